@@ -1,0 +1,3 @@
+"""Felice: Apache Kafka, whole, in Python."""
+
+__version__ = "0.1.0"

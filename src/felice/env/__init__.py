@@ -1,0 +1,46 @@
+"""The outside world as an argument: clock, disk, network and randomness.
+
+Keeps true: everything above this package is a function of its arguments, so a
+            whole broker can run on virtual time, a simulated disk and one seed.
+            The rest of the broker tower never imports `time`, `os`, `socket` or
+            `random`; a test reads the imports.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from felice.env.clock import Clock, SystemClock
+from felice.env.disk import Buffer, Disk, DiskLocked, File, FileSlice, Lock, SystemDisk
+from felice.env.network import Network, SystemNetwork
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What a broker may touch. `Environment.system()` is the real machine."""
+
+    clock: Clock
+    disk: Disk
+    network: Network
+    random: random.Random = field(default_factory=random.SystemRandom)
+
+    @classmethod
+    def system(cls) -> Environment:
+        return cls(clock=SystemClock(), disk=SystemDisk(), network=SystemNetwork())
+
+
+__all__ = [
+    "Buffer",
+    "Clock",
+    "Disk",
+    "DiskLocked",
+    "Environment",
+    "File",
+    "FileSlice",
+    "Lock",
+    "Network",
+    "SystemClock",
+    "SystemDisk",
+    "SystemNetwork",
+]

@@ -1,0 +1,243 @@
+"""Files as an argument.
+
+Keeps true: a write is in the page cache when `append` or `pwrite` returns and on
+            disk when `sync` returns; a name is on disk when `sync_dir` returns.
+            `write_atomic` leaves either the old or the new content, never a mix.
+
+A `File` knows its own size, so that an append costs one system call. Only one
+object may append to a path at a time; the log directory's lock sees to that.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+# `collections.abc.Buffer` is Python 3.12's.
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+# Linux refuses more than IOV_MAX buffers in one writev.
+_MAX_BUFFERS_A_WRITE = 1024
+
+
+class DiskLocked(Exception):
+    """Another process (or another object of this one) holds the lock."""
+
+
+class File(Protocol):
+    path: Path
+
+    @property
+    def size_bytes(self) -> int: ...
+    def append(self, data: Buffer | Sequence[Buffer]) -> int:
+        """Writes at the end; returns the position where `data` begins."""
+        ...
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        """Up to `size_bytes`; fewer only at the end of the file."""
+        ...
+
+    def pread_into(self, buffer: Buffer, position: int) -> int: ...
+    def pwrite(self, data: Buffer, position: int) -> None: ...
+    def truncate(self, size_bytes: int) -> None: ...
+    def sync(self) -> None: ...
+    def close(self) -> None: ...
+    def fileno(self) -> int: ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File: ...
+    def exists(self, path: Path) -> bool: ...
+    def is_dir(self, path: Path) -> bool: ...
+    def listdir(self, path: Path) -> list[str]:
+        """Names in a directory, sorted, so that no order is left to chance."""
+        ...
+
+    def mkdir(self, path: Path) -> None:
+        """Makes the directory and its parents; one that exists is fine."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None: ...
+    def remove(self, path: Path) -> None: ...
+    def remove_tree(self, path: Path) -> None: ...
+    def sync_dir(self, path: Path) -> None: ...
+    def read_bytes(self, path: Path) -> bytes: ...
+    def write_atomic(self, path: Path, data: bytes) -> None: ...
+    def lock(self, path: Path) -> Lock:
+        """Takes an exclusive lock or raises `DiskLocked` at once."""
+        ...
+
+    def size(self, path: Path) -> int: ...
+    def mtime_ms(self, path: Path) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """A range of a file that can be sent without passing through Python."""
+
+    file: File
+    position: int
+    size_bytes: int
+
+    def read(self) -> bytes:
+        return self.file.pread(self.size_bytes, self.position)
+
+
+class SystemFile:
+    """A file of the operating system, read and written by position."""
+
+    __slots__ = ("_fd", "_size_bytes", "path")
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+        self._size_bytes = os.fstat(fd).st_size
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def append(self, data: Buffer | Sequence[Buffer]) -> int:
+        position = self._size_bytes
+        if not isinstance(data, Buffer):
+            for start in range(0, len(data), _MAX_BUFFERS_A_WRITE):
+                self._write_all(list(data[start : start + _MAX_BUFFERS_A_WRITE]))
+        else:
+            self.pwrite(data, position)
+        return position
+
+    def _write_all(self, buffers: list[Buffer]) -> None:
+        wanted = sum(memoryview(buffer).nbytes for buffer in buffers)
+        written = os.pwritev(self._fd, buffers, self._size_bytes)
+        if written < wanted:
+            # A short write happens at the edge of a full disk: the rest either fits or raises ENOSPC.
+            rest = b"".join(bytes(buffer) for buffer in buffers)[written:]
+            self._size_bytes += written
+            self.pwrite(rest, self._size_bytes)
+        else:
+            self._size_bytes += written
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        data = os.pread(self._fd, size_bytes, position)
+        if len(data) == size_bytes or not data:
+            return data
+        parts = [data]
+        missing = size_bytes - len(data)
+        while missing and (data := os.pread(self._fd, missing, position + size_bytes - missing)):
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def pread_into(self, buffer: Buffer, position: int) -> int:
+        return os.preadv(self._fd, [buffer], position)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        written = os.pwrite(self._fd, data, position)
+        view = memoryview(data).cast("B") if written < memoryview(data).nbytes else None
+        end = position + written
+        while view is not None and end - position < view.nbytes:
+            end += os.pwrite(self._fd, view[end - position :], end)
+        self._size_bytes = max(self._size_bytes, end)
+
+    def truncate(self, size_bytes: int) -> None:
+        os.ftruncate(self._fd, size_bytes)
+        self._size_bytes = size_bytes
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def fileno(self) -> int:
+        return self._fd
+
+
+class _SystemLock:
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class SystemDisk:
+    """The machine's file system."""
+
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SystemFile:
+        flags = os.O_RDONLY if read_only else os.O_RDWR
+        if create:
+            flags |= os.O_CREAT
+        return SystemFile(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def is_dir(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def listdir(self, path: Path) -> list[str]:
+        return sorted(entry.name for entry in path.iterdir())
+
+    def mkdir(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def remove(self, path: Path) -> None:
+        path.unlink()
+
+    def remove_tree(self, path: Path) -> None:
+        shutil.rmtree(path)
+
+    def sync_dir(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def read_bytes(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def write_atomic(self, path: Path, data: bytes) -> None:
+        temporary = path.with_name(path.name + ".tmp")
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        temporary.replace(path)
+        self.sync_dir(path.parent)
+
+    def lock(self, path: Path) -> _SystemLock:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            raise DiskLocked(f"{path} is locked by another process") from error
+        return _SystemLock(fd)
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def mtime_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000

@@ -1,0 +1,81 @@
+"""The house's levels hold: `layers.toml` is read and every import is checked against it."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "felice"
+LAYERS = tomllib.loads((ROOT / "layers.toml").read_text())
+LEVELS: dict[str, int] = LAYERS["levels"]
+TOWERS: dict[str, str] = {package: tower for tower, packages in LAYERS["towers"].items() for package in packages}
+
+
+def modules() -> list[Path]:
+    return sorted(path for path in SOURCE.rglob("*.py") if path.parent != SOURCE or path.stem in LEVELS)
+
+
+def package_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def fault_of(importer: str, imported: str) -> str | None:
+    """Why `importer` (a package of felice) may not import the dotted name `imported`, or None."""
+    parts = imported.split(".")
+    if parts[0] != "felice":
+        world = LAYERS["outside_world"]
+        forbidden = parts[0] in world["modules"] and importer in world["applies_to"]
+        return f"only {world['importers']} may import {parts[0]}" if forbidden else None
+    target = parts[1] if len(parts) > 1 else ""
+    if target not in LEVELS or target == importer or target in LAYERS["same_level"].get(importer, []):
+        return None
+    if LEVELS[target] >= LEVELS[importer]:
+        return f"{target} (level {LEVELS[target]}) is not below {importer} (level {LEVELS[importer]})"
+    tower, other = TOWERS.get(importer), TOWERS.get(target)
+    if tower and other and tower != other:
+        return f"the {tower} tower and the {other} tower meet only over the wire"
+    return None
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_module_imports_only_what_lies_below_it(path: Path) -> None:
+    importer = package_of(path)
+    assert importer in LEVELS, f"{importer} has no level in layers.toml"
+    tree = ast.parse(path.read_text())
+    faults = [f"{path}:{line}: {fault}" for line, name in imports_of(tree) if (fault := fault_of(importer, name))]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("protocol", "felice.log.log"),
+        ("log", "felice.metadata.store"),
+        ("log", "time"),
+        ("server", "felice.client"),
+        ("pipelines", "felice.server.broker"),
+    ],
+)
+def test_a_forbidden_import_is_noticed(importer: str, imported: str) -> None:
+    assert fault_of(importer, imported)
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [("log", "felice.env"), ("env", "time"), ("cli", "felice.server.broker"), ("spark", "felice.pipelines")],
+)
+def test_an_allowed_import_is_not(importer: str, imported: str) -> None:
+    assert fault_of(importer, imported) is None
