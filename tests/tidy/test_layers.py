@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "felice"
 LAYERS = tomllib.loads((ROOT / "layers.toml").read_text())
 LEVELS: dict[str, int] = LAYERS["levels"]
-TOWERS: dict[str, str] = {package: tower for tower, packages in LAYERS["towers"].items() for package in packages}
+TOWERS: dict[str, str] = {
+    package: tower for tower, packages in LAYERS["towers"].items() for package in packages
+}
 
 
 def modules() -> list[Path]:
@@ -55,7 +57,9 @@ def test_a_module_imports_only_what_lies_below_it(path: Path) -> None:
     importer = package_of(path)
     assert importer in LEVELS, f"{importer} has no level in layers.toml"
     tree = ast.parse(path.read_text())
-    faults = [f"{path}:{line}: {fault}" for line, name in imports_of(tree) if (fault := fault_of(importer, name))]
+    faults = [
+        f"{path}:{line}: {fault}" for line, name in imports_of(tree) if (fault := fault_of(importer, name))
+    ]
     assert not faults, "\n".join(faults)
 
 

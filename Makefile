@@ -1,0 +1,57 @@
+# Every target works from an empty directory: it makes .venv itself.
+#
+#   make demo    a broker, a year of real flights through topics, a Spark pipeline over them
+#   make test    all tests; those that need Maven, Go, npm or Debian's kcat skip by name without them
+#   make lint    ruff and a strict type check
+#   make bench   throughput, latency, start-up and memory, measured on this machine
+#   make peers   what the tests with other people's clients need: jars, modules, packages
+
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+PYTEST ?= $(PY) -m pytest
+
+.PHONY: demo test lint format bench peers clean
+
+demo: $(VENV)/.demo
+	$(VENV)/bin/felice demo $(ARGS)
+
+test: $(VENV)/.dev
+	$(PYTEST) $(ARGS)
+
+lint: $(VENV)/.dev
+	$(VENV)/bin/ruff check src tests bench setup.py
+	$(VENV)/bin/ruff format --check src tests bench setup.py
+	$(VENV)/bin/mypy
+
+format: $(VENV)/.dev
+	$(VENV)/bin/ruff check --fix src tests bench setup.py
+	$(VENV)/bin/ruff format src tests bench setup.py
+
+bench: $(VENV)/.dev
+	$(PY) -m bench $(ARGS)
+
+peers: $(VENV)/.dev
+	$(PY) -m tests.peers.prepare
+
+# Kernels are rebuilt when their source changes; where there is no compiler, plain Python serves.
+$(VENV)/.python:
+	$(PYTHON) -c 'import sys; sys.exit("Felice needs Python 3.11 or later, and $(PYTHON) is " + sys.version.split()[0] + "; try: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --upgrade pip
+	touch $@
+
+KERNELS := $(wildcard src/felice/records/kernels/*.pyx) setup.py
+
+$(VENV)/.demo: $(VENV)/.python pyproject.toml $(KERNELS)
+	$(PY) -m pip install --quiet --editable '.[demo]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.python pyproject.toml $(KERNELS)
+	$(PY) -m pip install --quiet --editable '.[dev]'
+	touch $@ $(VENV)/.demo
+
+clean:
+	rm -rf $(VENV) build src/felice.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests bench -name __pycache__ -prune -exec rm -rf {} +
+	rm -f src/felice/records/kernels/*.so src/felice/records/kernels/*.c

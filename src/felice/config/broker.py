@@ -1,0 +1,370 @@
+"""Options of a broker, as `server.properties` and dynamic changes give them.
+
+`BrokerConfig.parse` answers with the configuration and the names it does not
+know, so that the caller can warn of each by name. The options that exist only
+to give topics their defaults are derived from the topics' own declarations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from felice.config.option import INT_MAX, ConfigError, Kind, Option, Scope, option, options_of, parse_all
+from felice.config.topic import TOPIC_OPTIONS
+
+_SECURITY_PROTOCOLS = ("PLAINTEXT",)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address that a broker listens on or tells clients of. An empty host means every interface."""
+
+    name: str
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str, option_name: str) -> Listener:
+        name, separator, address = text.partition("://")
+        host, colon, port = address.rpartition(":")
+        if not separator or not colon or not port.isdigit() or int(port) > 65_535:
+            raise ConfigError(
+                option_name, text, "expected NAME://host:port, such as PLAINTEXT://127.0.0.1:9092"
+            )
+        return cls(name.upper(), host.strip("[]"), int(port))
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """The effective configuration of one broker. Defaults are Kafka 4.3's."""
+
+    node_id: int = option(
+        "node.id", Kind.INT, 0, "The broker's number in its cluster.", minimum=0, synonyms=(("broker.id", 1),)
+    )
+    broker_rack: str | None = option("broker.rack", Kind.STRING, None, "The rack that the broker stands in.")
+    listeners: tuple[str, ...] = option(
+        "listeners",
+        Kind.LIST,
+        ("PLAINTEXT://:9092",),
+        "Where the broker listens: NAME://host:port, separated by commas.",
+    )
+    advertised_listeners: tuple[str, ...] | None = option(
+        "advertised.listeners",
+        Kind.LIST,
+        None,
+        "Where clients are told to find the broker; as listeners if not set.",
+    )
+    listener_security_protocol_map: tuple[str, ...] = option(
+        "listener.security.protocol.map", Kind.LIST, ("PLAINTEXT:PLAINTEXT",),
+        "The security protocol of each listener name. Only PLAINTEXT is built.",
+    )  # fmt: skip
+    log_dirs: tuple[str, ...] = option(
+        "log.dirs",
+        Kind.LIST,
+        ("felice-data",),
+        "The directories that hold partitions.",
+        synonyms=(("log.dir", 1),),
+    )
+    socket_request_max_bytes: int = option(
+        "socket.request.max.bytes", Kind.INT, 104_857_600, "The largest request; a larger one closes its connection.",
+        minimum=1,
+    )  # fmt: skip
+    socket_listen_backlog_size: int = option(
+        "socket.listen.backlog.size", Kind.INT, 50, "Connections that may wait to be accepted.", minimum=1
+    )
+    queued_max_requests: int = option(
+        "queued.max.requests", Kind.INT, 500,
+        "Requests of one connection that may wait for their answers before the broker stops reading from it.",
+        minimum=1,
+    )  # fmt: skip
+    max_connections: int = option(
+        "max.connections", Kind.INT, INT_MAX, "Connections that may be open at once; a further one is closed.",
+        scope=Scope.CLUSTER_WIDE, minimum=0,
+    )  # fmt: skip
+    max_connections_per_ip: int = option(
+        "max.connections.per.ip", Kind.INT, INT_MAX, "Connections that one address may have open at once.",
+        scope=Scope.CLUSTER_WIDE, minimum=0,
+    )  # fmt: skip
+    connections_max_idle_ms: int = option(
+        "connections.max.idle.ms", Kind.LONG, 600_000, "A connection with no request for this long is closed."
+    )
+    auto_create_topics_enable: bool = option(
+        "auto.create.topics.enable",
+        Kind.BOOLEAN,
+        True,
+        "Whether asking for a topic's metadata may create it.",
+    )
+    num_partitions: int = option(
+        "num.partitions", Kind.INT, 1, "Partitions of a topic that does not say how many.", minimum=1
+    )
+    default_replication_factor: int = option(
+        "default.replication.factor",
+        Kind.INT,
+        1,
+        "Replicas of a topic that does not say how many.",
+        minimum=1,
+    )
+    delete_topic_enable: bool = option(
+        "delete.topic.enable", Kind.BOOLEAN, True, "Whether topics can be deleted."
+    )
+    max_request_partition_size_limit: int = option(
+        "max.request.partition.size.limit", Kind.INT, 2000,
+        "The most partitions that one answer to DescribeTopicPartitions holds.", minimum=1,
+    )  # fmt: skip
+    log_retention_check_interval_ms: int = option(
+        "log.retention.check.interval.ms",
+        Kind.LONG,
+        300_000,
+        "How often old segments are looked for.",
+        minimum=1,
+    )
+    log_flush_scheduler_interval_ms: int = option(
+        "log.flush.scheduler.interval.ms",
+        Kind.LONG,
+        2**63 - 1,
+        "How often flush.ms is looked after.",
+        minimum=1,
+    )
+    log_flush_offset_checkpoint_interval_ms: int = option(
+        "log.flush.offset.checkpoint.interval.ms",
+        Kind.INT,
+        60_000,
+        "How often recovery points are written.",
+        minimum=0,
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = option(
+        "log.flush.start.offset.checkpoint.interval.ms", Kind.INT, 60_000, "How often log start offsets are written.",
+        minimum=0,
+    )  # fmt: skip
+    replica_high_watermark_checkpoint_interval_ms: int = option(
+        "replica.high.watermark.checkpoint.interval.ms",
+        Kind.LONG,
+        5_000,
+        "How often high watermarks are written.",
+    )
+    num_recovery_threads_per_data_dir: int = option(
+        "num.recovery.threads.per.data.dir",
+        Kind.INT,
+        2,
+        "Threads that open a directory's partitions.",
+        minimum=1,
+    )
+    fetch_max_bytes: int = option(
+        "fetch.max.bytes", Kind.INT, 57_671_680, "The most that one answer to Fetch holds.", minimum=1024
+    )
+    max_incremental_fetch_session_cache_slots: int = option(
+        "max.incremental.fetch.session.cache.slots", Kind.INT, 1000, "Fetch sessions kept at once.", minimum=0
+    )
+    producer_id_expiration_ms: int = option(
+        "producer.id.expiration.ms", Kind.INT, 86_400_000, "How long an idle producer's sequences are remembered.",
+        scope=Scope.CLUSTER_WIDE, minimum=1,
+    )  # fmt: skip
+    producer_id_expiration_check_interval_ms: int = option(
+        "producer.id.expiration.check.interval.ms", Kind.INT, 600_000, "How often idle producers are forgotten.",
+        minimum=1,
+    )  # fmt: skip
+    group_initial_rebalance_delay_ms: int = option(
+        "group.initial.rebalance.delay.ms",
+        Kind.INT,
+        3_000,
+        "How long an empty group waits for more members.",
+        minimum=0,
+    )
+    group_min_session_timeout_ms: int = option(
+        "group.min.session.timeout.ms",
+        Kind.INT,
+        6_000,
+        "The shortest session timeout that a member may ask for.",
+    )
+    group_max_session_timeout_ms: int = option(
+        "group.max.session.timeout.ms",
+        Kind.INT,
+        1_800_000,
+        "The longest session timeout that a member may ask for.",
+    )
+    group_max_size: int = option(
+        "group.max.size", Kind.INT, INT_MAX, "The most members of a group.", minimum=1
+    )
+    offsets_topic_num_partitions: int = option(
+        "offsets.topic.num.partitions", Kind.INT, 50, "Partitions of __consumer_offsets.", minimum=1
+    )
+    offsets_topic_replication_factor: int = option(
+        "offsets.topic.replication.factor", Kind.SHORT, 3, "Replicas of __consumer_offsets.", minimum=1
+    )
+    offsets_topic_segment_bytes: int = option(
+        "offsets.topic.segment.bytes",
+        Kind.INT,
+        104_857_600,
+        "segment.bytes of __consumer_offsets.",
+        minimum=1,
+    )
+    offsets_retention_minutes: int = option(
+        "offsets.retention.minutes", Kind.INT, 10_080, "How long the offsets of a group without members are kept.",
+        minimum=1,
+    )  # fmt: skip
+    offsets_retention_check_interval_ms: int = option(
+        "offsets.retention.check.interval.ms",
+        Kind.LONG,
+        600_000,
+        "How often old offsets are looked for.",
+        minimum=1,
+    )
+    offset_metadata_max_bytes: int = option(
+        "offset.metadata.max.bytes", Kind.INT, 4096, "The longest text that a commit may carry."
+    )
+    offsets_commit_timeout_ms: int = option(
+        "offsets.commit.timeout.ms",
+        Kind.INT,
+        5_000,
+        "How long a commit may wait to be replicated.",
+        minimum=1,
+    )
+    topic_overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Defaults of topic options that this broker sets, by the attribute of `TopicConfig`."""
+    originals: Mapping[str, str] = field(default_factory=dict)
+    """The texts that the configuration was made of, by option name."""
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
+        """The configuration and the names that mean nothing to it; raises `ConfigError`."""
+        known = {name: text for name, text in properties.items() if name in BROKER_OPTIONS}
+        resolved = _resolve_synonyms(known)
+        values = parse_all(_OWN_OPTIONS, resolved)
+        config = cls(**values, topic_overrides=_topic_overrides(known), originals=dict(known))
+        config._check()
+        return config, [name for name in properties if name not in BROKER_OPTIONS]
+
+    def topic_defaults(self) -> Mapping[str, Any]:
+        return self.topic_overrides
+
+    def changed(self, properties: Mapping[str, str]) -> BrokerConfig:
+        """This configuration with dynamic changes laid over it; raises `ConfigError`."""
+        return BrokerConfig.parse({**self.originals, **properties})[0] if properties else self
+
+    def value_of(self, name: str) -> Any:
+        """The typed value of a broker option by its name."""
+        declared = BROKER_OPTIONS[name]
+        if name in _OWN_OPTIONS:
+            return getattr(self, declared.attribute)
+        return declared.parse(self.originals[name]) if name in self.originals else declared.default
+
+    @property
+    def parsed_listeners(self) -> list[Listener]:
+        return [Listener.parse(text, "listeners") for text in self.listeners]
+
+    @property
+    def parsed_advertised_listeners(self) -> list[Listener]:
+        texts = self.listeners if self.advertised_listeners is None else self.advertised_listeners
+        return [Listener.parse(text, "advertised.listeners") for text in texts]
+
+    @property
+    def log_directories(self) -> list[Path]:
+        return [Path(text) for text in self.log_dirs]
+
+    def _check(self) -> None:
+        self._check_listeners()
+        if not self.log_dirs:
+            raise ConfigError("log.dirs", "", "at least one directory is needed")
+        if len(set(self.log_dirs)) != len(self.log_dirs):
+            raise ConfigError("log.dirs", ",".join(self.log_dirs), "a directory is named twice")
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ConfigError(
+                "group.min.session.timeout.ms",
+                self.group_min_session_timeout_ms,
+                f"it is above group.max.session.timeout.ms ({self.group_max_session_timeout_ms})",
+            )
+
+    def _check_listeners(self) -> None:
+        listeners = self.parsed_listeners
+        if not listeners:
+            raise ConfigError("listeners", "", "at least one listener is needed")
+        names = [listener.name for listener in listeners]
+        if len(set(names)) != len(names):
+            raise ConfigError(
+                "listeners", ",".join(self.listeners), "each listener must have a name of its own"
+            )
+        protocols = self._security_protocols()
+        for listener in listeners:
+            protocol = protocols.get(listener.name, listener.name)
+            if protocol not in _SECURITY_PROTOCOLS:
+                raise ConfigError(
+                    "listeners", listener, f"security protocol {protocol} is not built; use PLAINTEXT"
+                )
+        for advertised in self.parsed_advertised_listeners:
+            if advertised.name not in names:
+                raise ConfigError(
+                    "advertised.listeners", advertised, f"no listener is named {advertised.name}"
+                )
+            if advertised.host == "0.0.0.0":
+                raise ConfigError(
+                    "advertised.listeners",
+                    advertised,
+                    "clients cannot connect to 0.0.0.0; name a reachable address",
+                )
+
+    def _security_protocols(self) -> dict[str, str]:
+        protocols = {}
+        for entry in self.listener_security_protocol_map:
+            name, colon, protocol = entry.partition(":")
+            if not colon:
+                raise ConfigError("listener.security.protocol.map", entry, "expected NAME:PROTOCOL")
+            protocols[name.strip().upper()] = protocol.strip().upper()
+        return protocols
+
+
+def _topic_synonym_options() -> dict[str, Option]:
+    """The broker options that exist to give a topic option its default."""
+    found: dict[str, Option] = {}
+    for topic_option in TOPIC_OPTIONS.values():
+        for name, factor in topic_option.synonyms:
+            best = name == topic_option.synonyms[0][0]
+            found[name] = dataclasses.replace(
+                topic_option,
+                name=name,
+                default=topic_option.default if best else None,
+                scope=Scope.CLUSTER_WIDE if best else Scope.READ_ONLY,
+                synonyms=topic_option.synonyms,
+                kind=topic_option.kind if factor == 1 else Kind.INT,
+                minimum=topic_option.minimum if factor == 1 else None,
+            )
+    return found
+
+
+_OWN_OPTIONS: dict[str, Option] = options_of(BrokerConfig)
+_SYNONYM_OPTIONS: dict[str, Option] = {
+    name: dataclasses.replace(declared, name=name, synonyms=())
+    for declared in _OWN_OPTIONS.values()
+    for name, _ in declared.synonyms
+}
+BROKER_OPTIONS: dict[str, Option] = {**_OWN_OPTIONS, **_SYNONYM_OPTIONS, **_topic_synonym_options()}
+"""Every option that a broker understands, by name."""
+
+
+def _resolve_synonyms(known: Mapping[str, str]) -> dict[str, str]:
+    """The texts under the names of the options that they stand for (`broker.id` for `node.id`)."""
+    resolved = {name: text for name, text in known.items() if name in _OWN_OPTIONS}
+    for declared in _OWN_OPTIONS.values():
+        for name, _ in declared.synonyms:
+            if name in known and declared.name not in resolved:
+                resolved[declared.name] = known[name]
+    return resolved
+
+
+def _topic_overrides(known: Mapping[str, str]) -> dict[str, Any]:
+    overrides: dict[str, Any] = {}
+    for topic_option in TOPIC_OPTIONS.values():
+        for name, factor in topic_option.synonyms:
+            if name in known:
+                value = BROKER_OPTIONS[name].parse(known[name])
+                # -1 hours is no length of time but 'for ever', in every unit.
+                overrides[topic_option.attribute] = value * factor if factor != 1 and value > 0 else value
+                break
+    return overrides

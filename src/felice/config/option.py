@@ -1,0 +1,173 @@
+"""What an option is, and how a text becomes its value.
+
+Declarations read like the messages of the protocol: a class whose fields call
+`option(...)`. `declare` turns the class into a frozen dataclass and returns the
+options in the order they were written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+class Kind(IntEnum):
+    """Types of options; the numbers are those of DescribeConfigs v3."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Scope(Enum):
+    """From when a change counts (the column `Dyn` of Kafka's documentation)."""
+
+    READ_ONLY = "read-only"  # at the next start
+    PER_BROKER = "per-broker"  # at once, one broker at a time
+    CLUSTER_WIDE = "cluster-wide"  # at once, for one broker or for all
+    TOPIC = "topic"
+
+
+class ConfigError(ValueError):
+    """A value that an option cannot take. The text says what was expected, what came, and of which option."""
+
+    def __init__(self, name: str, value: object, reason: str) -> None:
+        super().__init__(f"Invalid value {value} for configuration {name}: {reason}")
+        self.name = name
+        self.value = value
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: everything that a person or DescribeConfigs may ask about it."""
+
+    name: str
+    kind: Kind
+    default: Any
+    doc: str
+    scope: Scope = Scope.READ_ONLY
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    synonyms: tuple[tuple[str, int], ...] = ()
+    """Other broker options that give this one its value where it is not set, best first, each with
+    the factor to this option's unit (`log.retention.hours` counts 3,600,000 `retention.ms`)."""
+    internal_check: Callable[[Any], str | None] | None = None
+
+    @property
+    def attribute(self) -> str:
+        return self.name.replace(".", "_").replace("-", "_")
+
+    def parse(self, text: str | None) -> Any:
+        """The typed value of `text`; raises `ConfigError`."""
+        if text is None:
+            if self.default is None:
+                return None
+            raise ConfigError(self.name, text, "a value is needed")
+        value = _PARSERS[self.kind](self, text.strip())
+        self._check(value)
+        return value
+
+    def _check(self, value: Any) -> None:
+        if self.minimum is not None and value < self.minimum:
+            raise ConfigError(self.name, value, f"Value must be at least {self.minimum:g}")
+        if self.maximum is not None and value > self.maximum:
+            raise ConfigError(self.name, value, f"Value must be no more than {self.maximum:g}")
+        if self.choices:
+            for item in value if self.kind is Kind.LIST else [value]:
+                if item not in self.choices:
+                    raise ConfigError(self.name, item, f"String must be one of: {', '.join(self.choices)}")
+        if self.internal_check and (fault := self.internal_check(value)):
+            raise ConfigError(self.name, value, fault)
+
+    def format(self, value: Any) -> str | None:
+        """The text of a typed value, as Kafka prints it."""
+        if value is None:
+            return None
+        if self.kind is Kind.BOOLEAN:
+            return "true" if value else "false"
+        if self.kind is Kind.LIST:
+            return ",".join(value)
+        return str(value)
+
+
+def option(name: str, kind: Kind, default: T, doc: str, **facts: Any) -> T:
+    """Declares a field of a config class. The field's name must be the option's, with `_` for `.`."""
+    declared = Option(name, kind, default, doc, **facts)
+    field: T = dataclasses.field(default=default, metadata={"option": declared})
+    return field
+
+
+def options_of(config_class: Any) -> dict[str, Option]:
+    """The options that a config class declares, by name."""
+    declared = [
+        (field, field.metadata["option"]) for field in dataclasses.fields(config_class) if field.metadata
+    ]
+    for field, found in declared:
+        assert field.name == found.attribute, f"{field.name} declares {found.name}"
+    return {found.name: found for _, found in declared}
+
+
+def parse_all(options: Mapping[str, Option], properties: Mapping[str, str]) -> dict[str, Any]:
+    """Attribute names and typed values of the properties that `options` knows."""
+    return {
+        options[name].attribute: options[name].parse(text)
+        for name, text in properties.items()
+        if name in options
+    }
+
+
+def _parse_boolean(declared: Option, text: str) -> bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    raise ConfigError(declared.name, text, "Expected value to be either true or false")
+
+
+def _parse_integer(declared: Option, text: str) -> int:
+    bits = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}[declared.kind]
+    try:
+        value = int(text)
+    except ValueError:
+        raise ConfigError(declared.name, text, f"Not a number of type {declared.kind.name}") from None
+    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise ConfigError(declared.name, text, f"Not a number of type {declared.kind.name}")
+    return value
+
+
+def _parse_double(declared: Option, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(declared.name, text, "Not a number of type DOUBLE") from None
+
+
+def _parse_list(declared: Option, text: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in text.split(",")) if text else ()
+
+
+_PARSERS: dict[Kind, Callable[[Option, str], Any]] = {
+    Kind.BOOLEAN: _parse_boolean,
+    Kind.STRING: lambda _, text: text,
+    Kind.INT: _parse_integer,
+    Kind.SHORT: _parse_integer,
+    Kind.LONG: _parse_integer,
+    Kind.DOUBLE: _parse_double,
+    Kind.LIST: _parse_list,
+    Kind.CLASS: lambda _, text: text,
+    Kind.PASSWORD: lambda _, text: text,
+}

@@ -1,0 +1,60 @@
+"""Java's `.properties` syntax: what `server.properties` is written in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<sep>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Keys and values in the order of the text; a key that comes twice keeps its last value."""
+    return dict(_split(line) for line in _logical_lines(text))
+
+
+def format_properties(properties: Mapping[str, str], heading: str = "") -> str:
+    lines = [f"#{line}" for line in heading.splitlines()]
+    lines += [f"{_escape(key, ' =:')}={_escape(value, '')}" for key, value in properties.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    pending = ""
+    for raw in text.splitlines():
+        line = raw.lstrip(" \t\f")
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        # An odd number of backslashes at the end joins this line to the next.
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            pending += line[:-1]
+            continue
+        yield pending + line
+        pending = ""
+    if pending:
+        yield pending
+
+
+def _split(line: str) -> tuple[str, str]:
+    found = _SEPARATOR.search(line)
+    if not found:
+        return _unescape(line), ""
+    return _unescape(line[: found.start("sep")]), _unescape(line[found.end("sep") :])
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    return re.sub(
+        r"\\(u[0-9a-fA-F]{4}|.)",
+        lambda m: chr(int(m[1][1:], 16)) if len(m[1]) == 5 else _ESCAPES.get(m[1], m[1]),
+        text,
+    )
+
+
+def _escape(text: str, also: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+    for character in also:
+        escaped = escaped.replace(character, "\\" + character)
+    return escaped

@@ -1,0 +1,116 @@
+"""Options: defaults, synonyms, and bad values that are refused with the reason."""
+
+import pytest
+
+from felice.config import (
+    BROKER_OPTIONS,
+    TOPIC_OPTIONS,
+    BrokerConfig,
+    ConfigError,
+    Kind,
+    Listener,
+    TopicConfig,
+)
+
+
+def broker(**properties: str) -> BrokerConfig:
+    return BrokerConfig.parse({name.replace("_", "."): text for name, text in properties.items()})[0]
+
+
+def test_unknown_names_are_reported_and_known_ones_kept() -> None:
+    config, unknown = BrokerConfig.parse({"num.partitions": "3", "no.such.option": "1"})
+    assert config.num_partitions == 3
+    assert unknown == ["no.such.option"]
+
+
+def test_broker_id_stands_for_node_id_unless_both_are_set() -> None:
+    assert broker(broker_id="7").node_id == 7
+    assert broker(broker_id="7", node_id="8").node_id == 8
+
+
+def test_log_dir_stands_for_log_dirs() -> None:
+    assert broker(log_dir="/a").log_dirs == ("/a",)
+    assert broker(log_dirs="/a, /b", log_dir="/c").log_dirs == ("/a", "/b")
+
+
+@pytest.mark.parametrize(
+    ("properties", "retention_ms"),
+    [
+        ({}, 604_800_000),
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"}, 4),
+        ({"log.retention.hours": "-1"}, -1),
+    ],
+)
+def test_the_finest_unit_of_retention_wins(properties: dict[str, str], retention_ms: int) -> None:
+    assert TopicConfig.parse({}, BrokerConfig.parse(properties)[0]).retention_ms == retention_ms
+
+
+def test_a_topics_own_value_wins_over_the_brokers() -> None:
+    config = broker(log_segment_bytes="2097152")
+    assert TopicConfig.parse({}, config).segment_bytes == 2_097_152
+    assert TopicConfig.parse({"segment.bytes": "1048576"}, config).segment_bytes == 1_048_576
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("retention.ms", "soon", "Not a number of type LONG"),
+        ("segment.bytes", "99999999999", "Not a number of type INT"),
+        ("segment.bytes", "100", "at least 1.04858e+06"),
+        ("cleanup.policy", "shred", "String must be one of: delete, compact"),
+        ("compression.type", "brotli", "String must be one of"),
+        ("min.cleanable.dirty.ratio", "1.5", "no more than 1"),
+        ("preallocate", "true", "only false is possible"),
+        ("no.such.option", "1", "Unknown topic config name"),
+    ],
+)
+def test_a_topic_refuses_a_bad_value_with_the_reason(name: str, text: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        TopicConfig.parse({name: text})
+    assert reason in str(refused.value)
+    assert name in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"listeners": "PLAINTEXT:9092"}, "expected NAME://host:port"),
+        ({"listeners": "SSL://:9093"}, "SSL is not built"),
+        (
+            {"listeners": "A://:1,A://:2", "listener.security.protocol.map": "A:PLAINTEXT"},
+            "a name of its own",
+        ),
+        ({"advertised.listeners": "OTHER://h:1"}, "no listener is named OTHER"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "cannot connect to 0.0.0.0"),
+        ({"log.dirs": "/a,/a"}, "named twice"),
+        ({"group.min.session.timeout.ms": "9999999"}, "above group.max.session.timeout.ms"),
+        ({"log.roll.hours": "x"}, "Not a number of type INT"),
+    ],
+)
+def test_a_broker_refuses_a_bad_value_with_the_reason(properties: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        BrokerConfig.parse(properties)
+
+
+def test_a_dynamic_change_lies_over_the_static_text() -> None:
+    config = broker(max_connections="10", node_id="4")
+    changed = config.changed({"max.connections": "20"})
+    assert (changed.max_connections, changed.node_id) == (20, 4)
+    assert config.max_connections == 10
+
+
+def test_a_listener_prints_as_it_is_written() -> None:
+    assert str(Listener.parse("PLAINTEXT://[::1]:9092", "listeners")) == "PLAINTEXT://[::1]:9092"
+    assert Listener.parse("internal://h:1", "listeners") == Listener("INTERNAL", "h", 1)
+
+
+@pytest.mark.parametrize(
+    "declared", [*TOPIC_OPTIONS.values(), *BROKER_OPTIONS.values()], ids=lambda o: o.name
+)
+def test_every_default_is_its_own_text(declared) -> None:  # type: ignore[no-untyped-def]
+    assert declared.doc
+    text = declared.format(declared.default)
+    if text is not None and declared.kind is not Kind.PASSWORD:
+        assert declared.parse(text) == declared.default

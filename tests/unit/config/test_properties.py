@@ -1,0 +1,36 @@
+"""`.properties` files are read as Java reads them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from felice.config import format_properties, parse_properties
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=b", {"a": "b"}),
+        ("a = b ", {"a": "b "}),
+        ("a: b", {"a": "b"}),
+        ("a b", {"a": "b"}),
+        ("a", {"a": ""}),
+        ("# remark\n! remark\n\na=1", {"a": "1"}),
+        ("a=x,\\\n   y", {"a": "x,y"}),
+        ("a=x\\\\\nb=1", {"a": "x\\", "b": "1"}),
+        ("k\\=1=2", {"k=1": "2"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a=\\u0041\\t", {"a": "A\t"}),
+        ("listeners=PLAINTEXT://:9092", {"listeners": "PLAINTEXT://:9092"}),
+    ],
+)
+def test_a_line_means_what_java_says(text: str, expected: dict[str, str]) -> None:
+    assert parse_properties(text) == expected
+
+
+printable = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1)
+
+
+@given(st.dictionaries(printable.filter(lambda key: key[0] not in "#!"), printable))
+def test_what_is_written_is_read_again(properties: dict[str, str]) -> None:
+    assert parse_properties(format_properties(properties, "a heading")) == properties

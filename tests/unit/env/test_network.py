@@ -1,0 +1,58 @@
+"""`SliceSender` sends exactly the slice, however slowly the other side reads."""
+
+import asyncio
+from pathlib import Path
+
+from felice.env import FileSlice, SystemDisk, SystemNetwork
+from felice.env.network import SliceSender
+
+
+async def _send(piece: FileSlice, received: bytearray, pause_s: float) -> OSError | None:
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[OSError | None] = loop.create_future()
+
+    class Server(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            self.transport = transport
+            self.sender = SliceSender(transport, loop)
+            assert self.sender.uses_sendfile
+            self.sender.send(piece, self.on_sent)
+
+        def on_sent(self, error: OSError | None) -> None:
+            self.sender.close()
+            self.transport.close()
+            outcome.set_result(error)
+
+    network = SystemNetwork()
+    server = await network.listen(Server, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    while data := await reader.read(1 << 16):
+        received += data
+        await asyncio.sleep(pause_s)
+    writer.close()
+    server.close()
+    return await outcome
+
+
+def test_a_slice_arrives_whole_at_a_slow_reader(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 40_000
+    file = SystemDisk().open(tmp_path / "a", create=True)
+    file.append(content)
+    received = bytearray()
+    error = asyncio.run(_send(FileSlice(file, 100, len(content) - 300), received, 0.0005))
+    file.close()
+    assert error is None
+    assert received == content[100:-200]
+
+
+def test_a_file_that_is_too_short_is_an_error_and_not_a_hang(tmp_path: Path) -> None:
+    file = SystemDisk().open(tmp_path / "a", create=True)
+    file.append(b"short")
+    received = bytearray()
+    error = asyncio.run(_send(FileSlice(file, 0, 500), received, 0))
+    file.close()
+    assert error is not None
+    assert "ended before position 500" in str(error)
+    assert received == b"short"
