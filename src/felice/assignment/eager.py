@@ -1,0 +1,57 @@
+"""Range and round-robin: the two assignors without a memory.
+
+Keeps true: both give exactly what Java's `RangeAssignor` (with no racks known) and `RoundRobinAssignor` give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+
+from felice.assignment.values import (
+    Assignment,
+    Subscription,
+    TopicPartition,
+    members_in_order,
+    partitions_of,
+    subscribed_topics,
+)
+
+
+def assign_range(
+    subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
+) -> Assignment:
+    """Each topic by itself, cut into consecutive ranges; the first members get one more.
+
+    Topics with equal counts and subscribers are cut at the same places, which keeps joins co-partitioned.
+    """
+    order = members_in_order(subscriptions)
+    assignment: Assignment = {member_id: [] for member_id in order}
+    for topic in subscribed_topics(subscriptions, partition_counts):
+        subscribers = [member_id for member_id in order if topic in subscriptions[member_id].topics]
+        each, extra = divmod(partition_counts[topic], len(subscribers))
+        start = 0
+        for place, member_id in enumerate(subscribers):
+            end = start + each + (place < extra)
+            assignment[member_id].extend(TopicPartition(topic, index) for index in range(start, end))
+            start = end
+    return assignment
+
+
+def assign_round_robin(
+    subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
+) -> Assignment:
+    """All partitions dealt like cards, passing over members that do not want the topic."""
+    order = members_in_order(subscriptions)
+    assignment: Assignment = {member_id: [] for member_id in order}
+    turn = 0
+    topics = subscribed_topics(subscriptions, partition_counts)
+    for partition in partitions_of(topics, partition_counts):
+        turn = next(
+            place
+            for place in count(turn)
+            if partition.topic in subscriptions[order[place % len(order)]].topics
+        )
+        assignment[order[turn % len(order)]].append(partition)
+        turn += 1
+    return assignment

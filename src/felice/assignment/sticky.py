@@ -1,0 +1,145 @@
+"""The sticky assignment: as balanced as subscriptions allow, and with as few moves as balance allows.
+
+Keeps true:  when all members want the same topics, no two of them differ by more than one partition, and a
+             member keeps what it owned up to its fair share.
+             Otherwise no partition could move to a member that has at least two fewer.
+             A valid, balanced previous assignment is returned unchanged.
+
+How: claims of ownership are cleaned first (newest generation wins; a partition claimed twice in one generation
+belongs to nobody), then one of two ways. Equal subscriptions: quotas, in one pass. Unequal ones: place what is
+free where there is least, then move single partitions from rich to poor until nothing improves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from felice.assignment.values import (
+    Assignment,
+    Subscription,
+    TopicPartition,
+    partitions_of,
+    subscribed_topics,
+)
+
+
+def assign_sticky(
+    subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
+) -> Assignment:
+    members = sorted(subscriptions)
+    if not members:
+        return {}
+    partitions = partitions_of(subscribed_topics(subscriptions, partition_counts), partition_counts)
+    wanted = {member_id: frozenset(subscriptions[member_id].topics) for member_id in members}
+    owned = valid_claims(subscriptions, frozenset(partitions))
+    if len(set(wanted.values())) == 1:
+        return _assign_by_quota(members, partitions, owned)
+    return _Balancing(members, partitions, wanted, owned).run()
+
+
+def valid_claims(
+    subscriptions: Mapping[str, Subscription], existing: frozenset[TopicPartition]
+) -> Assignment:
+    """What each member owns, after doubtful claims are dropped.
+
+    A member that missed a generation may still list partitions that went to others meanwhile, so the newest
+    generation wins, partition by partition. Two members of one generation cannot both be right: then neither.
+    """
+    newest: dict[TopicPartition, int] = {}
+    claims: dict[TopicPartition, int] = {}
+    for member_id in sorted(subscriptions):
+        subscription = subscriptions[member_id]
+        for partition in dict.fromkeys(subscription.owned):
+            generation = newest.get(partition)
+            if generation is None or subscription.generation > generation:
+                newest[partition], claims[partition] = subscription.generation, 1
+            elif subscription.generation == generation:
+                claims[partition] += 1
+
+    def holds(subscription: Subscription, partition: TopicPartition) -> bool:
+        return (
+            partition in existing
+            and partition.topic in subscription.topics
+            and newest[partition] == subscription.generation
+            and claims[partition] == 1
+        )
+
+    return {
+        member_id: sorted(
+            partition for partition in set(subscription.owned) if holds(subscription, partition)
+        )
+        for member_id, subscription in sorted(subscriptions.items())
+    }
+
+
+def _assign_by_quota(members: list[str], partitions: list[TopicPartition], owned: Assignment) -> Assignment:
+    """Equal subscriptions: `extra` members get one more than `quota`, those first that own as many already."""
+    quota, extra = divmod(len(partitions), len(members))
+    assignment: Assignment = {}
+    for member_id in members:
+        allowed = quota
+        if extra and len(owned[member_id]) > quota:
+            allowed, extra = quota + 1, extra - 1
+        assignment[member_id] = owned[member_id][:allowed]
+
+    taken = {partition for held in assignment.values() for partition in held}
+    free = [partition for partition in partitions if partition not in taken]
+    position = 0
+    # One partition a member a round, so that neighbours of one topic are spread over the members.
+    while hungry := [member_id for member_id in members if len(assignment[member_id]) < quota]:
+        for member_id in hungry:
+            assignment[member_id].append(free[position])
+            position += 1
+    at_quota = [member_id for member_id in members if len(assignment[member_id]) == quota]
+    for member_id, partition in zip(at_quota, free[position:], strict=False):
+        assignment[member_id].append(partition)
+    return assignment
+
+
+class _Balancing:
+    """Unequal subscriptions: one run of placing and moving."""
+
+    def __init__(
+        self,
+        members: list[str],
+        partitions: list[TopicPartition],
+        wanted: Mapping[str, frozenset[str]],
+        owned: Assignment,
+    ) -> None:
+        topics = {partition.topic for partition in partitions}
+        self.candidates = {
+            topic: [member_id for member_id in members if topic in wanted[member_id]] for topic in topics
+        }
+        # Partitions that few members can take are placed first: the rest have more room to even out.
+        self.partitions = sorted(partitions, key=lambda tp: (len(self.candidates[tp.topic]), tp))
+        self.load = {member_id: len(owned[member_id]) for member_id in members}
+        self.owner = {partition: member_id for member_id, held in owned.items() for partition in held}
+
+    def run(self) -> Assignment:
+        for partition in self.partitions:
+            if partition not in self.owner:
+                self._give(partition, self._poorest(partition))
+        while self._move_once_around():
+            pass
+        assignment: Assignment = {member_id: [] for member_id in self.load}
+        for partition in sorted(self.owner):
+            assignment[self.owner[partition]].append(partition)
+        return assignment
+
+    def _poorest(self, partition: TopicPartition) -> str:
+        return min(self.candidates[partition.topic], key=lambda member_id: (self.load[member_id], member_id))
+
+    def _give(self, partition: TopicPartition, member_id: str) -> None:
+        self.owner[partition] = member_id
+        self.load[member_id] += 1
+
+    def _move_once_around(self) -> bool:
+        """Each move narrows a difference of two or more, so the sum of squares falls and this must end."""
+        moved = False
+        for partition in self.partitions:
+            owner, poorest = self.owner[partition], self._poorest(partition)
+            if self.load[owner] > self.load[poorest] + 1:
+                self.load[owner] -= 1
+                self._give(partition, poorest)
+                moved = True
+        return moved
