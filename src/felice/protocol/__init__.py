@@ -1,0 +1,1 @@
+"""Kafka's wire protocol without any I/O: messages, codec, frames, connections, errors."""

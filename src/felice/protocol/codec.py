@@ -1,0 +1,162 @@
+"""Messages to bytes and back.
+
+Keeps true:  decoding consumes exactly the bytes of one message, or raises `MalformedMessage` that names the
+             message, the field and the position. Decoding what was encoded gives an equal message.
+             Nothing but `MalformedMessage` comes out of decoding, whatever the bytes are.
+How:         the first use of a message in a version compiles its reader or writer (`decoder`, `encoder`); later
+             uses find it in a table. Error texts are worked out from the failing line only when there is an error.
+Leaves:      sizes, correlation ids and headers to `frames`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeAlias, TypeVar
+
+from felice.protocol.decoder import compile_decoder
+from felice.protocol.encoder import compile_encoder
+from felice.protocol.primitives import (
+    Buffer,
+    Fault,
+    MalformedMessage,
+    SizedSource,
+    UnencodableMessage,
+    size_of,
+)
+from felice.protocol.schema import schema_of
+from felice.protocol.source import Compiled
+
+M = TypeVar("M")
+Part: TypeAlias = Buffer | SizedSource
+
+_decoders: dict[tuple[type, int], Compiled] = {}
+_encoders: dict[tuple[type, int], Compiled] = {}
+
+
+def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> M:
+    """Read the message that fills `buffer` from `position` to its end."""
+    message, end = decode_prefix(cls, buffer, version, position)
+    if end != len(buffer):
+        raise MalformedMessage(_label(cls, version), "end", end, f"{len(buffer) - end} bytes left over")
+    return message
+
+
+def decode_prefix(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> tuple[M, int]:
+    """Read the message at `position`; return it and the position after it."""
+    compiled = _decoders.get((cls, version)) or _decoder(cls, version)
+    try:
+        found: tuple[M, int] = compiled.call(buffer, position, len(buffer))
+        return found
+    except (Fault, struct.error, IndexError, UnicodeDecodeError) as error:
+        _explain_decode(cls, version, compiled, error, len(buffer))
+
+
+def encode(message: object, version: int) -> bytes:
+    """The bytes of `message`; records that live elsewhere are read."""
+    return join_parts(encode_parts(message, version))
+
+
+def encode_parts(message: object, version: int, head: bytes = b"") -> list[Part]:
+    """The bytes of `head` and `message` in parts; records that live elsewhere are parts as they are."""
+    cls = type(message)
+    compiled = _encoders.get((cls, version)) or _encoder(cls, version)
+    parts: list[Part] = []
+    try:
+        compiled.call(message, bytearray(head), parts)
+    except (Fault, struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
+        _explain_encode(cls, version, compiled, error)
+    return parts
+
+
+def join_parts(parts: Sequence[Part]) -> bytes:
+    """One bytes object of all parts."""
+    if len(parts) == 1 and isinstance(parts[0], bytearray):
+        return bytes(parts[0])
+    return b"".join(part.read() if isinstance(part, SizedSource) else part for part in parts)
+
+
+def parts_size(parts: Sequence[Part]) -> int:
+    """The bytes in all parts together."""
+    return sum(map(size_of, parts))
+
+
+def encode_data(message: object, version: int = 0) -> bytes:
+    """`message` with its version in front; for a record's key, its record type."""
+    schema = schema_of(type(message))
+    lead = schema.api_key if schema.kind == "key" else version
+    return join_parts(encode_parts(message, version, struct.pack(">h", lead)))
+
+
+def decode_data(cls: type[M], buffer: Buffer) -> M:
+    """Read what `encode_data` wrote.
+
+    Kafka's rule for data between consumers: a version newer than the newest known is read as the newest known,
+    and what follows is ignored.
+    """
+    schema = schema_of(cls)
+    lead = data_version(buffer, schema.name)
+    if schema.kind == "key":
+        if lead != schema.api_key:
+            raise MalformedMessage(schema.name, "type", 0, f"expected type {schema.api_key}, got {lead}")
+        return decode(cls, buffer, 0, 2)
+    if schema.kind == "data" and lead > schema.versions.last:
+        return decode_prefix(cls, buffer, schema.versions.last, 2)[0]
+    if lead not in schema.versions:
+        raise MalformedMessage(schema.name, "version", 0, f"expected {schema.versions}, got {lead}")
+    return decode(cls, buffer, lead, 2)
+
+
+def data_version(buffer: Buffer, name: str = "data") -> int:
+    """The number in front: a version, or in a record's key the type of the record."""
+    if len(buffer) < 2:
+        raise MalformedMessage(name, "version", 0, f"expected 2 bytes, got {len(buffer)}")
+    return int.from_bytes(buffer[:2], "big", signed=True)
+
+
+def _label(cls: type, version: int) -> str:
+    return f"{schema_of(cls).name} v{version}"
+
+
+def _check_version(cls: type, version: int) -> None:
+    schema = schema_of(cls)
+    if version not in schema.versions:
+        raise ValueError(f"{schema.name} has versions {schema.versions}, not {version}")
+
+
+def _decoder(cls: type, version: int) -> Compiled:
+    _check_version(cls, version)
+    return _decoders.setdefault((cls, version), compile_decoder(cls, version))
+
+
+def _encoder(cls: type, version: int) -> Compiled:
+    _check_version(cls, version)
+    return _encoders.setdefault((cls, version), compile_encoder(cls, version))
+
+
+def _explain_decode(cls: type, version: int, compiled: Compiled, error: Exception, end: int) -> NoReturn:
+    fields, local = compiled.fields_at(error.__traceback__)
+    position: int = local.get("pos", 0)
+    name = fields[0][0] if fields else "message"
+    reason = str(error)
+    if isinstance(error, UnicodeDecodeError):
+        reason = "not UTF-8"
+    elif not isinstance(error, Fault):
+        for name, width in fields:  # noqa: B007  the field that does not fit is the one to name
+            if position + width > end:
+                break
+            position += width
+        reason = "ends too early"
+    raise MalformedMessage(_label(cls, version), name or "message", position, reason) from None
+
+
+def _explain_encode(cls: type, version: int, compiled: Compiled, error: Exception) -> NoReturn:
+    fields, local = compiled.fields_at(error.__traceback__)
+    names = ", ".join(dict.fromkeys(path for path, _ in fields if path)) or "message"
+    raise UnencodableMessage(_label(cls, version), names, _reason(error, local)) from None
+
+
+def _reason(error: Exception, local: dict[str, Any]) -> str:
+    if isinstance(error, Fault):
+        return str(error)
+    return f"a value of the wrong type or range ({error})"

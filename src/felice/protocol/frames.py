@@ -1,0 +1,169 @@
+"""Headers and sizes around requests and responses.
+
+Keeps true:  a request header is read whatever version it announces, so that an ApiVersions request of an unknown
+             version can be answered. The client id keeps its plain 16-bit length in flexible headers too, and
+             the response to ApiVersions has header v0 (KIP-511).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TypeVar
+
+from felice.protocol.api import API, API_VERSIONS_KEY, Api
+from felice.protocol.codec import Part, decode, encode_parts, join_parts, parts_size
+from felice.protocol.primitives import Buffer, Fault, MalformedMessage, skip_tags
+
+M = TypeVar("M")
+
+_REQUEST_HEADER = struct.Struct(">hhih")
+_REQUEST_FRAME = struct.Struct(">ihhi")
+_RESPONSE_FRAME = struct.Struct(">ii")
+_SIZE = struct.Struct(">i")
+_NO_TAGS = b"\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeader:
+    """`api` is None if the key is unknown."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+    @property
+    def api(self) -> Api | None:
+        """The row of this key."""
+        return API.by_key.get(self.api_key)
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether the body can be decoded."""
+        api = self.api
+        return api is not None and self.api_version in api.versions
+
+
+def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
+    """Read a header; return it and the position of the body.
+
+    Of an unknown API or version only what all header versions share is read, and the position is not that of
+    the body.
+    """
+    try:
+        api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+    except struct.error:
+        raise MalformedMessage("RequestHeader", "header", 0, f"{len(frame)} bytes are too few") from None
+    client_id, position = _client_id(frame, length)
+    header = RequestHeader(api_key, version, correlation_id, client_id)
+    api = API.by_key.get(api_key)
+    if api is not None and version in api.versions and api.is_flexible(version):
+        position = _skip_header_tags(frame, position)
+    return header, position
+
+
+def _client_id(frame: Buffer, length: int) -> tuple[str | None, int]:
+    start = _REQUEST_HEADER.size
+    if length == -1:
+        return None, start
+    if length < 0 or start + length > len(frame):
+        reason = f"length {length}, {len(frame) - start} bytes left"
+        raise MalformedMessage("RequestHeader", "client_id", start, reason)
+    try:
+        return str(frame[start : start + length], "utf-8"), start + length
+    except UnicodeDecodeError:
+        raise MalformedMessage("RequestHeader", "client_id", start, "not UTF-8") from None
+
+
+def _skip_header_tags(frame: Buffer, position: int) -> int:
+    try:
+        return skip_tags(frame, position + 1, len(frame), frame[position])
+    except (Fault, IndexError) as error:
+        raise MalformedMessage("RequestHeader", "tags", position, str(error)) from None
+
+
+def decode_request(frame: Buffer) -> tuple[RequestHeader, object]:
+    """Read a whole request whose version is known to be supported."""
+    header, position = decode_request_header(frame)
+    api = header.api
+    assert api is not None
+    message: object = decode(api.request, frame, header.api_version, position)
+    return header, message
+
+
+def encode_request(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, message: object
+) -> bytes:
+    """A whole request, its size in front."""
+    return join_parts(encode_request_parts(api_key, version, correlation_id, client_id, message))
+
+
+def encode_request_parts(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, message: object
+) -> list[Part]:
+    """A whole request, its size in front, with records left where they are."""
+    raw = b"" if client_id is None else client_id.encode()
+    length = struct.pack(">h", -1 if client_id is None else len(raw))
+    tags = _NO_TAGS if API.by_key[api_key].is_flexible(version) else b""
+    head = _REQUEST_FRAME.pack(0, api_key, version, correlation_id) + length + raw + tags
+    return _sized(encode_parts(message, version, head))
+
+
+def encode_response_parts(api_key: int, version: int, correlation_id: int, message: object) -> list[Part]:
+    """A whole response, its size in front, with records left where they are."""
+    head = _RESPONSE_FRAME.pack(0, correlation_id)
+    if API.by_key[api_key].response_header_version(version) == 1:
+        head += _NO_TAGS
+    return _sized(encode_parts(message, version, head))
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, message: object) -> bytes:
+    """A whole response, its size in front."""
+    return join_parts(encode_response_parts(api_key, version, correlation_id, message))
+
+
+def decode_correlation_id(frame: Buffer) -> int:
+    """The correlation id at the start of a response."""
+    if len(frame) < 4:
+        raise MalformedMessage("ResponseHeader", "correlation_id", 0, f"{len(frame)} bytes are too few")
+    return int.from_bytes(frame[:4], "big", signed=True)
+
+
+def decode_response(api: Api, version: int, frame: Buffer) -> object:
+    """Read the body of a whole response to a request of `version`."""
+    position = 4
+    if api.response_header_version(version) == 1:
+        if len(frame) < 5:
+            raise MalformedMessage("ResponseHeader", "tags", 4, "ends too early")
+        position = _skip_response_tags(frame)
+    message: object = decode(api.response, frame, version, position)
+    return message
+
+
+def _skip_response_tags(frame: Buffer) -> int:
+    try:
+        return skip_tags(frame, 5, len(frame), frame[4])
+    except (Fault, IndexError) as error:
+        raise MalformedMessage("ResponseHeader", "tags", 4, str(error)) from None
+
+
+def _sized(parts: list[Part]) -> list[Part]:
+    first = parts[0]
+    assert isinstance(first, bytearray)
+    _SIZE.pack_into(first, 0, parts_size(parts) - _SIZE.size)
+    return parts
+
+
+__all__ = [
+    "API_VERSIONS_KEY",
+    "RequestHeader",
+    "decode_correlation_id",
+    "decode_request",
+    "decode_request_header",
+    "decode_response",
+    "encode_request",
+    "encode_request_parts",
+    "encode_response",
+    "encode_response_parts",
+]

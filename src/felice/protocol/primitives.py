@@ -1,0 +1,120 @@
+"""The smallest pieces of the wire format: varints, uuids, and the two ways a message can be wrong.
+
+Keeps true:  reading never goes past the buffer, and no varint is longer than its type allows.
+             Whatever is wrong with bytes from outside becomes `MalformedMessage`, with message, field and position.
+             Whatever is wrong with a message of ours becomes `UnencodableMessage`.
+The compiled readers and writers of `decoder` and `encoder` inline the one-byte case and call here for the rest.
+"""
+
+from __future__ import annotations
+
+import uuid
+from functools import lru_cache
+from typing import Protocol, TypeAlias, runtime_checkable
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+ZERO_UUID = uuid.UUID(int=0)
+
+_MAX_UVARINT_BYTES = 5
+
+
+@runtime_checkable
+class SizedSource(Protocol):
+    """Bytes that live elsewhere, such as a slice of a file: only their size is needed to frame them."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def read(self) -> bytes: ...
+
+
+class Fault(Exception):
+    """Raised inside compiled code; the codec adds message, field and position."""
+
+
+class MalformedMessage(ValueError):
+    """Bytes that are not the message they claim to be."""
+
+    def __init__(self, message: str, field: str, position: int, reason: str) -> None:
+        super().__init__(f"{message}: {field} at byte {position}: {reason}")
+        self.message = message
+        self.field = field
+        self.position = position
+        self.reason = reason
+
+
+class UnencodableMessage(ValueError):
+    """A message that has no encoding in the version asked for."""
+
+    def __init__(self, message: str, field: str, reason: str) -> None:
+        super().__init__(f"{message}: {field}: {reason}")
+        self.message = message
+        self.field = field
+        self.reason = reason
+
+
+def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Return the value and the position after it."""
+    byte = buffer[position]
+    if byte < 128:
+        return byte, position + 1
+    return read_uvarint_rest(buffer, position + 1, byte)
+
+
+def read_uvarint_rest(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
+    """Finish a varint whose first byte, already read, said that more follow."""
+    value = first & 0x7F
+    for count in range(1, _MAX_UVARINT_BYTES):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << (7 * count)
+        if byte < 128:
+            if value > 0xFFFFFFFF:
+                raise Fault("varint does not fit 32 bits")
+            return value, position
+    raise Fault(f"varint longer than {_MAX_UVARINT_BYTES} bytes")
+
+
+def uvarint(value: int) -> bytes:
+    """Encode an unsigned varint."""
+    if value < 128:
+        return value.to_bytes(1, "big")
+    out = bytearray()
+    while value > 127:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def skip_tags(buffer: Buffer, position: int, end: int, first: int) -> int:
+    """Skip a tag buffer none of whose tags we know; `first` is the count's first byte, already read."""
+    count = first
+    if count > 127:
+        count, position = read_uvarint_rest(buffer, position, count)
+    for _ in range(count):
+        _, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
+        if size > end - position:
+            raise Fault(f"tagged field of {size} bytes, {end - position} left")
+        position += size
+    return position
+
+
+@lru_cache(maxsize=4096)
+def uuid_from_bytes(data: bytes) -> uuid.UUID:
+    """Topic ids repeat in every request and `uuid.UUID` takes a microsecond to make: remember them."""
+    return uuid.UUID(bytes=data)
+
+
+def size_of(value: object) -> int:
+    """The size in bytes of anything that can stand in a `bytes` or `records` field."""
+    if isinstance(value, memoryview):
+        return value.nbytes
+    if isinstance(value, bytes | bytearray):
+        return len(value)
+    size = getattr(value, "size_bytes", None)
+    if not isinstance(size, int):
+        raise Fault(f"expected bytes, got {type(value).__name__}")
+    return size
