@@ -1,0 +1,48 @@
+"""Cluster metadata: a small tree of versioned nodes with ZooKeeper's semantics, and its image.
+
+`store` is the interface, `memory` and `embedded` are two stores behind it, `layout` says which
+node holds what (Kafka's own paths), `image` is what the nodes mean, `watcher` keeps it current.
+"""
+
+from __future__ import annotations
+
+from felice.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from felice.metadata.store import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    Event,
+    EventKind,
+    MetadataStore,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+    SetData,
+    StoreError,
+    StoreUnavailable,
+)
+
+__all__ = [
+    "BadVersion",
+    "BrokerImage",
+    "Check",
+    "ClusterImage",
+    "Create",
+    "Delete",
+    "Event",
+    "EventKind",
+    "MetadataStore",
+    "NoNode",
+    "Node",
+    "NodeExists",
+    "NotEmpty",
+    "PartitionImage",
+    "SessionExpired",
+    "SetData",
+    "StoreError",
+    "StoreUnavailable",
+    "TopicImage",
+]

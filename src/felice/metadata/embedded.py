@@ -1,0 +1,196 @@
+"""The metadata store of a single machine: a tree in memory and its journal on disk.
+
+Keeps true: a write is on disk before its call returns; after a crash the tree is what
+            the acknowledged writes made it, and possibly the one write under way.
+How:        writes are taken one at a time: planned, appended to `journal`, synced, applied.
+            When the journal outgrows the tree, `snapshot` is replaced and the journal emptied;
+            a journal frame not newer than the snapshot is skipped, so a crash between the two
+            steps does no harm. A torn tail is cut, damage elsewhere is refused by name.
+Leaves out: more than one process. The owner of the data directory holds its lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from felice.env import Disk
+from felice.metadata.journal import (
+    CorruptJournal,
+    decode_changes,
+    decode_snapshot,
+    encode_changes,
+    encode_snapshot,
+    frame,
+    frames,
+)
+from felice.metadata.memory import Watches
+from felice.metadata.store import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    EventKind,
+    Listener,
+    Node,
+    Operation,
+    SessionExpired,
+    SetData,
+    StoreUnavailable,
+)
+from felice.metadata.tree import Change, Outcome, Tree
+
+# Below this a snapshot is not worth a write.
+_MIN_COMPACTION_BYTES = 1024 * 1024
+
+
+class CorruptStore(Exception):
+    """The files of the store are damaged; the message names file and position."""
+
+
+class EmbeddedStore:
+    """The one session of a store on this machine's disk. Make it with `open`."""
+
+    def __init__(self, disk: Disk, directory: Path, tree: Tree) -> None:
+        self.session_id = tree.zxid + 1
+        self.watches = Watches()
+        self._disk = disk
+        self._snapshot_path = directory / "snapshot"
+        self._tree = tree
+        self._journal = disk.open(directory / "journal", create=True)
+        self._snapshot_size_bytes = 0
+        self._writing = asyncio.Lock()
+        self._closed = False
+        self._failure: str | None = None
+
+    @classmethod
+    def open(cls, disk: Disk, directory: Path) -> EmbeddedStore:
+        """Reads the store in `directory`, making it if there is none."""
+        is_new = not disk.exists(directory)
+        disk.mkdir(directory)
+        tree = Tree()
+        _load_snapshot(disk, directory / "snapshot", tree)
+        _load_journal(disk, directory / "journal", tree)
+        store = cls(disk, directory, tree)
+        if is_new:
+            disk.sync_dir(directory)
+            disk.sync_dir(directory.parent)
+        # Their session died with the process that held it.
+        store._discard([Change(EventKind.DELETED, path) for path in tree.ephemerals()])
+        return store
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        [created] = await self.multi([Create(path, data, ephemeral, sequential)])
+        assert isinstance(created, str)
+        return created
+
+    async def get(self, path: str) -> Node:
+        self._check_open(path)
+        return self._tree.get(path)
+
+    async def exists(self, path: str) -> Node | None:
+        self._check_open(path)
+        return self._tree.find(path)
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        [new_version] = await self.multi([SetData(path, data, version)])
+        assert isinstance(new_version, int)
+        return new_version
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, version)])
+
+    async def children(self, path: str) -> list[str]:
+        self._check_open(path)
+        return self._tree.children(path)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
+        async with self._writing:
+            self._check_open()
+            changes, outcomes = self._tree.plan(operations, self.session_id)
+            if changes:
+                await self._write(changes)
+        return outcomes
+
+    def watch(self, path: str, listener: Listener) -> Callable[[], None]:
+        return self.watches.add(path, listener)
+
+    async def close(self) -> None:
+        async with self._writing:
+            if self._closed:
+                return
+            self.watches.clear()
+            if self._failure is None:
+                self._discard([Change(EventKind.DELETED, path) for path in self._tree.ephemerals()])
+            self._closed = True
+            self._journal.close()
+
+    async def _write(self, changes: list[Change]) -> None:
+        self._append(changes)
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._journal.sync)
+        except OSError as error:
+            # After a failed sync nobody knows what the disk holds (and asking again may lie).
+            self._failure = f"the journal could not be synced: {error}"
+            raise StoreUnavailable("/", self._failure) from error
+        self.watches.tell(self._tree.apply(changes))
+        if self._journal.size_bytes > max(_MIN_COMPACTION_BYTES, 4 * self._snapshot_size_bytes):
+            self.compact()
+
+    def _append(self, changes: list[Change]) -> None:
+        position = self._journal.size_bytes
+        try:
+            self._journal.append(frame(encode_changes(self._tree.zxid + 1, changes)))
+        except OSError as error:
+            self._journal.truncate(position)
+            raise StoreUnavailable("/", f"the journal could not be written: {error}") from error
+
+    def _discard(self, changes: list[Change]) -> None:
+        if changes:
+            self._append(changes)
+            self._journal.sync()
+            self._tree.apply(changes)
+
+    def compact(self) -> None:
+        """Replaces the journal by a snapshot of the tree."""
+        body = encode_snapshot(self._tree.zxid, list(self._tree.walk()))
+        self._disk.write_atomic(self._snapshot_path, frame(body))
+        self._snapshot_size_bytes = len(body)
+        self._journal.truncate(0)
+
+    def _check_open(self, path: str = "/") -> None:
+        if self._failure is not None:
+            raise StoreUnavailable(path, self._failure)
+        if self._closed:
+            raise SessionExpired(path)
+
+
+def _load_snapshot(disk: Disk, path: Path, tree: Tree) -> None:
+    if not disk.exists(path):
+        return
+    bodies = [body for _, body in frames(disk.read_bytes(path))]
+    if len(bodies) != 1:
+        raise CorruptStore(f"{path}: the snapshot is damaged (its checksum does not match)")
+    tree.restore(*decode_snapshot(bodies[0]))
+
+
+def _load_journal(disk: Disk, path: Path, tree: Tree) -> None:
+    if not disk.exists(path):
+        return
+    data = disk.read_bytes(path)
+    whole = 0
+    try:
+        for end, body in frames(data):
+            zxid, changes = decode_changes(body)
+            if zxid > tree.zxid:
+                tree.apply(changes)
+            whole = end
+    except CorruptJournal as error:
+        raise CorruptStore(f"{path}: {error}") from error
+    if whole < len(data):
+        journal = disk.open(path)
+        journal.truncate(whole)
+        journal.sync()
+        journal.close()

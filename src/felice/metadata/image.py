@@ -1,0 +1,183 @@
+"""What the store's nodes mean: an immutable picture of the cluster.
+
+Keeps true: an image never changes; a new one shares with the old what did not change.
+            A partition whose state node is not there (yet) has no leader.
+How:        `ImageBuilder` takes nodes one by one, in any order, and gives the next image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TypeVar
+from uuid import UUID
+
+from felice.metadata import layout
+from felice.metadata.layout import Endpoint
+from felice.metadata.store import Node
+
+ZERO_UUID = UUID(int=0)
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    partition: int
+    replicas: tuple[int, ...]
+    leader: int = layout.NO_LEADER
+    leader_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionImage, ...]
+    version: int = 0
+
+    def partition(self, partition: int) -> PartitionImage | None:
+        return self.partitions[partition] if 0 <= partition < len(self.partitions) else None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    broker_id: int
+    endpoints: Mapping[str, Endpoint]
+    rack: str | None
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    cluster_id: str | None = None
+    controller_id: int = -1
+    controller_epoch: int = 0
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topic_names: Mapping[UUID, str] = field(default_factory=dict)
+    topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # By broker id, or `layout.DEFAULT_ENTITY` for the configuration of every broker.
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def partition(self, topic: str, partition: int) -> PartitionImage | None:
+        image = self.topics.get(topic)
+        return image.partition(partition) if image else None
+
+    def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
+        name = self.topic_names.get(topic_id)
+        return self.topics.get(name) if name is not None else None
+
+
+class ImageBuilder:
+    """The next image: give it every node that changed, then `build`."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._changes: dict[str, object] = {}
+        self._topics: dict[str, TopicImage] | None = None
+
+    def put(self, path: str, node: Node | None) -> None:
+        """`node` is what is at `path` now, None when nothing is."""
+        parts = path.split("/")[1:]
+        match parts:
+            case ["brokers", "topics", topic]:
+                self._put_topic(topic, node)
+            case ["brokers", "topics", topic, "partitions", partition, "state"]:
+                self._put_state(topic, int(partition), node)
+            case ["brokers", "ids", broker_id]:
+                self._put_broker(int(broker_id), node)
+            case ["config", "topics", _]:
+                self._put_config("topic_configs", layout.entity_of(path), node)
+            case ["config", "brokers", _]:
+                self._put_config("broker_configs", layout.entity_of(path), node)
+            case ["cluster", "id"]:
+                self._changes["cluster_id"] = layout.decode_cluster_id(node.data) if node else None
+            case ["controller"]:
+                self._changes["controller_id"] = layout.decode_controller(node.data) if node else -1
+            case ["controller_epoch"]:
+                self._changes["controller_epoch"] = int(node.data) if node else 0
+
+    def build(self) -> ClusterImage:
+        if self._topics is not None:
+            self._changes["topics"] = MappingProxyType(self._topics)
+            self._changes["topic_names"] = MappingProxyType(
+                {topic.topic_id: name for name, topic in self._topics.items() if topic.topic_id != ZERO_UUID}
+            )
+        return replace(self._image, **self._changes) if self._changes else self._image  # type: ignore[arg-type]
+
+    def _put_topic(self, name: str, node: Node | None) -> None:
+        topics = self._writable_topics()
+        if node is None:
+            topics.pop(name, None)
+            return
+        value = layout.decode_topic(node.data)
+        topic_id = value.topic_id or ZERO_UUID
+        old = topics.get(name)
+        if old is not None and old.topic_id != topic_id:
+            old = None  # deleted and made again between two reads
+        partitions = []
+        for partition in range(len(value.partitions)):
+            known = old.partition(partition) if old else None
+            fresh = known or PartitionImage(partition, ())
+            partitions.append(
+                replace(
+                    fresh,
+                    replicas=value.partitions[partition],
+                    adding=value.adding.get(partition, ()),
+                    removing=value.removing.get(partition, ()),
+                )
+            )
+        topics[name] = TopicImage(name, topic_id, tuple(partitions), node.version)
+
+    def _put_state(self, name: str, partition: int, node: Node | None) -> None:
+        topics = self._writable_topics()
+        topic = topics.get(name)
+        known = topic.partition(partition) if topic else None
+        if topic is None or known is None:
+            return
+        if node is None:
+            changed = PartitionImage(partition, known.replicas)
+        else:
+            state = layout.decode_state(node.data)
+            changed = replace(
+                known,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=state.isr,
+                partition_epoch=node.version,
+            )
+        partitions = (*topic.partitions[:partition], changed, *topic.partitions[partition + 1 :])
+        topics[name] = replace(topic, partitions=partitions)
+
+    def _put_broker(self, broker_id: int, node: Node | None) -> None:
+        brokers = self._writable("brokers", self._image.brokers)
+        if node is None:
+            brokers.pop(broker_id, None)
+            return
+        value = layout.decode_broker(node.data)
+        endpoints = {endpoint.listener: endpoint for endpoint in value.endpoints}
+        brokers[broker_id] = BrokerImage(broker_id, endpoints, value.rack, node.created_zxid)
+
+    def _put_config(self, kind: str, entity: str, node: Node | None) -> None:
+        current = self._image.topic_configs if kind == "topic_configs" else self._image.broker_configs
+        configs = self._writable(kind, current)
+        if node is None:
+            configs.pop(entity, None)
+        else:
+            configs[entity] = MappingProxyType(layout.decode_config(node.data))
+
+    def _writable_topics(self) -> dict[str, TopicImage]:
+        if self._topics is None:
+            self._topics = dict(self._image.topics)
+        return self._topics
+
+    def _writable(self, name: str, current: Mapping[_Key, _Value]) -> dict[_Key, _Value]:
+        changed = self._changes.setdefault(name, dict(current))
+        assert isinstance(changed, dict)
+        return changed

@@ -1,0 +1,273 @@
+"""Which node holds what: Kafka's znode paths and their JSON.
+
+Kept byte-compatible with Kafka 3.x, so that operators and existing tools can read a store.
+Everything here is a pure translation between values and (path, data).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote
+from uuid import UUID
+
+CLUSTER_ID = "/cluster/id"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+BROKER_IDS = "/brokers/ids"
+BROKER_SEQUENCE = "/brokers/seqid"
+TOPICS = "/brokers/topics"
+CONFIG = "/config"
+TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
+CONFIG_CHANGES = "/config/changes"
+DELETE_TOPICS = "/admin/delete_topics"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+
+# The name under which a configuration of every broker is kept.
+DEFAULT_ENTITY = "<default>"
+
+# Every broker makes sure of these when it starts.
+PERSISTENT_PATHS = (
+    "/cluster",
+    "/brokers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG,
+    TOPIC_CONFIGS,
+    BROKER_CONFIGS,
+    "/config/clients",
+    "/config/users",
+    "/config/ips",
+    CONFIG_CHANGES,
+    "/admin",
+    DELETE_TOPICS,
+    "/isr_change_notification",
+    "/log_dir_event_notification",
+)
+
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNode:
+    topic_id: UUID | None
+    partitions: Mapping[int, tuple[int, ...]]
+    adding: Mapping[int, tuple[int, ...]]
+    removing: Mapping[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class StateNode:
+    """A partition's leadership. The node's version is the partition epoch."""
+
+    leader: int
+    leader_epoch: int
+    controller_epoch: int
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerNode:
+    endpoints: tuple[Endpoint, ...]
+    security_protocols: Mapping[str, str]
+    rack: str | None
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """Producer ids from `start` to `end`, both inclusive as Kafka writes them."""
+
+    broker_id: int
+    start: int
+    end: int
+
+
+def topic_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_config_path(topic: str) -> str:
+    return f"{TOPIC_CONFIGS}/{_sanitize(topic)}"
+
+
+def broker_config_path(entity: str) -> str:
+    return f"{BROKER_CONFIGS}/{_sanitize(entity)}"
+
+
+def entity_of(config_path: str) -> str:
+    return unquote(config_path.rpartition("/")[2])
+
+
+def encode_uuid(value: UUID) -> str:
+    """22 characters of URL-safe base64 without padding, as Kafka prints ids."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def decode_uuid(text: str) -> UUID:
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    return _json({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    return str(json.loads(data)["id"])
+
+
+def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
+    return _json(
+        {"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1}
+    )
+
+
+def decode_controller(data: bytes) -> int:
+    return int(json.loads(data)["brokerid"])
+
+
+def encode_topic(node: TopicNode) -> bytes:
+    value: dict[str, Any] = {"version": 3 if node.topic_id else 1}
+    if node.topic_id:
+        value["topic_id"] = encode_uuid(node.topic_id)
+    value["partitions"] = _replicas(node.partitions)
+    if node.topic_id:
+        value["adding_replicas"] = _replicas(node.adding)
+        value["removing_replicas"] = _replicas(node.removing)
+    return _json(value)
+
+
+def decode_topic(data: bytes) -> TopicNode:
+    value = json.loads(data)
+    topic_id = value.get("topic_id")
+    return TopicNode(
+        decode_uuid(topic_id) if topic_id else None,
+        _replica_map(value["partitions"]),
+        _replica_map(value.get("adding_replicas", {})),
+        _replica_map(value.get("removing_replicas", {})),
+    )
+
+
+def encode_state(node: StateNode) -> bytes:
+    return _json(
+        {
+            "controller_epoch": node.controller_epoch,
+            "leader": node.leader,
+            "version": 1,
+            "leader_epoch": node.leader_epoch,
+            "isr": list(node.isr),
+        }
+    )
+
+
+def decode_state(data: bytes) -> StateNode:
+    value = json.loads(data)
+    return StateNode(
+        value["leader"], value["leader_epoch"], value.get("controller_epoch", 0), tuple(value["isr"])
+    )
+
+
+def encode_broker(node: BrokerNode) -> bytes:
+    plaintext = next(
+        (e for e in node.endpoints if node.security_protocols.get(e.listener) == "PLAINTEXT"), None
+    )
+    return _json(
+        {
+            "version": 5,
+            "host": plaintext.host if plaintext else None,
+            "port": plaintext.port if plaintext else -1,
+            "endpoints": [f"{e.listener}://{_bracketed(e.host)}:{e.port}" for e in node.endpoints],
+            "listener_security_protocol_map": dict(node.security_protocols),
+            "rack": node.rack,
+            "jmx_port": -1,
+            "timestamp": str(node.timestamp_ms),
+            "features": {},
+        }
+    )
+
+
+def decode_broker(data: bytes) -> BrokerNode:
+    value = json.loads(data)
+    endpoints = tuple(_endpoint(text) for text in value["endpoints"])
+    protocols = value.get("listener_security_protocol_map", {})
+    return BrokerNode(endpoints, protocols, value.get("rack"), int(value.get("timestamp", 0)))
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    return _json({"version": 1, "config": dict(config)})
+
+
+def decode_config(data: bytes) -> dict[str, str]:
+    return dict(json.loads(data)["config"]) if data else {}
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    return _json({"version": 2, "entity_path": entity_path})
+
+
+def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
+    value = {
+        "version": 1,
+        "broker": block.broker_id,
+        "block_start": str(block.start),
+        "block_end": str(block.end),
+    }
+    return _json(value)
+
+
+def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
+    value = json.loads(data)
+    return ProducerIdBlock(int(value["broker"]), int(value["block_start"]), int(value["block_end"]))
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _sanitize(name: str) -> str:
+    return name if name == DEFAULT_ENTITY else quote(name, safe="")
+
+
+def _replicas(partitions: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:
+    return {str(partition): list(replicas) for partition, replicas in sorted(partitions.items())}
+
+
+def _replica_map(value: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
+    return {int(partition): tuple(replicas) for partition, replicas in value.items()}
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _endpoint(text: str) -> Endpoint:
+    listener, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    return Endpoint(listener, host.strip("[]"), int(port))

@@ -1,0 +1,144 @@
+"""The embedded store on disk: crashes, torn tails, damage, compaction."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from felice.env import SystemDisk
+from felice.metadata import Create, NodeExists
+from felice.metadata.embedded import CorruptStore, EmbeddedStore
+
+
+async def _fill(directory: Path, count: int = 3) -> None:
+    """Writes `/n0`.. and crashes: the store is not closed."""
+    store = EmbeddedStore.open(SystemDisk(), directory)
+    for number in range(count):
+        await store.create(f"/n{number}", b"value %d" % number)
+    await store.create("/ephemeral", ephemeral=True)
+    store._journal.close()
+
+
+def _names(directory: Path) -> list[str]:
+    async def read() -> list[str]:
+        store = EmbeddedStore.open(SystemDisk(), directory)
+        names = await store.children("/")
+        await store.close()
+        return names
+
+    return asyncio.run(read())
+
+
+def test_acknowledged_writes_survive_a_crash_and_ephemeral_nodes_do_not(tmp_path: Path) -> None:
+    asyncio.run(_fill(tmp_path / "m"))
+    assert _names(tmp_path / "m") == ["n0", "n1", "n2"]
+
+
+def test_a_torn_tail_is_cut_at_every_length(tmp_path: Path) -> None:
+    asyncio.run(_fill(tmp_path / "m"))
+    journal = tmp_path / "m" / "journal"
+    whole = journal.read_bytes()
+    for size in range(len(whole)):
+        journal.write_bytes(whole[:size])
+        names = _names(tmp_path / "m")
+        assert names == ["n0", "n1", "n2"][: len(names)]
+
+
+def test_a_tail_of_zeros_is_cut(tmp_path: Path) -> None:
+    asyncio.run(_fill(tmp_path / "m"))
+    journal = tmp_path / "m" / "journal"
+    journal.write_bytes(journal.read_bytes() + bytes(4096))
+    assert _names(tmp_path / "m") == ["n0", "n1", "n2"]
+    assert _names(tmp_path / "m") == ["n0", "n1", "n2"]
+
+
+def test_writes_after_a_cut_are_kept(tmp_path: Path) -> None:
+    asyncio.run(_fill(tmp_path / "m", 1))
+    journal = tmp_path / "m" / "journal"
+    journal.write_bytes(journal.read_bytes() + b"\0\0\0\x40torn")
+    asyncio.run(_more(tmp_path / "m"))
+    assert _names(tmp_path / "m") == ["more", "n0"]
+
+
+async def _more(directory: Path) -> None:
+    store = EmbeddedStore.open(SystemDisk(), directory)
+    await store.create("/more")
+    with pytest.raises(NodeExists):
+        await store.create("/n0")
+    await store.close()
+
+
+def test_damage_before_the_tail_is_refused_with_file_and_position(tmp_path: Path) -> None:
+    asyncio.run(_fill(tmp_path / "m"))
+    journal = tmp_path / "m" / "journal"
+    damaged = bytearray(journal.read_bytes())
+    damaged[20] ^= 1
+    journal.write_bytes(damaged)
+    with pytest.raises(CorruptStore, match="journal: at byte 0"):
+        _names(tmp_path / "m")
+
+
+def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
+    async def compacted() -> None:
+        store = EmbeddedStore.open(SystemDisk(), tmp_path / "m")
+        await store.create("/a")
+        store.compact()
+        await store.close()
+
+    asyncio.run(compacted())
+    snapshot = tmp_path / "m" / "snapshot"
+    snapshot.write_bytes(snapshot.read_bytes()[:-1])
+    with pytest.raises(CorruptStore, match="snapshot"):
+        _names(tmp_path / "m")
+
+
+def test_compaction_keeps_data_versions_and_sequence_numbers(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = EmbeddedStore.open(SystemDisk(), tmp_path / "m")
+        await store.multi([Create("/q"), Create("/q/s", sequential=True), Create("/a", b"x")])
+        await store.set("/a", b"y")
+        before = await store.get("/a")
+        store.compact()
+        await store.create("/after")
+        await store.close()
+        again = EmbeddedStore.open(SystemDisk(), tmp_path / "m")
+        assert await again.get("/a") == before
+        assert await again.children("/") == ["a", "after", "q"]
+        assert await again.create("/q/s", sequential=True) == "/q/s0000000001"
+        assert (await again.get("/q/s0000000001")).created_zxid > before.modified_zxid
+        await again.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_crash_between_snapshot_and_emptying_the_journal_does_no_harm(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = EmbeddedStore.open(SystemDisk(), tmp_path / "m")
+        await store.create("/a", b"x")
+        await store.set("/a", b"y")
+        journal = (tmp_path / "m" / "journal").read_bytes()
+        store.compact()
+        await store.close()
+        (tmp_path / "m" / "journal").write_bytes(journal)
+        again = EmbeddedStore.open(SystemDisk(), tmp_path / "m")
+        assert (await again.get("/a")).version == 1
+        await again.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_journal_is_compacted_when_it_outgrows_the_tree(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = EmbeddedStore.open(SystemDisk(), tmp_path / "m")
+        await store.create("/a")
+        for number in range(12):
+            await store.set("/a", bytes([number]) * 100_000)
+        assert (tmp_path / "m" / "journal").stat().st_size < 1_100_000
+        await store.close()
+        again = EmbeddedStore.open(SystemDisk(), tmp_path / "m")
+        assert (await again.get("/a")).data[:1] == bytes([11])
+        await again.close()
+
+    asyncio.run(scenario())

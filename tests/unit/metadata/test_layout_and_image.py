@@ -1,0 +1,163 @@
+"""Kafka's znode JSON, and the image made of it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from uuid import UUID
+
+import pytest
+
+from felice.metadata import ClusterImage, Create, Delete, Node, SetData, layout
+from felice.metadata.image import ImageBuilder
+from felice.metadata.layout import BrokerNode, Endpoint, ProducerIdBlock, StateNode, TopicNode
+from felice.metadata.memory import MemoryEnsemble
+from felice.metadata.watcher import Watcher
+
+TOPIC_ID = UUID("3b1f8a52-6f8e-4c0d-9d5a-0f1e2d3c4b5a")
+
+
+def test_topic_json_is_kafkas() -> None:
+    node = TopicNode(TOPIC_ID, {0: (1, 2), 1: (2, 1)}, {}, {})
+    value = json.loads(layout.encode_topic(node))
+    assert value == {
+        "version": 3,
+        "topic_id": layout.encode_uuid(TOPIC_ID),
+        "partitions": {"0": [1, 2], "1": [2, 1]},
+        "adding_replicas": {},
+        "removing_replicas": {},
+    }
+    assert layout.decode_topic(layout.encode_topic(node)) == node
+
+
+def test_a_topic_written_before_topic_ids_is_read() -> None:
+    assert layout.decode_topic(b'{"version":1,"partitions":{"0":[1]}}') == TopicNode(None, {0: (1,)}, {}, {})
+
+
+def test_a_topic_id_prints_in_22_characters() -> None:
+    text = layout.encode_uuid(TOPIC_ID)
+    assert len(text) == 22
+    assert layout.decode_uuid(text) == TOPIC_ID
+
+
+def test_state_broker_and_producer_block_come_back_as_they_went() -> None:
+    state = StateNode(1, 4, 2, (1, 2))
+    assert layout.decode_state(layout.encode_state(state)) == state
+    broker = BrokerNode(
+        (Endpoint("PLAINTEXT", "h", 9092), Endpoint("IN", "::1", 9093)), {"PLAINTEXT": "PLAINTEXT"}, "r1", 7
+    )
+    assert layout.decode_broker(layout.encode_broker(broker)) == broker
+    assert json.loads(layout.encode_broker(broker))["host"] == "h"
+    block = ProducerIdBlock(1, 1000, 1999)
+    assert layout.decode_producer_id_block(layout.encode_producer_id_block(block)) == block
+    assert json.loads(layout.encode_producer_id_block(block))["block_start"] == "1000"
+
+
+@pytest.mark.parametrize("name", ["orders", "a.b_c-d", "<default>", "user@host/x"])
+def test_config_paths_name_their_entity(name: str) -> None:
+    path = layout.broker_config_path(name)
+    assert path.count("/") == 3
+    assert layout.entity_of(path) == name
+
+
+def _node(data: bytes, version: int = 0) -> Node:
+    return Node(data, version, 5, 5)
+
+
+def _orders(partitions: int) -> Node:
+    return _node(layout.encode_topic(TopicNode(TOPIC_ID, dict.fromkeys(range(partitions), (1,)), {}, {})))
+
+
+def _image_with_orders() -> ClusterImage:
+    builder = ImageBuilder(ClusterImage())
+    builder.put("/brokers/topics/orders", _orders(2))
+    state = layout.encode_state(StateNode(1, 3, 1, (1,)))
+    builder.put(layout.state_path("orders", 1), _node(state, 7))
+    return builder.build()
+
+
+def test_a_partition_without_state_has_no_leader() -> None:
+    image = _image_with_orders()
+    without = image.partition("orders", 0)
+    assert without is not None
+    assert (without.leader, without.leader_epoch, without.replicas) == (layout.NO_LEADER, -1, (1,))
+    led = image.partition("orders", 1)
+    assert led is not None
+    assert (led.leader, led.leader_epoch, led.partition_epoch, led.isr) == (1, 3, 7, (1,))
+    assert image.partition("orders", 2) is None
+    assert image.partition("nothing", 0) is None
+
+
+def test_an_image_never_changes_and_shares_what_did_not() -> None:
+    first = _image_with_orders()
+    builder = ImageBuilder(first)
+    builder.put(
+        "/brokers/topics/other", _node(layout.encode_topic(TopicNode(UUID(int=9), {0: (1,)}, {}, {})))
+    )
+    second = builder.build()
+    assert "other" not in first.topics
+    assert second.topics["orders"] is first.topics["orders"]
+    assert second.topic_by_id(UUID(int=9)) is second.topics["other"]
+
+
+def test_more_partitions_keep_the_leaders_of_the_old() -> None:
+    builder = ImageBuilder(_image_with_orders())
+    builder.put("/brokers/topics/orders", _orders(3))
+    image = builder.build()
+    assert [p.leader for p in image.topics["orders"].partitions] == [-1, 1, -1]
+
+
+def test_a_topic_made_again_forgets_the_leaders_of_the_old() -> None:
+    builder = ImageBuilder(_image_with_orders())
+    builder.put(
+        "/brokers/topics/orders",
+        _node(layout.encode_topic(TopicNode(UUID(int=2), {0: (1,), 1: (1,)}, {}, {}))),
+    )
+    image = builder.build()
+    assert [p.leader for p in image.topics["orders"].partitions] == [-1, -1]
+    assert image.topic_by_id(TOPIC_ID) is None
+
+
+def test_the_watcher_follows_the_store() -> None:
+    async def scenario() -> None:
+        ensemble = MemoryEnsemble()
+        store = ensemble.connect()
+        for path in layout.PERSISTENT_PATHS:
+            await store.create(path)
+        await store.create(layout.CLUSTER_ID, layout.encode_cluster_id("abc"))
+        seen: list[tuple[ClusterImage, ClusterImage]] = []
+        watcher = Watcher(store, lambda old, new: seen.append((old, new)))
+        await watcher.start()
+        assert watcher.image.cluster_id == "abc"
+        writer = ensemble.connect()
+        await writer.multi(
+            [
+                Create(layout.topic_path("orders"), _orders(1).data),
+                Create(layout.partitions_path("orders")),
+                Create(layout.partition_path("orders", 0)),
+                Create(layout.state_path("orders", 0), layout.encode_state(StateNode(1, 0, 1, (1,)))),
+                Create(layout.topic_config_path("orders"), layout.encode_config({"retention.ms": "1"})),
+            ]
+        )
+        assert await watcher.wait_until(lambda image: "orders" in image.topics, 1)
+        partition = watcher.image.partition("orders", 0)
+        assert partition is not None
+        assert partition.leader == 1
+        assert watcher.image.topic_configs["orders"] == {"retention.ms": "1"}
+        await writer.multi(
+            [
+                SetData(layout.topic_config_path("orders"), layout.encode_config({})),
+                Delete(layout.state_path("orders", 0)),
+                Delete(layout.partition_path("orders", 0)),
+                Delete(layout.partitions_path("orders")),
+                Delete(layout.topic_path("orders")),
+            ]
+        )
+        assert await watcher.wait_until(lambda image: "orders" not in image.topics, 1)
+        assert watcher.image.topic_configs["orders"] == {}
+        assert not await watcher.wait_until(lambda image: False, 0.01)
+        assert all(new is later for (_, new), (later, _) in itertools.pairwise(seen))
+        await watcher.stop()
+
+    asyncio.run(scenario())
