@@ -1,0 +1,263 @@
+"""The 61-byte header of a record batch (magic 2), read and written in place.
+
+Keeps true:  a header is parsed with one `unpack_from` and no copy of the records;
+             `stamp` writes only the two fields outside the CRC, so it never needs a new one;
+             whatever writes a field under the CRC seals the batch again.
+A parsed header says what the bytes claim. Whether the claim holds is asked of `verify_crc` and
+`validate`. Magic 0 and 1 are refused here, see `legacy`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum, IntFlag
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from felice.records.compression import Codec, codec_of_id
+from felice.records.errors import CorruptBatch
+from felice.records.legacy import refuse_legacy
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER_SIZE = 61
+LOG_OVERHEAD = 12
+"""Base offset and batch length: the bytes that the length does not count."""
+MAGIC = 2
+MAGIC_POSITION = 16
+CRC_POSITION = 17
+ATTRIBUTES_POSITION = 21
+"""The CRC covers everything from here to the end of the batch."""
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+NO_TIMESTAMP = -1
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_OFFSET_AND_LENGTH = struct.Struct(">qi")
+_BASE_OFFSET = struct.Struct(">q")
+_LEADER_EPOCH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_PRODUCER = struct.Struct(">qhi")
+_LEADER_EPOCH_POSITION = 12
+_MAX_TIMESTAMP_POSITION = 35
+_PRODUCER_POSITION = 43
+_SEQUENCE_MODULUS = 1 << 31
+
+
+class TimestampType(IntEnum):
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class Attributes(IntFlag):
+    """Bits of the batch attributes above the codec."""
+
+    CODEC_MASK = 0x07
+    LOG_APPEND_TIME = 0x08
+    TRANSACTIONAL = 0x10
+    CONTROL = 0x20
+    DELETE_HORIZON = 0x40
+
+
+# Plain integers for the hot path: arithmetic on an IntFlag costs as much as the whole parse.
+_CODEC_MASK = 0x07
+_LOG_APPEND_TIME = 0x08
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+_DELETE_HORIZON = 0x40
+
+
+class BatchHeader(NamedTuple):
+    """What one batch says of itself. `size_bytes` is the whole batch, header included."""
+
+    base_offset: int
+    size_bytes: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    position: int = 0
+
+    @classmethod
+    def parse(cls, buffer: Buffer, position: int = 0) -> BatchHeader:
+        """Reads the header at `position`; the records behind it need not be in the buffer."""
+        try:
+            fields = _HEADER.unpack_from(buffer, position)
+        except struct.error:
+            raise _explain_short(buffer, position) from None
+        if fields[3] != MAGIC:
+            refuse_legacy(fields[3], position)
+        length = fields[1]
+        if length < HEADER_SIZE - LOG_OVERHEAD:
+            raise CorruptBatch(f"batch at byte {position} has length {length}, a header alone needs 49")
+        return cls._make((fields[0], length + LOG_OVERHEAD, *fields[2:], position))
+
+    @property
+    def end(self) -> int:
+        """Position of the first byte behind this batch."""
+        return self.position + self.size_bytes
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next batch starts. Compaction may have taken records, but not the offsets."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> Codec:
+        return codec_of_id(self.attributes & _CODEC_MASK)
+
+    @property
+    def is_compressed(self) -> bool:
+        return self.attributes & _CODEC_MASK != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & _TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & _CONTROL != 0
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.attributes & _LOG_APPEND_TIME != 0
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType.LOG_APPEND_TIME if self.is_log_append_time else TimestampType.CREATE_TIME
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return self.attributes & _DELETE_HORIZON != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """KIP-534: when tombstones and markers of this batch may go; kept in the base timestamp."""
+        return self.base_timestamp if self.has_delete_horizon else None
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id != NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+
+def increment_sequence(sequence: int, by: int) -> int:
+    """Sequences count 0..2147483647 and then start again at 0."""
+    return (sequence + by) % _SEQUENCE_MODULUS
+
+
+def iter_batches(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[BatchHeader]:
+    """Headers of the whole batches in `buffer[position:end]`.
+
+    A cut last batch ends the walk in silence: fetch answers may end in one (KIP-74).
+    """
+    end = len(buffer) if end is None else end
+    while end - position >= LOG_OVERHEAD:
+        length = _OFFSET_AND_LENGTH.unpack_from(buffer, position)[1]
+        if length >= 0 and position + LOG_OVERHEAD + length > end:
+            return
+        header = BatchHeader.parse(buffer, position)
+        yield header
+        position += header.size_bytes
+
+
+def batch_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
+    """CRC-32C of the batch at `position` as it should stand in its header."""
+    with memoryview(buffer) as view, view[position + ATTRIBUTES_POSITION : position + size_bytes] as sealed:
+        return crc32c(sealed)
+
+
+def verify_crc(buffer: Buffer, header: BatchHeader) -> bool:
+    """True if the whole batch is in the buffer and carries the CRC of its bytes."""
+    if header.end > len(buffer):
+        return False
+    return batch_crc(buffer, header.position, header.size_bytes) == header.crc
+
+
+def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Writes what the leader decides. Both fields lie outside the CRC."""
+    _BASE_OFFSET.pack_into(buffer, position, base_offset)
+    _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_POSITION, leader_epoch)
+
+
+def restamp(
+    buffer: bytearray | memoryview,
+    header: BatchHeader,
+    *,
+    max_timestamp: int,
+    timestamp_type: TimestampType,
+) -> BatchHeader:
+    """Writes the broker's view of time into the batch and seals it again."""
+    attributes = header.attributes & ~_LOG_APPEND_TIME
+    if timestamp_type is TimestampType.LOG_APPEND_TIME:
+        attributes |= _LOG_APPEND_TIME
+    position = header.position
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, attributes)
+    _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, max_timestamp)
+    crc = seal(buffer, position, header.size_bytes)
+    return header._replace(attributes=attributes, max_timestamp=max_timestamp, crc=crc)
+
+
+def restamp_producer(
+    buffer: bytearray | memoryview,
+    header: BatchHeader,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+) -> BatchHeader:
+    """Gives a batch to another producer incarnation, as a client does after its epoch was bumped."""
+    _PRODUCER.pack_into(
+        buffer, header.position + _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence
+    )
+    crc = seal(buffer, header.position, header.size_bytes)
+    return header._replace(
+        producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence, crc=crc
+    )
+
+
+def seal(buffer: bytearray | memoryview, position: int, size_bytes: int) -> int:
+    """Writes the CRC of the batch as its bytes now are."""
+    crc = batch_crc(buffer, position, size_bytes)
+    _CRC.pack_into(buffer, position + CRC_POSITION, crc)
+    return crc
+
+
+def write_header(buffer: bytearray | memoryview, header: BatchHeader) -> None:
+    """Writes every field at the header's position and seals the batch; `header.crc` is not read."""
+    _HEADER.pack_into(
+        buffer, header.position, header.base_offset, header.size_bytes - LOG_OVERHEAD, *header[2:13]
+    )
+    seal(buffer, header.position, header.size_bytes)
+
+
+def _explain_short(buffer: Buffer, position: int) -> CorruptBatch:
+    available = len(buffer) - position
+    if available > MAGIC_POSITION:
+        magic = memoryview(buffer)[position + MAGIC_POSITION]
+        if magic != MAGIC:
+            refuse_legacy(magic if magic < 128 else magic - 256, position)
+    return CorruptBatch(f"batch header at byte {position} needs {HEADER_SIZE} bytes, there are {available}")

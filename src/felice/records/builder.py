@@ -1,0 +1,283 @@
+"""From records to batch bytes, sealed with their CRC.
+
+Keeps true:  offset deltas of a new batch are 0, 1, 2 ...; `last_offset_delta` is the count less one;
+             a batch built again from an old one (`assemble`, `rebuild_batch`) keeps its offsets,
+             producer fields and flags, so that readers and producer state see no difference.
+Batches are built with base offset 0 unless told: the leader stamps the real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from felice.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Attributes,
+    BatchHeader,
+    Buffer,
+    TimestampType,
+    write_header,
+)
+from felice.records.compression import Codec, compress
+from felice.records.control import EndTransactionMarker, encode_marker
+from felice.records.kernels import encode_record
+from felice.records.record import Header, Record
+
+_CODEC_MASK = int(Attributes.CODEC_MASK)
+_ROOM = bytes(HEADER_SIZE)
+
+
+class BatchBuilder:
+    """Collects records for one batch. The producer fields may be set until `build` is called."""
+
+    __slots__ = (
+        "_attributes",
+        "_base_timestamp",
+        "_encoded",
+        "_level",
+        "_max_timestamp",
+        "base_offset",
+        "base_sequence",
+        "codec",
+        "leader_epoch",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+    )
+
+    def __init__(
+        self,
+        codec: Codec = Codec.NONE,
+        level: int | None = None,
+        timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        transactional: bool = False,
+        *,
+        base_offset: int = 0,
+        leader_epoch: int = NO_LEADER_EPOCH,
+    ) -> None:
+        self.codec = codec
+        self._level = level
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.base_offset = base_offset
+        self.leader_epoch = leader_epoch
+        self.record_count = 0
+        self._attributes = attributes(timestamp_type, transactional=transactional)
+        self._base_timestamp = NO_TIMESTAMP
+        self._max_timestamp = NO_TIMESTAMP
+        self._encoded = bytearray(_ROOM)
+
+    def append(
+        self, timestamp_ms: int, key: Buffer | None, value: Buffer | None, headers: Iterable[Header] = ()
+    ) -> int:
+        """Adds one record and returns the bytes that it takes before compression."""
+        count = self.record_count
+        if not count:
+            self._base_timestamp = timestamp_ms
+        taken = encode_record(self._encoded, count, timestamp_ms - self._base_timestamp, key, value, headers)
+        if timestamp_ms > self._max_timestamp:
+            self._max_timestamp = timestamp_ms
+        self.record_count = count + 1
+        return taken
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the batch if it were not compressed."""
+        return len(self._encoded)
+
+    @property
+    def max_timestamp(self) -> int:
+        return self._max_timestamp
+
+    def build(self) -> bytearray:
+        """The sealed batch. The builder hands over its buffer and must not be used again."""
+        if not self.record_count:
+            raise ValueError("a batch needs at least one record")
+        header = new_header(
+            record_count=self.record_count,
+            base_timestamp=self._base_timestamp,
+            max_timestamp=self._max_timestamp,
+            attributes=self._attributes,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self.base_sequence,
+            base_offset=self.base_offset,
+            leader_epoch=self.leader_epoch,
+        )
+        return seal_with_room(self._encoded, header, self.codec, self._level)
+
+
+def attributes(
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    *,
+    transactional: bool = False,
+    control: bool = False,
+) -> int:
+    """The attribute bits above the codec, which is set when the batch is sealed."""
+    bits = int(Attributes.LOG_APPEND_TIME) if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
+    if transactional:
+        bits |= int(Attributes.TRANSACTIONAL)
+    if control:
+        bits |= int(Attributes.CONTROL)
+    return bits
+
+
+def new_header(
+    *,
+    record_count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    attributes: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> BatchHeader:
+    """The header of a batch to be built; size, codec and CRC come with the records."""
+    return BatchHeader(
+        base_offset=base_offset,
+        size_bytes=HEADER_SIZE,
+        leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=record_count - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=record_count,
+    )
+
+
+def assemble(header: BatchHeader, payload: Buffer, codec: Codec, level: int | None = None) -> bytearray:
+    """A batch with this header's fields around these encoded records, compressed by `codec`."""
+    batch = bytearray(_ROOM)
+    batch += compress(codec, payload, level)
+    fields = header._replace(
+        position=0, size_bytes=len(batch), attributes=header.attributes & ~_CODEC_MASK | codec
+    )
+    write_header(batch, fields)
+    return batch
+
+
+def seal_with_room(
+    encoded: bytearray, header: BatchHeader, codec: Codec, level: int | None = None
+) -> bytearray:
+    """Like `assemble`, for records that already stand behind room for the header: no copy if plain."""
+    if codec is not Codec.NONE:
+        return assemble(header, memoryview(encoded)[HEADER_SIZE:], codec, level)
+    write_header(encoded, header._replace(size_bytes=len(encoded)))
+    return encoded
+
+
+def build_batch(
+    records: Iterable[Record],
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """One batch of these records. Their own offsets are not used: they get 0, 1, 2 ..."""
+    builder = BatchBuilder(
+        codec,
+        level,
+        timestamp_type,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        transactional,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+    )
+    for record in records:
+        builder.append(record.timestamp, record.key, record.value, record.headers)
+    return bytes(builder.build())
+
+
+def rebuild_batch(
+    header: BatchHeader,
+    records: Sequence[Record],
+    *,
+    codec: Codec | None = None,
+    level: int | None = None,
+    delete_horizon_ms: int | None = None,
+) -> bytearray:
+    """The batch of `header` with only these of its records, as compaction leaves it.
+
+    Base and last offset, producer and sequence stay (an emptied batch still tells its producer's
+    last sequence). A delete horizon, once set, stays too; it takes the place of the base timestamp,
+    to which all records are then relative (KIP-534).
+    """
+    horizon = header.delete_horizon_ms if header.has_delete_horizon else delete_horizon_ms
+    bits = header.attributes
+    if horizon is not None:
+        base_timestamp = horizon
+        bits |= int(Attributes.DELETE_HORIZON)
+    else:
+        base_timestamp = records[0].timestamp if records else header.base_timestamp
+    payload = bytearray()
+    for record in records:
+        encode_record(
+            payload,
+            record.offset - header.base_offset,
+            record.timestamp - base_timestamp,
+            record.key,
+            record.value,
+            record.headers,
+        )
+    max_timestamp = header.max_timestamp
+    if records and not header.is_log_append_time:
+        max_timestamp = max(NO_TIMESTAMP, max(record.timestamp for record in records))
+    fields = header._replace(
+        attributes=bits,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        record_count=len(records),
+    )
+    kept_codec = header.codec if codec is None else codec
+    return assemble(fields, payload, kept_codec if records else Codec.NONE, level)
+
+
+def build_control(
+    marker: EndTransactionMarker,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """The control batch that ends a producer's transaction. It takes one offset and no sequence."""
+    key, value = encode_marker(marker)
+    encoded = bytearray(_ROOM)
+    encode_record(encoded, 0, 0, key, value)
+    header = new_header(
+        record_count=1,
+        base_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
+        attributes=attributes(transactional=True, control=True),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+    )
+    return bytes(seal_with_room(encoded, header, Codec.NONE))

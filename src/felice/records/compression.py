@@ -1,0 +1,295 @@
+"""The codecs of a batch: gzip, snappy, lz4 and zstd, as every Kafka client frames them.
+
+Keeps true:  what `compress` writes, Java's and librdkafka's readers accept: snappy in xerial
+             blocks, lz4 as a frame of independent 64 KiB blocks, gzip and zstd as plain streams;
+             `decompress` never returns more than `max_size_bytes` and never believes a size
+             that the data merely claims.
+Broken data is CORRUPT_MESSAGE. Codecs are imported when first used: a broker whose topics keep
+the producer's bytes pays for none of them at start.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import Any
+
+from felice.records.errors import BatchTooLarge, CorruptBatch, UnsupportedCodec
+
+Buffer = bytes | bytearray | memoryview
+
+DECOMPRESSED_SIZE_MAX_BYTES = 256 * 1024 * 1024
+"""What one batch may grow to. Kafka sets no bound, a small request could then take all memory."""
+
+_OUTPUT_CHUNK_BYTES = 1024 * 1024
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_BLOCK_LENGTH = struct.Struct(">i")
+_GZIP_WINDOW_BITS = 31
+_LZ4_LEVEL_OF_FAST_COMPRESSOR = 9
+_LZ4_LEVEL_MIN_HIGH = 3
+_ZSTD_DEFAULT_LEVEL = 3
+_ZSTD_INPUT_CHUNK_BYTES = 4 * 1024
+"""Four bytes of zstd may stand for 128 KiB: small steps keep the overshoot of a bomb small."""
+
+
+class Codec(IntEnum):
+    """Bits 0-2 of the batch attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @classmethod
+    def of_name(cls, name: str) -> Codec:
+        """The codec that clients and `compression.type` call by this name."""
+        try:
+            return _BY_NAME[name]
+        except KeyError:
+            raise ValueError(f"compression {name!r} is none of {', '.join(_BY_NAME)}") from None
+
+
+_BY_NAME = {
+    "none": Codec.NONE,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+_BY_ID = tuple(Codec)  # a tuple lookup is several times cheaper than calling the enum
+
+
+def codec_of_id(codec_id: int) -> Codec:
+    """The codec of a batch that names it by bits 0-2 of its attributes."""
+    try:
+        return _BY_ID[codec_id]
+    except IndexError:
+        raise UnsupportedCodec(f"unknown compression type id {codec_id}") from None
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> Buffer:
+    """Compresses the records of one batch; `level` counts as in `compression.<codec>.level`."""
+    return _COMPRESSORS[codec](data, level)
+
+
+def decompress(codec: Codec, data: Buffer, max_size_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES) -> Buffer:
+    """The records of one batch. Uncompressed data is returned as it is, uncopied."""
+    return _DECOMPRESSORS[codec](data, max_size_bytes)
+
+
+def _identity(data: Buffer, _: int | None) -> Buffer:
+    return data
+
+
+def _compress_gzip(data: Buffer, level: int | None) -> bytes:
+    stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW_BITS)
+    return stream.compress(data) + stream.flush()
+
+
+def _compress_snappy(data: Buffer, _: int | None) -> bytes:
+    from cramjam import snappy
+
+    parts: list[Any] = [_XERIAL_HEADER]
+    view = memoryview(data)
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES])
+        parts += (_BLOCK_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    import lz4.frame
+
+    # KIP-390: level 9, the default, means lz4's fast compressor; every other level the high one.
+    if level is None or level == _LZ4_LEVEL_OF_FAST_COMPRESSOR:
+        frame_level = 0
+    else:
+        frame_level = max(level, _LZ4_LEVEL_MIN_HIGH)
+    compressed: bytes = lz4.frame.compress(
+        data,
+        compression_level=frame_level,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
+    )
+    return compressed
+
+
+def _compress_zstd(data: Buffer, level: int | None) -> bytes:
+    import zstandard
+
+    level = _ZSTD_DEFAULT_LEVEL if level is None else level
+    compressor = _per_thread(("zstd", level), lambda: zstandard.ZstdCompressor(level=level))
+    compressed: bytes = compressor.compress(data)
+    return compressed
+
+
+def _decompress_gzip(data: Buffer, max_size_bytes: int) -> bytes:
+    output = _BoundedOutput("gzip", max_size_bytes)
+    rest: Buffer = data
+    while True:  # one turn per member: Java's reader accepts several
+        stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        while not stream.eof:
+            try:
+                chunk = stream.decompress(rest, _OUTPUT_CHUNK_BYTES)
+            except zlib.error as error:
+                raise CorruptBatch(f"gzip data is broken: {error}") from None
+            rest = stream.unconsumed_tail
+            if not chunk and not rest and not stream.eof:
+                raise CorruptBatch("gzip data ends early")
+            output.add(chunk)
+        if not stream.unused_data:
+            return output.joined()
+        rest = stream.unused_data
+
+
+def _decompress_snappy(data: Buffer, max_size_bytes: int) -> bytes:
+    view = memoryview(data)
+    if view[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+        blocks = _xerial_blocks(view)
+    else:
+        blocks = iter((view,))  # some clients write one raw block, without framing
+    output = _BoundedOutput("snappy", max_size_bytes)
+    for block in blocks:
+        output.add(_decompress_snappy_block(block, output.room_bytes))
+    return output.joined()
+
+
+def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
+    position = len(_XERIAL_HEADER)
+    if len(view) < position:
+        raise CorruptBatch("snappy data ends inside its header")
+    while position < len(view):
+        start = position + _BLOCK_LENGTH.size
+        if start > len(view):
+            raise CorruptBatch("snappy data ends inside a block length")
+        length = _BLOCK_LENGTH.unpack_from(view, position)[0]
+        position = start + length
+        if length <= 0 or position > len(view):
+            raise CorruptBatch(f"snappy block of {length} bytes does not fit the data")
+        yield view[start:position]
+
+
+def _decompress_snappy_block(block: memoryview, room_bytes: int) -> Any:
+    from cramjam import DecompressionError, snappy
+
+    try:
+        claimed = snappy.decompress_raw_len(block)
+        if claimed > room_bytes:
+            raise BatchTooLarge(f"snappy block claims {claimed} bytes, {room_bytes} are left of the limit")
+        return snappy.decompress_raw(block)
+    except DecompressionError as error:
+        raise CorruptBatch(f"snappy data is broken: {error}") from None
+
+
+def _decompress_lz4(data: Buffer, max_size_bytes: int) -> bytes:
+    import lz4.frame
+
+    output = _BoundedOutput("lz4", max_size_bytes)
+    stream = lz4.frame.LZ4FrameDecompressor()
+    chunk_bytes = max(_OUTPUT_CHUNK_BYTES, 4 * len(data))
+    rest: Buffer = data
+    while not stream.eof:
+        try:
+            chunk = stream.decompress(rest, max_length=chunk_bytes)
+        except RuntimeError as error:
+            raise CorruptBatch(f"lz4 data is broken: {error}") from None
+        if not chunk and not stream.eof:
+            raise CorruptBatch("lz4 data ends early")
+        output.add(chunk)
+        rest = b""
+    return output.joined()
+
+
+def _decompress_zstd(data: Buffer, max_size_bytes: int) -> bytes:
+    import zstandard
+
+    decompressor = _per_thread("unzstd", zstandard.ZstdDecompressor)
+    try:
+        claimed = zstandard.frame_content_size(data)
+        if claimed > max_size_bytes:
+            raise BatchTooLarge(f"zstd data claims {claimed} bytes, the limit is {max_size_bytes}")
+        if claimed > 0:
+            plain: bytes = decompressor.decompress(data)
+            return plain
+        return _stream_zstd(decompressor, data, max_size_bytes)
+    except zstandard.ZstdError as error:
+        raise CorruptBatch(f"zstd data is broken: {error}") from None
+
+
+def _stream_zstd(decompressor: Any, data: Buffer, max_size_bytes: int) -> bytes:
+    """For frames without a size, which streaming writers such as Java's make."""
+    output = _BoundedOutput("zstd", max_size_bytes)
+    view = memoryview(data)
+    stream = decompressor.decompressobj()
+    for start in range(0, len(view), _ZSTD_INPUT_CHUNK_BYTES):
+        rest: Buffer = view[start : start + _ZSTD_INPUT_CHUNK_BYTES]
+        while rest:
+            if stream.eof:
+                stream = decompressor.decompressobj()
+            output.add(stream.decompress(rest))
+            rest = stream.unused_data if stream.eof else b""
+    if not stream.eof:
+        raise CorruptBatch("zstd data ends early")
+    return output.joined()
+
+
+class _BoundedOutput:
+    """Chunks of one decompressed batch, refused as soon as they exceed the limit."""
+
+    __slots__ = ("_chunks", "_codec_name", "_max_size_bytes", "room_bytes")
+
+    def __init__(self, codec_name: str, max_size_bytes: int) -> None:
+        self._codec_name = codec_name
+        self._max_size_bytes = max_size_bytes
+        self._chunks: list[Any] = []
+        self.room_bytes = max_size_bytes
+
+    def add(self, chunk: Any) -> None:
+        self.room_bytes -= len(chunk)
+        if self.room_bytes < 0:
+            raise BatchTooLarge(f"{self._codec_name} data exceeds {self._max_size_bytes} bytes decompressed")
+        self._chunks.append(chunk)
+
+    def joined(self) -> bytes:
+        if len(self._chunks) == 1 and isinstance(self._chunks[0], bytes):
+            return self._chunks[0]
+        return b"".join(self._chunks)
+
+
+_thread_state = threading.local()
+
+
+def _per_thread(key: object, make: Callable[[], Any]) -> Any:
+    """zstd contexts are costly to make and must not be shared between threads."""
+    contexts: dict[object, Any] = _thread_state.__dict__.setdefault("contexts", {})
+    context = contexts.get(key)
+    if context is None:
+        context = contexts[key] = make()
+    return context
+
+
+_COMPRESSORS: dict[Codec, Callable[[Buffer, int | None], Buffer]] = {
+    Codec.NONE: _identity,
+    Codec.GZIP: _compress_gzip,
+    Codec.SNAPPY: _compress_snappy,
+    Codec.LZ4: _compress_lz4,
+    Codec.ZSTD: _compress_zstd,
+}
+
+_DECOMPRESSORS: dict[Codec, Callable[[Buffer, int], Buffer]] = {
+    Codec.NONE: lambda data, _: data,
+    Codec.GZIP: _decompress_gzip,
+    Codec.SNAPPY: _decompress_snappy,
+    Codec.LZ4: _decompress_lz4,
+    Codec.ZSTD: _decompress_zstd,
+}

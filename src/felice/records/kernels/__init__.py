@@ -1,0 +1,67 @@
+"""Record-level kernels: compiled when the extension was built, plain Python otherwise.
+
+Both implementations give the same results and faults (`grammar` holds what they share, a property
+test proves it), so nobody above needs to know which one runs. `IMPLEMENTATION` tells; the
+environment variable `FELICE_PURE=1` forces the plain one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.env.variables import is_set
+from felice.records.kernels.grammar import (
+    BinaryBuffers,
+    BinaryColumn,
+    ColumnBuffers,
+    EncodedRows,
+    HeadersBuffers,
+    HeadersColumn,
+    RowColumns,
+    Scan,
+)
+
+if TYPE_CHECKING:
+    from felice.records.kernels.plain import encode_record, iterate, scan
+    from felice.records.kernels.plain_columns import ArrowColumns, encode_rows, murmur2, murmur2_column
+
+    IMPLEMENTATION: str
+else:
+    try:
+        if is_set("FELICE_PURE"):
+            raise ImportError("FELICE_PURE asks for plain Python")
+        from felice.records.kernels._kernels import (
+            ArrowColumns,
+            encode_record,
+            encode_rows,
+            iterate,
+            murmur2,
+            murmur2_column,
+            scan,
+        )
+
+        IMPLEMENTATION = "compiled"
+    except ImportError:
+        from felice.records.kernels.plain import encode_record, iterate, scan
+        from felice.records.kernels.plain_columns import ArrowColumns, encode_rows, murmur2, murmur2_column
+
+        IMPLEMENTATION = "plain"
+
+__all__ = [
+    "IMPLEMENTATION",
+    "ArrowColumns",
+    "BinaryBuffers",
+    "BinaryColumn",
+    "ColumnBuffers",
+    "EncodedRows",
+    "HeadersBuffers",
+    "HeadersColumn",
+    "RowColumns",
+    "Scan",
+    "encode_record",
+    "encode_rows",
+    "iterate",
+    "murmur2",
+    "murmur2_column",
+    "scan",
+]

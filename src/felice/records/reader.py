@@ -1,0 +1,57 @@
+"""From batch bytes to records.
+
+Keeps true:  a record comes out with its absolute offset, and with the batch's maximum timestamp
+             where the broker's clock counts (LogAppendTime);
+             bytes that break the format raise `InvalidRecord` or `CorruptBatch`, never another
+             error, and never read past the batch.
+Offsets below a fetch position are the caller's to drop: a fetch answer starts with a whole batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from felice.records.batch import HEADER_SIZE, BatchHeader, Buffer, iter_batches, verify_crc
+from felice.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, decompress
+from felice.records.errors import CorruptBatch
+from felice.records.kernels import iterate
+from felice.records.record import Record
+
+
+def records_payload(
+    buffer: Buffer, header: BatchHeader, max_size_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES
+) -> Buffer:
+    """The encoded records of a batch, decompressed; a view into `buffer` where nothing was compressed."""
+    if header.end > len(buffer):
+        available = len(buffer) - header.position
+        raise CorruptBatch(
+            f"batch at offset {header.base_offset} has {header.size_bytes} bytes, there are {available}"
+        )
+    stored = memoryview(buffer)[header.position + HEADER_SIZE : header.end]
+    if header.record_count == 0 and not stored:
+        return b""  # emptied by compaction; such a batch may still name a codec
+    return decompress(header.codec, stored, max_size_bytes)
+
+
+def append_time(header: BatchHeader) -> int | None:
+    """The one timestamp of all records of a LogAppendTime batch, None where they have their own."""
+    return header.max_timestamp if header.is_log_append_time else None
+
+
+def read_batch(
+    buffer: Buffer, header: BatchHeader, max_size_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES
+) -> list[Record]:
+    """The records of one batch, those of control batches included."""
+    payload = records_payload(buffer, header, max_size_bytes)
+    return iterate(
+        payload, header.record_count, header.base_offset, header.base_timestamp, append_time(header)
+    )
+
+
+def read_records(buffer: Buffer, *, check_crcs: bool = False) -> Iterator[Record]:
+    """The records of all whole batches in `buffer`, in offset order, control batches left out."""
+    for header in iter_batches(buffer):
+        if check_crcs and not verify_crc(buffer, header):
+            raise CorruptBatch(f"batch at offset {header.base_offset} does not match its CRC {header.crc:#x}")
+        if not header.is_control:
+            yield from read_batch(buffer, header)
