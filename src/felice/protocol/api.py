@@ -10,11 +10,33 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from felice.protocol.messages import (
+    alter_configs,
     api_versions,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_topic_partitions,
     fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
     produce,
+    sync_group,
 )
 from felice.protocol.schema import Versions, schema_of
 
@@ -56,7 +78,7 @@ def _api(request: type[Any], response: type[Any], advertised: str | None = None)
         response=response,
         versions=schema.versions,
         advertised=schema.versions if advertised is None else Versions.parse(advertised),
-        flexible_from=flexible.first if flexible.first <= flexible.last else None,
+        flexible_from=flexible.min if flexible.min <= flexible.max else None,
     )
 
 
@@ -68,7 +90,43 @@ class API:
     FETCH = _api(fetch.FetchRequest, fetch.FetchResponse)
     LIST_OFFSETS = _api(list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse)
     METADATA = _api(metadata.MetadataRequest, metadata.MetadataResponse)
+    OFFSET_COMMIT = _api(offset_commit.OffsetCommitRequest, offset_commit.OffsetCommitResponse)
+    OFFSET_FETCH = _api(offset_fetch.OffsetFetchRequest, offset_fetch.OffsetFetchResponse)
+    FIND_COORDINATOR = _api(find_coordinator.FindCoordinatorRequest, find_coordinator.FindCoordinatorResponse)
+    JOIN_GROUP = _api(join_group.JoinGroupRequest, join_group.JoinGroupResponse)
+    HEARTBEAT = _api(heartbeat.HeartbeatRequest, heartbeat.HeartbeatResponse)
+    LEAVE_GROUP = _api(leave_group.LeaveGroupRequest, leave_group.LeaveGroupResponse)
+    SYNC_GROUP = _api(sync_group.SyncGroupRequest, sync_group.SyncGroupResponse)
+    DESCRIBE_GROUPS = _api(describe_groups.DescribeGroupsRequest, describe_groups.DescribeGroupsResponse)
+    LIST_GROUPS = _api(list_groups.ListGroupsRequest, list_groups.ListGroupsResponse)
     API_VERSIONS = _api(api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse)
+    CREATE_TOPICS = _api(create_topics.CreateTopicsRequest, create_topics.CreateTopicsResponse)
+    DELETE_TOPICS = _api(delete_topics.DeleteTopicsRequest, delete_topics.DeleteTopicsResponse)
+    DELETE_RECORDS = _api(delete_records.DeleteRecordsRequest, delete_records.DeleteRecordsResponse)
+    # Version 6 is unstable in Kafka 4.3.
+    INIT_PRODUCER_ID = _api(
+        init_producer_id.InitProducerIdRequest, init_producer_id.InitProducerIdResponse, advertised="0-5"
+    )
+    OFFSET_FOR_LEADER_EPOCH = _api(
+        offset_for_leader_epoch.OffsetForLeaderEpochRequest,
+        offset_for_leader_epoch.OffsetForLeaderEpochResponse,
+    )
+    DESCRIBE_CONFIGS = _api(describe_configs.DescribeConfigsRequest, describe_configs.DescribeConfigsResponse)
+    ALTER_CONFIGS = _api(alter_configs.AlterConfigsRequest, alter_configs.AlterConfigsResponse)
+    CREATE_PARTITIONS = _api(
+        create_partitions.CreatePartitionsRequest, create_partitions.CreatePartitionsResponse
+    )
+    DELETE_GROUPS = _api(delete_groups.DeleteGroupsRequest, delete_groups.DeleteGroupsResponse)
+    INCREMENTAL_ALTER_CONFIGS = _api(
+        incremental_alter_configs.IncrementalAlterConfigsRequest,
+        incremental_alter_configs.IncrementalAlterConfigsResponse,
+    )
+    OFFSET_DELETE = _api(offset_delete.OffsetDeleteRequest, offset_delete.OffsetDeleteResponse)
+    DESCRIBE_CLUSTER = _api(describe_cluster.DescribeClusterRequest, describe_cluster.DescribeClusterResponse)
+    DESCRIBE_TOPIC_PARTITIONS = _api(
+        describe_topic_partitions.DescribeTopicPartitionsRequest,
+        describe_topic_partitions.DescribeTopicPartitionsResponse,
+    )
 
     by_key: ClassVar[dict[int, Api]] = {}
 

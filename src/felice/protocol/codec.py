@@ -100,8 +100,8 @@ def decode_data(cls: type[M], buffer: Buffer) -> M:
         if lead != schema.api_key:
             raise MalformedMessage(schema.name, "type", 0, f"expected type {schema.api_key}, got {lead}")
         return decode(cls, buffer, 0, 2)
-    if schema.kind == "data" and lead > schema.versions.last:
-        return decode_prefix(cls, buffer, schema.versions.last, 2)[0]
+    if schema.kind == "data" and lead > schema.versions.max:
+        return decode_prefix(cls, buffer, schema.versions.max, 2)[0]
     if lead not in schema.versions:
         raise MalformedMessage(schema.name, "version", 0, f"expected {schema.versions}, got {lead}")
     return decode(cls, buffer, lead, 2)

@@ -116,7 +116,7 @@ class _Encoder:
         """An expression for `value` not being the default of `field`."""
         if field.default is EMPTY:
             if field.type.kind == "array":
-                return f"{value} is None or {value}" if field.nullable.last >= 0 else value
+                return f"{value} is None or {value}" if field.nullable.max >= 0 else value
             return f"{value} != {self.source.constant('C', field.type.struct)}()"
         if field.default is None and field.type.kind == "struct" and field.tag is not None:
             blank = self.source.constant("C", field.type.struct)
@@ -125,7 +125,7 @@ class _Encoder:
             return f"{value} is not None"
         if field.type.kind == "uuid":
             return f"{value} != ZERO_UUID"
-        if field.default in (0, "", b"") and field.nullable.last < 0:
+        if field.default in (0, "", b"") and field.nullable.max < 0:
             return value
         return f"{value} != {field.default!r}"
 

@@ -20,7 +20,7 @@ of defaults. Default of `records` is None.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast, dataclass_transform
 
@@ -33,10 +33,10 @@ _UNBOUNDED = 32767
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """An inclusive range of versions; empty when `first > last`."""
+    """An inclusive range of versions; empty when `min > max`."""
 
-    first: int
-    last: int
+    min: int
+    max: int
 
     @classmethod
     def parse(cls, text: str) -> Versions:
@@ -49,16 +49,19 @@ class Versions:
         return cls(int(first), int(last or first))
 
     def __contains__(self, version: int) -> bool:
-        return self.first <= version <= self.last
+        return self.min <= version <= self.max
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.min, self.max + 1))
 
     def __and__(self, other: Versions) -> Versions:
-        both = Versions(max(self.first, other.first), min(self.last, other.last))
-        return both if both.first <= both.last else NO_VERSIONS
+        both = Versions(max(self.min, other.min), min(self.max, other.max))
+        return both if both.min <= both.max else NO_VERSIONS
 
     def __str__(self) -> str:
-        if self.first > self.last:
+        if self.min > self.max:
             return "none"
-        return f"{self.first}+" if self.last == _UNBOUNDED else f"{self.first}-{self.last}"
+        return f"{self.min}+" if self.max == _UNBOUNDED else f"{self.min}-{self.max}"
 
 
 NO_VERSIONS = Versions(0, -1)

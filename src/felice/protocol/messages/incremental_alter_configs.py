@@ -1,0 +1,60 @@
+"""IncrementalAlterConfigs (key 44): set, delete, append to or subtract from single configs (KIP-339)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from felice.protocol.schema import array, boolean, int8, int16, int32, request, response, string, struct
+
+
+class ConfigOperation(IntEnum):
+    """Append and subtract are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@struct
+class AlterableConfig:
+    """One change; DELETE needs no value."""
+
+    name: str = string()
+    config_operation: int = int8()
+    value: str | None = string(nullable="0+")
+
+
+@struct
+class AlterConfigsResource:
+    """Changes to one resource; the rest of its configs stay."""
+
+    resource_type: int = int8()
+    resource_name: str = string()
+    configs: list[AlterableConfig] = array(AlterableConfig)
+
+
+@request(api_key=44, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsRequest:
+    """With `validate_only` nothing changes."""
+
+    resources: list[AlterConfigsResource] = array(AlterConfigsResource)
+    validate_only: bool = boolean()
+
+
+@struct
+class AlterConfigsResourceResponse:
+    """What became of one resource."""
+
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    resource_type: int = int8()
+    resource_name: str = string()
+
+
+@response(api_key=44, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsResponse:
+    """Results, by resource."""
+
+    throttle_time_ms: int = int32()
+    responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)
