@@ -1,0 +1,244 @@
+"""Records to lines of text."""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from felice.cli.faults import Fault
+from felice.cli.options import client_config, connection_options, json_option
+from felice.cli.output import show_json
+
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFormat:
+    """How a record becomes a line: the properties of Kafka's console consumer."""
+
+    print_timestamp: bool = False
+    print_key: bool = False
+    print_offset: bool = False
+    print_partition: bool = False
+    print_epoch: bool = False
+    print_headers: bool = False
+    print_value: bool = True
+    key_separator: str = "\t"
+    line_separator: str = "\n"
+    headers_separator: str = ","
+    null_literal: str = "null"
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str]) -> RecordFormat:
+        values: dict[str, Any] = {}
+        for name, text in properties.items():
+            attribute = name.replace(".", "_")
+            if attribute not in cls.__slots__:
+                known = ", ".join(slot.replace("_", ".") for slot in cls.__slots__)
+                raise Fault(f"unknown property {name}; there are {known}")
+            values[attribute] = (
+                text.lower() == "true" if isinstance(getattr(cls(), attribute), bool) else text
+            )
+        return cls(**values)
+
+    def line(self, message: Any) -> bytes:
+        """In the order of Kafka's tool: timestamp, partition, offset, epoch, headers, key, value."""
+        parts: list[bytes] = []
+        if self.print_timestamp:
+            kind, timestamp = message.timestamp()
+            parts.append(f"{('NoTimestampType', 'CreateTime', 'LogAppendTime')[kind]}:{timestamp}".encode())
+        if self.print_partition:
+            parts.append(f"Partition:{message.partition()}".encode())
+        if self.print_offset:
+            parts.append(f"Offset:{message.offset()}".encode())
+        if self.print_epoch:
+            parts.append(f"Epoch:{message.leader_epoch()}".encode())
+        if self.print_headers:
+            parts.append(self._headers(message.headers()))
+        if self.print_key:
+            parts.append(self._text(message.key()))
+        if self.print_value:
+            parts.append(self._text(message.value()))
+        return self.key_separator.encode().join(parts) + self.line_separator.encode()
+
+    def _headers(self, headers: list[tuple[str, bytes | None]] | None) -> bytes:
+        if not headers:
+            return b"NO_HEADERS"
+        pairs = (key.encode() + b":" + self._text(value) for key, value in headers)
+        return self.headers_separator.encode().join(pairs)
+
+    def _text(self, value: bytes | None) -> bytes:
+        return self.null_literal.encode() if value is None else value
+
+
+def record_as_json(message: Any) -> dict[str, Any]:
+    kind, timestamp = message.timestamp()
+    return {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": timestamp if kind else None,
+        "key": message.key(),
+        "value": message.value(),
+        "headers": [[key, value] for key, value in message.headers() or []],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which records: from where, how many, and how long to wait for the next one."""
+
+    topic: str
+    partition: int | None = None
+    offset: int | None = None
+    """An offset of the partition, or -2 for its beginning and -1 for its end."""
+    max_records: int | None = None
+    timeout_s: float | None = None
+    stop_at_end: bool = False
+
+
+def consume_records(config: Mapping[str, Any], selection: Selection) -> Iterator[Any]:
+    """The records, until the selection is satisfied. The consumer is closed when the iterator is."""
+    from felice.client import Consumer, TopicPartition
+
+    settings = {"client.id": "console-consumer", "enable.partition.eof": selection.stop_at_end, **config}
+    consumer = Consumer(settings)
+    try:
+        if selection.partition is not None:
+            start = selection.offset if selection.offset is not None else -1
+            consumer.assign([TopicPartition(selection.topic, selection.partition, start)])
+        else:
+            consumer.subscribe([selection.topic])
+        yield from _poll(consumer, selection)
+    finally:
+        consumer.close()
+
+
+def _poll(consumer: Any, selection: Selection) -> Iterator[Any]:
+    from felice.client import KafkaError, KafkaException
+
+    count = 0
+    ended: set[tuple[str, int]] = set()
+    waited_since = time.monotonic()
+    while selection.max_records is None or count < selection.max_records:
+        message = consumer.poll(_POLL_S)
+        if message is None:
+            if selection.timeout_s is not None and time.monotonic() - waited_since >= selection.timeout_s:
+                return
+            continue
+        error = message.error()
+        if error is None:
+            yield message
+            count += 1
+            waited_since = time.monotonic()
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ended.add((message.topic(), message.partition()))
+            if ended >= {(found.topic, found.partition) for found in consumer.assignment()}:
+                return
+        elif not error.retriable():
+            raise KafkaException(error)
+
+
+def write_records(
+    records: Iterator[Any], write: Callable[[Any], bytes], out: BinaryIO, flush_each: bool
+) -> int:
+    """Prints records as they come; interrupting is a normal end."""
+    count = 0
+    try:
+        for message in records:
+            out.write(write(message))
+            count += 1
+            if flush_each:
+                out.flush()
+    except KeyboardInterrupt:
+        pass
+    out.flush()
+    return count
+
+
+def parse_offset(text: str) -> int:
+    """`earliest`, `latest`, or an offset; a negative one counts from the end in no tool, so it is refused."""
+    if text in ("earliest", "latest"):
+        return {"earliest": -2, "latest": -1}[text]
+    if not text.isdigit():
+        raise Fault(
+            f"The provided offset value '{text}' is incorrect; use 'earliest', 'latest' or a number >= 0"
+        )
+    return int(text)
+
+
+def console_group() -> str:
+    return f"console-consumer-{uuid.uuid4().int % 100_000}"
+
+
+@click.command()
+@click.argument("topic")
+@connection_options
+@click.option(
+    "--from-beginning", is_flag=True, help="Start at the first record where the group has no offset."
+)
+@click.option("--group", help="Share the topic with the group's other consumers, and commit.")
+@click.option("--partition", type=int, help="Read one partition only.")
+@click.option("--offset", help="Where to begin in the partition: earliest, latest or a number.")
+@click.option("--max-messages", "-n", type=int, help="Stop after so many.")
+@click.option("--timeout-ms", type=int, help="Stop when no record came for so long.")
+@click.option("--until-end", is_flag=True, help="Stop at the end of the topic instead of waiting for more.")
+@click.option(
+    "--property", "-p", "properties", multiple=True, metavar="KEY=VALUE", help="print.key, print.offset, …"
+)
+@click.option(
+    "--config", "-X", "extra", multiple=True, metavar="KEY=VALUE", help="A consumer option; may come often."
+)
+@json_option
+def consume(
+    topic: str,
+    bootstrap: str,
+    command_config: Path | None,
+    from_beginning: bool,
+    group: str | None,
+    partition: int | None,
+    offset: str | None,
+    max_messages: int | None,
+    timeout_ms: int | None,
+    until_end: bool,
+    properties: tuple[str, ...],
+    extra: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Print the records of a topic.
+
+    \b
+    felice consume flights --from-beginning -n 10
+    felice consume flights --partition 0 --offset 100 --until-end -p print.key=true
+    """
+    from felice.cli.options import key_values
+
+    if offset is not None and partition is None:
+        raise Fault("--offset needs --partition: an offset means nothing without one")
+    config = client_config(bootstrap, command_config, extra)
+    config.setdefault("auto.offset.reset", "earliest" if from_beginning else "latest")
+    config["group.id"] = group or config.get("group.id") or console_group()
+    config.setdefault("enable.auto.commit", group is not None)
+    start = parse_offset(offset) if offset is not None else (-2 if from_beginning else -1)
+    selection = Selection(
+        topic,
+        partition=partition,
+        offset=start if partition is not None else None,
+        max_records=max_messages,
+        timeout_s=timeout_ms / 1000 if timeout_ms is not None else None,
+        stop_at_end=until_end,
+    )
+    form = RecordFormat.parse(key_values(properties))
+    records = consume_records(config, selection)
+    if as_json:
+        for message in records:
+            show_json(record_as_json(message))
+    else:
+        write_records(records, form.line, sys.stdout.buffer, sys.stdout.isatty())

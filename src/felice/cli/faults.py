@@ -1,0 +1,41 @@
+"""Which exceptions are a person's to mend, and the one line that says how.
+
+Anything else is a fault of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import click
+
+
+class Fault(click.ClickException):
+    """Something a person asked for that cannot be done; the text says what to do about it."""
+
+
+def describe_fault(error: BaseException) -> str | None:
+    """The line to print for `error`, or None where it is not a person's mistake."""
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, ImportError) and error.name and not error.name.startswith("felice"):
+        return f"{error.name} is not installed; try: pip install 'felice[{_extra_of(error.name)}]'"
+    if isinstance(error, OSError):
+        return _describe_os_error(error)
+    if type(error).__name__ in ("KafkaException", "KafkaError", "ConfigError", "StartupError", "ApiError"):
+        return _describe_kafka(error)
+    return None
+
+
+def _extra_of(module: str) -> str:
+    root = module.partition(".")[0]
+    return {"pyspark": "spark", "pyarrow": "spark", "kazoo": "zookeeper"}.get(root, "demo")
+
+
+def _describe_os_error(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}"
+
+
+def _describe_kafka(error: BaseException) -> str:
+    inner = error.args[0] if error.args else error
+    text = getattr(inner, "str", None)
+    return str(text() if callable(text) else inner)

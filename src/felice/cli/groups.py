@@ -1,0 +1,371 @@
+"""Consumer groups: list, describe with lag, move offsets, delete."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from felice.cli.faults import Fault
+from felice.cli.offsets import offsets_at, partitions_of
+from felice.cli.options import admin_client, connection_options, json_option, wait_all
+from felice.cli.output import show
+from felice.cli.topics import existing
+
+if TYPE_CHECKING:
+    from felice.client.admin import AdminClient
+
+Partition = tuple[str, int]
+
+
+def list_groups(admin: AdminClient) -> list[dict[str, Any]]:
+    result = admin.list_consumer_groups().result()
+    if result.errors:
+        raise result.errors[0]
+    rows = [
+        {"group": listing.group_id, "state": _name(listing.state), "type": _name(listing.type).lower()}
+        for listing in result.valid
+    ]
+    return sorted(rows, key=lambda row: str(row["group"]))
+
+
+def _name(value: Any) -> str:
+    """`PREPARING_REBALANCING` of the client as `PreparingRebalancing`, the way Kafka's tools print it."""
+    return "".join(word.capitalize() for word in value.name.split("_")) if value is not None else ""
+
+
+def committed_offsets(admin: AdminClient, group: str) -> dict[Partition, int]:
+    from felice.client import ConsumerGroupTopicPartitions
+
+    result = wait_all(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))[group]
+    return {
+        (found.topic, found.partition): found.offset for found in result.topic_partitions if found.offset >= 0
+    }
+
+
+def describe_group(admin: AdminClient, group: str) -> dict[str, Any]:
+    """State, members, and a row for each partition that is assigned or committed, with its lag."""
+    description = wait_all(admin.describe_consumer_groups([group]))[group]
+    committed = committed_offsets(admin, group)
+    owners = {
+        (found.topic, found.partition): member
+        for member in description.members
+        for found in (member.assignment.topic_partitions if member.assignment else [])
+    }
+    partitions = sorted(committed.keys() | owners.keys())
+    known = set(partitions_of(admin, _known_topics(admin, {topic for topic, _ in partitions})))
+    ends = offsets_at(admin, [partition for partition in partitions if partition in known], -1)
+    coordinator = description.coordinator
+    return {
+        "group": group,
+        "state": _name(description.state),
+        "assignment_strategy": description.partition_assignor,
+        "coordinator": f"{coordinator.host}:{coordinator.port} ({coordinator.id})" if coordinator else None,
+        "members": [_member_row(member) for member in description.members],
+        "offsets": [
+            _offset_row(group, found, committed.get(found), ends.get(found), owners.get(found))
+            for found in partitions
+        ],
+    }
+
+
+def _known_topics(admin: AdminClient, names: set[str]) -> list[str]:
+    return sorted(names & set(admin.list_topics(timeout=30).topics))
+
+
+def _member_row(member: Any) -> dict[str, Any]:
+    assigned = member.assignment.topic_partitions if member.assignment else []
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "partitions": [f"{found.topic}-{found.partition}" for found in assigned],
+    }
+
+
+def _offset_row(
+    group: str, found: Partition, current: int | None, end: int | None, member: Any
+) -> dict[str, Any]:
+    return {
+        "group": group,
+        "topic": found[0],
+        "partition": found[1],
+        "current_offset": current,
+        "log_end_offset": end,
+        "lag": end - current if end is not None and current is not None else None,
+        "consumer_id": member.member_id if member else None,
+        "host": member.host if member else None,
+        "client_id": member.client_id if member else None,
+    }
+
+
+def delete_groups(admin: AdminClient, groups: Sequence[str]) -> None:
+    wait_all(admin.delete_consumer_groups(list(groups)))
+
+
+def set_offsets(admin: AdminClient, group: str, targets: Mapping[Partition, int]) -> None:
+    from felice.client import ConsumerGroupTopicPartitions, TopicPartition
+
+    asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in targets.items()]
+    result = wait_all(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, asked)]))[group]
+    for found in result.topic_partitions:
+        if found.error:
+            raise Fault(f"{found.topic}-{found.partition}: {found.error.str()}")
+
+
+def require_inactive(admin: AdminClient, group: str) -> None:
+    """Offsets of a group with members are theirs: the next commit would undo a reset."""
+    description = wait_all(admin.describe_consumer_groups([group]))[group]
+    if description.members:
+        raise Fault(
+            f"Assignments can only be reset if the group '{group}' is inactive, but the current state is "
+            f"{_name(description.state)}; stop its consumers first"
+        )
+
+
+def parse_partitions(admin: AdminClient, topics: Sequence[str]) -> list[Partition]:
+    """`topic` (all its partitions) or `topic:0,1`."""
+    found: list[Partition] = []
+    for text in topics:
+        name, colon, numbers = text.partition(":")
+        existing(admin, [name])
+        known = partitions_of(admin, [name])
+        if not colon:
+            found += known
+            continue
+        for number in numbers.split(","):
+            if not number.isdigit() or (name, int(number)) not in known:
+                raise Fault(f"topic {name} has no partition {number!r}")
+            found.append((name, int(number)))
+    return found
+
+
+class Reset:
+    """Where to move a group's offsets to. Each method answers with the target of every partition."""
+
+    def __init__(self, admin: AdminClient, group: str, partitions: Sequence[Partition]) -> None:
+        self._admin = admin
+        self._partitions = list(partitions)
+        self._committed = committed_offsets(admin, group)
+        self._starts = offsets_at(admin, self._partitions, -2)
+        self._ends = offsets_at(admin, self._partitions, -1)
+
+    def to_earliest(self) -> dict[Partition, int]:
+        return dict(self._starts)
+
+    def to_latest(self) -> dict[Partition, int]:
+        return dict(self._ends)
+
+    def to_offset(self, offset: int) -> dict[Partition, int]:
+        return {found: self._bounded(found, offset) for found in self._partitions}
+
+    def to_current(self) -> dict[Partition, int]:
+        return {found: self._committed.get(found, self._ends[found]) for found in self._partitions}
+
+    def shift_by(self, count: int) -> dict[Partition, int]:
+        for found in self._partitions:
+            if found not in self._committed:
+                raise Fault(f"cannot shift {found[0]}-{found[1]}: the group has committed no offset for it")
+        return {found: self._bounded(found, self._committed[found] + count) for found in self._partitions}
+
+    def to_time(self, timestamp_ms: int) -> dict[Partition, int]:
+        at = offsets_at(self._admin, self._partitions, timestamp_ms)
+        return {found: at[found] if at[found] >= 0 else self._ends[found] for found in self._partitions}
+
+    def from_csv(self, text: str) -> dict[Partition, int]:
+        """Lines of `topic,partition,offset`."""
+        targets = {}
+        for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
+            if not row:
+                continue
+            try:
+                topic, partition, offset = row
+                targets[topic.strip(), int(partition)] = int(offset)
+            except ValueError:
+                raise Fault(f"line {number}: expected topic,partition,offset, got {','.join(row)}") from None
+        return targets
+
+    def _bounded(self, found: Partition, offset: int) -> int:
+        return min(max(offset, self._starts[found]), self._ends[found])
+
+
+def parse_datetime(text: str) -> int:
+    """`2026-11-20T10:00:00.000` (in UTC unless it names an offset) as milliseconds since the epoch."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Fault(f"{text!r} is not a time like 2026-11-20T10:00:00.000") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def parse_duration(text: str, now: datetime) -> int:
+    """`P1DT2H3M4S` before now, as milliseconds since the epoch."""
+    import re
+
+    found = re.fullmatch(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", text)
+    if not found or not any(found.groups()):
+        raise Fault(f"{text!r} is not a duration like P1DT2H30M")
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return int((now - timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)).timestamp() * 1000)
+
+
+def choose_reset(reset: Reset, choices: Mapping[str, Any], now: datetime) -> dict[Partition, int]:
+    """The targets of the one choice that was made; none or two are a fault."""
+    ways: dict[str, Callable[[Any], dict[Partition, int]]] = {
+        "to_earliest": lambda _: reset.to_earliest(),
+        "to_latest": lambda _: reset.to_latest(),
+        "to_current": lambda _: reset.to_current(),
+        "to_offset": reset.to_offset,
+        "shift_by": reset.shift_by,
+        "to_datetime": lambda text: reset.to_time(parse_datetime(text)),
+        "by_duration": lambda text: reset.to_time(parse_duration(text, now)),
+        "from_file": lambda path: reset.from_csv(path.read_text()),
+    }
+    # By identity: the offset 0 equals False and is a choice all the same.
+    made = [name for name in ways if choices.get(name) is not None and choices.get(name) is not False]
+    if len(made) != 1:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in ways)
+        raise Fault(f"choose exactly one of {options}")
+    return ways[made[0]](choices[made[0]])
+
+
+def reset_choices(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the ways to move offsets, named as Kafka's tool names them."""
+    for add in reversed(
+        [
+            click.option("--to-earliest", is_flag=True, help="To the first offset."),
+            click.option("--to-latest", is_flag=True, help="To the end."),
+            click.option("--to-current", is_flag=True, help="To where the group is: for exporting."),
+            click.option("--to-offset", type=int, help="To this offset."),
+            click.option("--shift-by", type=int, help="By so many records, also back."),
+            click.option(
+                "--to-datetime", metavar="TIME", help="To the first record at 2026-11-20T10:00:00.000."
+            ),
+            click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record of so long ago."),
+            click.option(
+                "--from-file",
+                type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                help="As a file says: topic,partition,offset.",
+            ),
+            click.option("--dry-run", is_flag=True, help="Show only; the default."),
+            click.option("--execute", is_flag=True, help="Do it."),
+        ]
+    ):
+        command = add(command)
+    return command
+
+
+def reset_offsets(
+    admin: AdminClient,
+    group: str,
+    partitions: Sequence[Partition],
+    choices: Mapping[str, Any],
+    *,
+    execute: bool,
+) -> dict[Partition, int]:
+    targets = choose_reset(Reset(admin, group, partitions), choices, datetime.now(UTC))
+    if execute:
+        require_inactive(admin, group)
+        set_offsets(admin, group, targets)
+    return targets
+
+
+@click.group()
+def groups() -> None:
+    """List and describe consumer groups, and move their offsets.
+
+    \b
+    felice groups describe billing
+    felice groups reset-offsets billing --topic flights --to-earliest --execute
+    """
+
+
+@groups.command("list")
+@connection_options
+@json_option
+def list_command(bootstrap: str, command_config: Path | None, as_json: bool) -> None:
+    """Show all groups and their states."""
+    show(list_groups(admin_client(bootstrap, command_config)), as_json, empty="There are no groups.")
+
+
+@groups.command("describe")
+@click.argument("name")
+@connection_options
+@json_option
+def describe_command(name: str, bootstrap: str, command_config: Path | None, as_json: bool) -> None:
+    """Show a group's offsets, lag and members."""
+    found = describe_group(admin_client(bootstrap, command_config), name)
+    if found["state"] == "Dead":
+        raise Fault(f"Consumer group '{name}' does not exist; see: felice groups list")
+    if as_json:
+        from felice.cli.output import show_json
+
+        show_json(found)
+        return
+    click.echo(
+        f"{name}  {found['state']}  coordinator {found['coordinator']}  {found['assignment_strategy'] or ''}"
+    )
+    rows = [{key: row[key] for key in row if key not in ("group", "host")} for row in found["offsets"]]
+    show(rows, False, empty="The group has committed nothing and owns nothing.")
+
+
+@groups.command("reset-offsets")
+@click.argument("name")
+@connection_options
+@click.option("--topic", "names", multiple=True, metavar="NAME[:0,1]", help="May come often.")
+@click.option("--all-topics", is_flag=True, help="All topics that the group has offsets of.")
+@reset_choices
+@json_option
+def reset_command(
+    name: str,
+    bootstrap: str,
+    command_config: Path | None,
+    names: tuple[str, ...],
+    all_topics: bool,
+    as_json: bool,
+    dry_run: bool,
+    execute: bool,
+    **choices: Any,
+) -> None:
+    """Move a group's offsets; shows where to, and does it with --execute."""
+    admin = admin_client(bootstrap, command_config)
+    targets = reset_offsets(
+        admin,
+        name,
+        selected_partitions(admin, name, names, all_topics),
+        choices,
+        execute=execute and not dry_run,
+    )
+    rows = [
+        {"group": name, "topic": t, "partition": p, "new_offset": offset}
+        for (t, p), offset in targets.items()
+    ]
+    show(rows, as_json)
+    if not execute and not as_json:
+        click.echo("Nothing was changed; add --execute to do it.", err=True)
+
+
+def selected_partitions(
+    admin: AdminClient, group: str, names: Sequence[str], all_topics: bool
+) -> list[Partition]:
+    if all_topics:
+        return sorted(committed_offsets(admin, group))
+    if not names:
+        raise Fault("say which topics: --topic NAME, or --all-topics")
+    return parse_partitions(admin, names)
+
+
+@groups.command("delete")
+@click.argument("names", nargs=-1, required=True)
+@connection_options
+def delete_command(names: tuple[str, ...], bootstrap: str, command_config: Path | None) -> None:
+    """Delete groups without members, and their offsets."""
+    delete_groups(admin_client(bootstrap, command_config), names)
+    for name in names:
+        click.echo(f"Deleted group {name}.")

@@ -1,0 +1,141 @@
+"""`kafka-topics`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from felice.cli.faults import Fault
+from felice.cli.kafka_tools import run_tool
+from felice.cli.options import admin_client, command_config_option, key_values
+from felice.cli.topics import add_partitions, create_topic, delete_topics, describe_topics, matching_topics
+
+if TYPE_CHECKING:
+    from felice.client.admin import AdminClient
+
+_ACTIONS = ("list", "create", "describe", "alter", "delete")
+
+
+@click.command("kafka-topics")
+@click.option("--bootstrap-server", required=True)
+@command_config_option
+@click.option("--list", "do_list", is_flag=True)
+@click.option("--create", "do_create", is_flag=True)
+@click.option("--describe", "do_describe", is_flag=True)
+@click.option("--alter", "do_alter", is_flag=True)
+@click.option("--delete", "do_delete", is_flag=True)
+@click.option("--topic")
+@click.option("--partitions", type=int)
+@click.option("--replication-factor", type=int)
+@click.option("--replica-assignment", metavar="0:1,1:2")
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE")
+@click.option("--if-not-exists", is_flag=True)
+@click.option("--if-exists", is_flag=True)
+@click.option("--exclude-internal", is_flag=True)
+@click.option("--topics-with-overrides", is_flag=True)
+@click.option("--under-replicated-partitions", is_flag=True)
+@click.option("--unavailable-partitions", is_flag=True)
+def kafka_topics(bootstrap_server: str, command_config: Path | None, **asked: Any) -> None:
+    """List, create, describe, alter or delete topics."""
+    chosen = [action for action in _ACTIONS if asked[f"do_{action}"]]
+    if len(chosen) != 1:
+        raise click.UsageError(
+            "Command must include exactly one action: --list, --describe, --create, --alter or --delete"
+        )
+    if chosen[0] in ("create", "alter", "delete") and not asked["topic"]:
+        raise click.UsageError('Missing required argument "[topic]"')
+    actions = {"list": _list, "create": _create, "describe": _describe, "alter": _alter, "delete": _delete}
+    actions[chosen[0]](admin_client(bootstrap_server, command_config), asked)
+
+
+def _list(admin: AdminClient, asked: dict[str, Any]) -> None:
+    for name in matching_topics(admin, asked["topic"], exclude_internal=asked["exclude_internal"]):
+        click.echo(name)
+
+
+def _create(admin: AdminClient, asked: dict[str, Any]) -> None:
+    name = asked["topic"]
+    if asked["if_not_exists"] and name in matching_topics(admin, None):
+        return
+    create_topic(
+        admin,
+        name,
+        partitions=asked["partitions"] if asked["partitions"] is not None else -1,
+        replication_factor=asked["replication_factor"] if asked["replication_factor"] is not None else -1,
+        config=key_values(asked["configs"]),
+        replica_assignment=_parse_assignment(asked["replica_assignment"]),
+    )
+    click.echo(f"Created topic {name}.")
+
+
+def _parse_assignment(text: str | None) -> list[list[int]] | None:
+    """`0:1,1:2`: the replicas of partition 0, then of partition 1."""
+    if text is None:
+        return None
+    try:
+        return [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
+    except ValueError:
+        raise Fault(f"expected replicas like 0:1,1:2, got {text!r}") from None
+
+
+def _matching_or_fault(admin: AdminClient, asked: dict[str, Any]) -> list[str]:
+    names = matching_topics(admin, asked["topic"], exclude_internal=asked["exclude_internal"])
+    if not names and asked["topic"] and not asked["if_exists"]:
+        raise Fault(
+            f"Error while executing topic command : Topic '{asked['topic']}' does not exist as expected"
+        )
+    return names
+
+
+def _describe(admin: AdminClient, asked: dict[str, Any]) -> None:
+    for row in describe_topics(admin, _matching_or_fault(admin, asked)):
+        if asked["topics_with_overrides"]:
+            if row["configs"]:
+                click.echo(_headline(row))
+            continue
+        partitions = [found for found in row["partitions"] if _is_asked_for(found, asked)]
+        if not asked["under_replicated_partitions"] and not asked["unavailable_partitions"]:
+            click.echo(_headline(row))
+        for found in partitions:
+            click.echo(
+                f"\tTopic: {row['topic']}\tPartition: {found['partition']}\t"
+                f"Leader: {found['leader'] if found['leader'] is not None else 'none'}\t"
+                f"Replicas: {_joined(found['replicas'])}\tIsr: {_joined(found['isr'])}\tElr: N/A\tLastKnownElr: N/A"
+            )
+
+
+def _headline(row: dict[str, Any]) -> str:
+    configs = ",".join(f"{key}={value}" for key, value in row["configs"].items())
+    return (
+        f"Topic: {row['topic']}\tTopicId: {row['topic_id']}\tPartitionCount: {row['partition_count']}\t"
+        f"ReplicationFactor: {row['replication_factor']}\tConfigs: {configs}"
+    )
+
+
+def _is_asked_for(found: dict[str, Any], asked: dict[str, Any]) -> bool:
+    if asked["under_replicated_partitions"]:
+        return len(found["isr"]) < len(found["replicas"])
+    if asked["unavailable_partitions"]:
+        return found["leader"] is None
+    return True
+
+
+def _joined(numbers: list[int]) -> str:
+    return ",".join(str(number) for number in numbers)
+
+
+def _alter(admin: AdminClient, asked: dict[str, Any]) -> None:
+    if asked["partitions"] is None:
+        raise click.UsageError("--alter needs --partitions; for options use kafka-configs")
+    for name in _matching_or_fault(admin, asked):
+        add_partitions(admin, name, asked["partitions"])
+
+
+def _delete(admin: AdminClient, asked: dict[str, Any]) -> None:
+    delete_topics(admin, _matching_or_fault(admin, asked))
+
+
+def main() -> None:
+    run_tool(kafka_topics)

@@ -1,0 +1,104 @@
+"""`felice`: finds the command and imports only what it needs.
+
+`felice start` must listen within a tenth of a second, so a command's module is
+imported when it is called and not before.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from felice import __version__
+from felice.cli.faults import describe_fault
+
+# name -> (module, attribute, help line)
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "start": ("felice.cli.start", "start", "Start a broker with an embedded store; needs nothing else."),
+    "broker": ("felice.cli.start", "broker", "Start a broker from a server.properties file."),
+    "topics": ("felice.cli.topics", "topics", "List, create, describe, alter and delete topics."),
+    "produce": ("felice.cli.produce", "produce", "Send lines of standard input to a topic."),
+    "consume": ("felice.cli.consume", "consume", "Print the records of a topic."),
+    "groups": ("felice.cli.groups", "groups", "List and describe consumer groups, and move their offsets."),
+    "configs": ("felice.cli.configs", "configs", "Show and change the configuration of topics and brokers."),
+    "offsets": ("felice.cli.offsets", "offsets", "Show partitions' offsets, and delete records before one."),
+    "perf": ("felice.cli.perf", "perf", "Measure how fast a topic can be written and read."),
+    "dump-log": ("felice.cli.dump_log", "dump_log", "Print and check the files of a partition."),
+    "decode-frame": (
+        "felice.cli.decode_frame",
+        "decode_frame",
+        "Print a request or response of the protocol.",
+    ),
+    "demo": (
+        "felice.demo.command",
+        "demo",
+        "A year of flights through topics and Spark; see that all works.",
+    ),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, _, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="felice")
+def felice() -> None:
+    """Apache Kafka, whole, in Python.
+
+    \b
+    felice start                                     a broker on 127.0.0.1:9092
+    felice topics create flights --partitions 3      a topic
+    echo hello | felice produce flights              a record
+    felice consume flights --from-beginning          what it holds
+    """
+
+
+def run(command: Callable[..., Any], arguments: Sequence[str] | None = None, *, usage_code: int = 2) -> int:
+    """Runs a click command and answers with its exit code; faults become one line on standard error."""
+    try:
+        code = command(args=None if arguments is None else list(arguments), standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.UsageError as error:
+        error.show()
+        return usage_code
+    except click.Abort:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone, as `head` does: that is no failure of ours.
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        line = describe_fault(error)
+        if line is None:
+            raise
+        click.echo(f"error: {line}", err=True)
+        return 1
+
+
+def main() -> None:
+    sys.exit(run(felice))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Offsets of partitions, and deleting the records before one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from felice.cli.faults import Fault
+from felice.cli.options import admin_client, connection_options, json_option, wait_all
+from felice.cli.output import show
+from felice.cli.topics import existing, list_topics
+
+if TYPE_CHECKING:
+    from felice.client.admin import AdminClient
+
+SPECIAL_TIMES = {"latest": -1, "earliest": -2, "max-timestamp": -3}
+
+
+def parse_time(text: str) -> int:
+    """`latest`, `earliest`, `max-timestamp`, or milliseconds since the epoch."""
+    if text in SPECIAL_TIMES:
+        return SPECIAL_TIMES[text]
+    try:
+        return int(text)
+    except ValueError:
+        choices = ", ".join(SPECIAL_TIMES)
+        raise Fault(
+            f"malformed time argument {text}: use {choices} or milliseconds since the epoch"
+        ) from None
+
+
+def partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[tuple[str, int]]:
+    found = admin.list_topics(timeout=30).topics
+    return [(topic, partition) for topic in topics for partition in sorted(found[topic].partitions)]
+
+
+def offsets_at(
+    admin: AdminClient, partitions: Sequence[tuple[str, int]], time: int
+) -> dict[tuple[str, int], int]:
+    """The offset of each partition at a time (or a special one); -1 where there is no such record."""
+    from felice.client import TopicPartition
+    from felice.client.admin import OffsetSpec
+
+    if not partitions:
+        return {}
+    special = {-1: OffsetSpec.latest, -2: OffsetSpec.earliest, -3: OffsetSpec.max_timestamp}
+    spec = special[time]() if time in special else OffsetSpec.for_timestamp(time)
+    results = wait_all(admin.list_offsets({TopicPartition(t, p): spec for t, p in partitions}))
+    return {(asked.topic, asked.partition): result.offset for asked, result in results.items()}
+
+
+def delete_records(admin: AdminClient, before: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    """Moves the start of each partition to an offset (-1: its end); answers with the new starts."""
+    from felice.client import TopicPartition
+
+    asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in before.items()]
+    results = wait_all(admin.delete_records(asked))
+    return {(given.topic, given.partition): result.low_watermark for given, result in results.items()}
+
+
+def read_offset_file(path: Path) -> dict[tuple[str, int], int]:
+    """Kafka's JSON: {"partitions": [{"topic": "t", "partition": 0, "offset": 5}], "version": 1}."""
+    try:
+        entries = json.loads(path.read_text())["partitions"]
+        found = {(str(e["topic"]), int(e["partition"])): int(e["offset"]) for e in entries}
+    except (ValueError, KeyError, TypeError) as error:
+        shape = '{"partitions": [{"topic": "t", "partition": 0, "offset": 5}], "version": 1}'
+        raise Fault(f"{path} is not of the form {shape}: {error!r}") from None
+    if len(found) != len(entries):
+        raise Fault(f"{path} names a partition twice")
+    return found
+
+
+@click.group()
+def offsets() -> None:
+    """Show partitions' offsets, and delete records before one.
+
+    \b
+    felice offsets get flights --time latest
+    felice offsets delete-records flights --partition 0 --before 1000
+    """
+
+
+@offsets.command("get")
+@click.argument("names", nargs=-1)
+@connection_options
+@click.option(
+    "--time", default="latest", show_default=True, help="latest, earliest, max-timestamp or milliseconds."
+)
+@json_option
+def get_command(
+    names: tuple[str, ...], bootstrap: str, command_config: Path | None, time: str, as_json: bool
+) -> None:
+    """Show the offset of each partition at a time."""
+    admin = admin_client(bootstrap, command_config)
+    wanted = existing(admin, names) if names else list_topics(admin, exclude_internal=True)
+    found = offsets_at(admin, partitions_of(admin, wanted), parse_time(time))
+    rows: list[dict[str, Any]] = [
+        {"topic": topic, "partition": partition, "offset": offset}
+        for (topic, partition), offset in found.items()
+    ]
+    show(rows, as_json, empty="There are no partitions.")
+
+
+@offsets.command("delete-records")
+@click.argument("name")
+@connection_options
+@click.option("--partition", type=int, required=True)
+@click.option("--before", type=int, required=True, help="The first offset to keep; -1 deletes all.")
+def delete_records_command(
+    name: str, bootstrap: str, command_config: Path | None, partition: int, before: int
+) -> None:
+    """Delete a partition's records before an offset."""
+    starts = delete_records(admin_client(bootstrap, command_config), {(name, partition): before})
+    click.echo(f"{name}-{partition} begins at offset {starts[name, partition]}.")

@@ -1,0 +1,77 @@
+"""Options that many commands share, and the client that they describe."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from felice.cli.faults import Fault
+
+if TYPE_CHECKING:
+    from felice.client.admin import AdminClient
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+bootstrap_option = click.option(
+    "--bootstrap-server",
+    "-b",
+    "bootstrap",
+    default=DEFAULT_BOOTSTRAP,
+    envvar="FELICE_BOOTSTRAP_SERVER",
+    show_default=True,
+    metavar="HOST:PORT,…",
+    help="Brokers to ask first.",
+)
+command_config_option = click.option(
+    "--command-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of client properties.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def connection_options(command: F) -> F:
+    """Adds the options that say which cluster is meant."""
+    return functools.reduce(
+        lambda wrapped, add: add(wrapped), (command_config_option, bootstrap_option), command
+    )
+
+
+def client_config(bootstrap: str, command_config: Path | None, extra: Iterable[str] = ()) -> dict[str, Any]:
+    """The configuration of a client: the file's properties, then `extra` (key=value), then the address."""
+    from felice.config import parse_properties
+
+    config: dict[str, Any] = parse_properties(command_config.read_text()) if command_config else {}
+    config.update(key_values(extra))
+    config["bootstrap.servers"] = bootstrap
+    return config
+
+
+def admin_client(bootstrap: str, command_config: Path | None) -> AdminClient:
+    from felice.client.admin import AdminClient
+
+    return AdminClient(client_config(bootstrap, command_config))
+
+
+def key_values(texts: Iterable[str]) -> dict[str, str]:
+    """`key=value` texts as a dictionary."""
+    found = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            raise Fault(f"expected key=value, got {text!r}")
+        found[key.strip()] = value
+    return found
+
+
+def wait_all(futures: dict[Any, Future[T]]) -> dict[Any, T]:
+    """The results of an admin call, by what was asked; the first failure is raised with its name."""
+    return {name: future.result() for name, future in futures.items()}

@@ -1,0 +1,81 @@
+"""How results are shown: tables for eyes, JSON for scripts, bars for waits."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+Row = Mapping[str, Any]
+
+
+def show(rows: Sequence[Row], as_json: bool, *, empty: str = "") -> None:
+    """Prints rows as a table, or as one JSON list. `empty` is said where there is nothing to show."""
+    if as_json:
+        show_json(list(rows))
+    elif rows:
+        show_table(rows)
+    elif empty:
+        click.echo(empty, err=True)
+
+
+def show_json(value: Any) -> None:
+    click.echo(json.dumps(value, default=_jsonable))
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).decode("utf-8", "backslashreplace")
+    return str(value)
+
+
+def show_table(rows: Sequence[Row]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in rows[0]:
+        numeric = all(isinstance(row[name], (int, float)) for row in rows)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    # Piped into another program a line must stay a line, however long.
+    width = None if sys.stdout.isatty() else 10_000
+    console = Console(width=width, highlight=False)
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    from rich.markup import escape
+
+    if value is None:
+        return "-"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(item) for item in value)
+    return escape(str(value))
+
+
+def padded(columns: Sequence[str], rows: Iterable[Sequence[object]], widths: Sequence[int]) -> Iterator[str]:
+    """Lines in the fixed columns of Kafka's tools."""
+    for cells in (columns, *rows):
+        yield " ".join(str(cell).ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+@contextmanager
+def progress(title: str, total: int | None, *, quiet: bool = False) -> Iterator[Any]:
+    """A bar on standard error; yields a function that is given how many more are done."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda count: bar.advance(task, count)

@@ -1,0 +1,209 @@
+"""How fast a topic can be written and read, in the words of Kafka's own tools."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from felice.cli.options import client_config, connection_options, json_option
+from felice.cli.output import progress, show_json
+
+_REPORT_EVERY = 10_000
+_MIB = 1024 * 1024
+
+
+def _percentile(sorted_values: list[float], share: float) -> float:
+    return (
+        sorted_values[min(len(sorted_values) - 1, int(len(sorted_values) * share))] if sorted_values else 0.0
+    )
+
+
+class _Latencies:
+    """How long deliveries took; every hundredth is remembered, so that memory stays small."""
+
+    def __init__(self) -> None:
+        self.values_ms: list[float] = []
+        self.failures = 0
+        self.first_failure: Any = None
+
+    def on_delivery(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.failures += 1
+            self.first_failure = self.first_failure or error
+        elif message.offset() is None or message.offset() % 100 == 0:
+            self.values_ms.append(message.latency() * 1000)
+
+
+def produce_load(
+    config: Mapping[str, Any], topic: str, *, records: int, record_bytes: int, per_second: float, quiet: bool
+) -> dict[str, Any]:
+    """Sends `records` records of random bytes; `per_second` below 0 means as fast as it goes."""
+    from felice.client import KafkaException, Producer
+
+    payload = random.Random(0).randbytes(record_bytes)
+    latencies = _Latencies()
+    producer = Producer({"client.id": "perf-producer", **config})
+    begun = time.perf_counter()
+    with progress("producing", records, quiet=quiet) as advance:
+        for number in range(records):
+            while True:
+                try:
+                    producer.produce(topic, payload, on_delivery=latencies.on_delivery)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+            if number % 100 == 99:
+                producer.poll(0)
+                _throttle(begun, number + 1, per_second)
+            if number % _REPORT_EVERY == _REPORT_EVERY - 1:
+                advance(_REPORT_EVERY)
+        producer.flush()
+    elapsed_s = time.perf_counter() - begun
+    if latencies.failures:
+        raise KafkaException(latencies.first_failure)
+    ordered = sorted(latencies.values_ms)
+    return {
+        "records": records,
+        "seconds": round(elapsed_s, 3),
+        "records_per_second": round(records / elapsed_s, 1),
+        "mib_per_second": round(records * record_bytes / elapsed_s / _MIB, 2),
+        "latency_ms": {
+            "average": round(sum(ordered) / len(ordered), 2) if ordered else 0.0,
+            "max": round(ordered[-1], 2) if ordered else 0.0,
+            **{f"p{share:g}": round(_percentile(ordered, share / 100), 2) for share in (50, 95, 99, 99.9)},
+        },
+    }
+
+
+def _throttle(begun: float, sent: int, per_second: float) -> None:
+    if per_second > 0:
+        ahead_s = sent / per_second - (time.perf_counter() - begun)
+        if ahead_s > 0.001:
+            time.sleep(ahead_s)
+
+
+def consume_load(
+    config: Mapping[str, Any], topic: str, *, records: int, timeout_s: float, quiet: bool
+) -> dict[str, Any]:
+    """Reads up to `records` records from the beginning, until none came for `timeout_s`."""
+    from felice.client import Consumer
+
+    consumer = Consumer(
+        {
+            "client.id": "perf-consumer",
+            "auto.offset.reset": "earliest",
+            "group.id": f"perf-{time.time_ns()}",
+            **config,
+        }
+    )
+    count = size = 0
+    begun = last = first = time.perf_counter()
+    try:
+        consumer.subscribe([topic])
+        with progress("consuming", records, quiet=quiet) as advance:
+            while count < records and time.perf_counter() - last < timeout_s:
+                messages = [m for m in consumer.consume(5000, 0.2) if m.error() is None]
+                if not messages:
+                    continue
+                last = time.perf_counter()
+                first = last if count == 0 else first
+                count += len(messages)
+                size += sum(len(m.value() or b"") + len(m.key() or b"") for m in messages)
+                advance(len(messages))
+    finally:
+        consumer.close()
+    elapsed_s = max(last - begun, 1e-9)
+    fetch_s = max(last - first, 1e-9)
+    return {
+        "records": count,
+        "seconds": round(elapsed_s, 3),
+        "records_per_second": round(count / elapsed_s, 1),
+        "mib_per_second": round(size / elapsed_s / _MIB, 2),
+        "seconds_to_first_record": round(first - begun, 3),
+        "records_per_second_after_first": round(count / fetch_s, 1),
+    }
+
+
+@click.group()
+def perf() -> None:
+    """Measure how fast a topic can be written and read.
+
+    \b
+    felice perf produce load --num-records 1000000 --record-size 100
+    felice perf consume load --messages 1000000
+    """
+
+
+@perf.command("produce")
+@click.argument("topic")
+@connection_options
+@click.option("--num-records", type=click.IntRange(min=1), required=True)
+@click.option(
+    "--record-size", type=click.IntRange(min=0), default=100, show_default=True, help="Bytes of each value."
+)
+@click.option(
+    "--throughput", type=float, default=-1, show_default=True, help="Records a second; -1 without limit."
+)
+@click.option("--producer-props", "-X", "extra", multiple=True, metavar="KEY=VALUE")
+@json_option
+def perf_produce(
+    topic: str,
+    bootstrap: str,
+    command_config: Path | None,
+    num_records: int,
+    record_size: int,
+    throughput: float,
+    extra: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Send records of random bytes and report rate and latency."""
+    config = client_config(bootstrap, command_config, extra)
+    found = produce_load(
+        config, topic, records=num_records, record_bytes=record_size, per_second=throughput, quiet=as_json
+    )
+    if as_json:
+        show_json(found)
+        return
+    latency = found["latency_ms"]
+    click.echo(
+        f"{found['records']} records sent, {found['records_per_second']:.1f} records/sec "
+        f"({found['mib_per_second']:.2f} MB/sec), {latency['average']:.2f} ms avg latency, "
+        f"{latency['max']:.2f} ms max latency, {latency['p50']:.0f} ms 50th, {latency['p95']:.0f} ms 95th, "
+        f"{latency['p99']:.0f} ms 99th, {latency['p99.9']:.0f} ms 99.9th."
+    )
+
+
+@perf.command("consume")
+@click.argument("topic")
+@connection_options
+@click.option("--messages", type=click.IntRange(min=1), required=True)
+@click.option(
+    "--timeout", "timeout_ms", type=int, default=10_000, show_default=True, help="Milliseconds without one."
+)
+@click.option("--consumer-props", "-X", "extra", multiple=True, metavar="KEY=VALUE")
+@json_option
+def perf_consume(
+    topic: str,
+    bootstrap: str,
+    command_config: Path | None,
+    messages: int,
+    timeout_ms: int,
+    extra: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Read records from the beginning and report the rate."""
+    config = client_config(bootstrap, command_config, extra)
+    found = consume_load(config, topic, records=messages, timeout_s=timeout_ms / 1000, quiet=as_json)
+    if as_json:
+        show_json(found)
+        return
+    click.echo(
+        f"{found['records']} records read in {found['seconds']} s: {found['records_per_second']:.1f} records/sec "
+        f"({found['mib_per_second']:.2f} MB/sec); after the first, which took "
+        f"{found['seconds_to_first_record']} s, {found['records_per_second_after_first']:.1f} records/sec."
+    )

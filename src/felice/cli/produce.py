@@ -1,0 +1,174 @@
+"""Lines of text to records."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from felice.cli.faults import Fault
+from felice.cli.options import client_config, connection_options, json_option
+from felice.cli.output import show_json
+
+CODECS = click.Choice(["none", "gzip", "snappy", "lz4", "zstd"])
+
+
+@dataclass(frozen=True, slots=True)
+class LineFormat:
+    """How a line becomes a record: the properties of Kafka's console producer."""
+
+    parse_key: bool = False
+    key_separator: str = "\t"
+    parse_headers: bool = False
+    headers_delimiter: str = "\t"
+    headers_separator: str = ","
+    headers_key_separator: str = ":"
+    null_marker: str | None = None
+    ignore_error: bool = False
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str]) -> LineFormat:
+        """From `parse.key=true` and its like; an unknown name is a fault."""
+        values: dict[str, Any] = {}
+        for name, text in properties.items():
+            attribute = name.replace(".", "_")
+            if attribute not in cls.__slots__:
+                known = ", ".join(slot.replace("_", ".") for slot in cls.__slots__)
+                raise Fault(f"unknown property {name}; there are {known}")
+            values[attribute] = (
+                text.lower() == "true" if isinstance(getattr(cls(), attribute), bool) else text
+            )
+        return cls(**values)
+
+    def record(self, line: bytes, number: int) -> dict[str, Any]:
+        """The arguments of `Producer.produce` for one line."""
+        record: dict[str, Any] = {}
+        rest = line
+        if self.parse_headers:
+            text, rest = self._split(rest, self.headers_delimiter, number, "headers")
+            record["headers"] = self._headers(text, number)
+        if self.parse_key:
+            key, rest = self._split(rest, self.key_separator, number, "key")
+            record["key"] = self._value(key)
+        record["value"] = self._value(rest)
+        return record
+
+    def _split(self, line: bytes, separator: str, number: int, what: str) -> tuple[bytes, bytes]:
+        first, found, rest = line.partition(separator.encode())
+        if found:
+            return first, rest
+        if self.ignore_error:
+            return b"", line
+        raise Fault(
+            f"No {what} separator {separator!r} found on line number {number}: {line.decode(errors='replace')!r}"
+        )
+
+    def _headers(self, text: bytes, number: int) -> list[tuple[str, bytes | None]]:
+        if not text:
+            return []
+        pairs = [
+            self._split(pair, self.headers_key_separator, number, "header key")
+            for pair in text.split(self.headers_separator.encode())
+        ]
+        return [(key.decode(), self._value(value)) for key, value in pairs]
+
+    def _value(self, text: bytes) -> bytes | None:
+        return None if self.null_marker is not None and text == self.null_marker.encode() else text
+
+
+def produce_lines(
+    config: Mapping[str, Any], topic: str, lines: Iterable[bytes], form: LineFormat, *, partition: int = -1
+) -> dict[str, int]:
+    """Sends each line as a record; answers with how many were sent, and raises the first failure."""
+    from felice.client import KafkaException, Producer
+
+    failures: list[Any] = []
+    sent = 0
+
+    def on_delivery(error: Any, _: Any) -> None:
+        if error is not None:
+            failures.append(error)
+
+    producer = Producer({"client.id": "console-producer", **config})
+    for number, line in enumerate(lines, start=1):
+        record = form.record(line.rstrip(b"\n").removesuffix(b"\r"), number)
+        if partition >= 0:
+            record["partition"] = partition
+        while True:
+            try:
+                producer.produce(topic, on_delivery=on_delivery, **record)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        sent += 1
+        producer.poll(0)
+        if failures:
+            break
+    producer.flush()
+    if failures:
+        raise KafkaException(failures[0])
+    return {"records": sent}
+
+
+def prompting(stream: BinaryIO) -> Iterable[bytes]:
+    """The lines of standard input; where a person types, each behind a prompt, as Kafka's tool has it."""
+    if not stream.isatty():
+        yield from stream
+        return
+    while True:
+        click.echo(">", nl=False)
+        sys.stdout.flush()
+        line = stream.readline()
+        if not line:
+            return
+        yield line
+
+
+@click.command()
+@click.argument("topic")
+@connection_options
+@click.option(
+    "--property", "-p", "properties", multiple=True, metavar="KEY=VALUE", help="parse.key, key.separator, …"
+)
+@click.option("--key-separator", help="Split each line into key and value here.")
+@click.option("--partition", type=int, default=-1, help="Send all to this partition.")
+@click.option("--acks", type=click.Choice(["0", "1", "all", "-1"]), default="all", show_default=True)
+@click.option("--compression", type=CODECS, default="none", show_default=True)
+@click.option(
+    "--config", "-X", "extra", multiple=True, metavar="KEY=VALUE", help="A producer option; may come often."
+)
+@json_option
+def produce(
+    topic: str,
+    bootstrap: str,
+    command_config: Path | None,
+    properties: tuple[str, ...],
+    key_separator: str | None,
+    partition: int,
+    acks: str,
+    compression: str,
+    extra: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Send lines of standard input to a topic.
+
+    \b
+    echo hello | felice produce flights
+    echo UA:delayed | felice produce flights --key-separator :
+    """
+    from felice.cli.options import key_values
+
+    found = key_values(properties)
+    if key_separator is not None:
+        found.update({"parse.key": "true", "key.separator": key_separator})
+    config = client_config(bootstrap, command_config, extra)
+    config.update({"acks": acks, "compression.type": compression})
+    result = produce_lines(
+        config, topic, prompting(sys.stdin.buffer), LineFormat.parse(found), partition=partition
+    )
+    if as_json:
+        show_json({"topic": topic, **result})

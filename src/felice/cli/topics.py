@@ -1,0 +1,229 @@
+"""Topics: list, create, describe, alter (more partitions), delete."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from felice.cli.faults import Fault
+from felice.cli.options import admin_client, connection_options, json_option, key_values, wait_all
+from felice.cli.output import show, show_json
+
+if TYPE_CHECKING:
+    from felice.client.admin import AdminClient
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+# A request without this waits as long as the client's own request timeout.
+_TIMEOUT_S = 30.0
+
+
+def list_topics(admin: AdminClient, *, exclude_internal: bool = False) -> list[str]:
+    names = sorted(admin.list_topics(timeout=_TIMEOUT_S).topics)
+    return [name for name in names if not (exclude_internal and name in INTERNAL_TOPICS)]
+
+
+def matching_topics(admin: AdminClient, pattern: str | None, *, exclude_internal: bool = False) -> list[str]:
+    """Names that the regular expression (or plain name, or list of names with commas) matches whole."""
+    names = list_topics(admin, exclude_internal=exclude_internal)
+    if pattern is None:
+        return names
+    try:
+        wanted = re.compile(pattern.replace(",", "|"))
+    except re.error as error:
+        raise Fault(f"{pattern!r} is not a regular expression: {error}") from None
+    return [name for name in names if wanted.fullmatch(name)]
+
+
+def create_topic(
+    admin: AdminClient,
+    name: str,
+    *,
+    partitions: int = -1,
+    replication_factor: int = -1,
+    config: Mapping[str, str] | None = None,
+    replica_assignment: Sequence[Sequence[int]] | None = None,
+) -> None:
+    from felice.client.admin import NewTopic
+
+    facts: dict[str, Any] = {"config": dict(config or {})}
+    if replica_assignment is not None:
+        facts.update(
+            num_partitions=len(replica_assignment), replica_assignment=[list(r) for r in replica_assignment]
+        )
+    else:
+        facts.update(num_partitions=partitions, replication_factor=replication_factor)
+    wait_all(admin.create_topics([NewTopic(name, **facts)]))
+
+
+def delete_topics(admin: AdminClient, names: Sequence[str]) -> None:
+    if names:
+        wait_all(admin.delete_topics(list(names)))
+
+
+def add_partitions(admin: AdminClient, name: str, total: int) -> None:
+    from felice.client.admin import NewPartitions
+
+    wait_all(admin.create_partitions([NewPartitions(name, total)]))
+
+
+def overrides_of(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The configuration values that are set on each topic itself."""
+    from felice.client.admin import ConfigResource, ConfigSource, ResourceType
+
+    if not names:
+        return {}
+    results = wait_all(admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names]))
+    return {
+        resource.name: {
+            entry.name: str(entry.value)
+            for entry in entries.values()
+            if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        }
+        for resource, entries in results.items()
+    }
+
+
+def describe_topics(admin: AdminClient, names: Sequence[str]) -> list[dict[str, Any]]:
+    """One row a topic, with its partitions under `partitions`."""
+    from felice.client import TopicCollection
+
+    if not names:
+        return []
+    configs = overrides_of(admin, names)
+    described = wait_all(admin.describe_topics(TopicCollection(list(names))))
+    return [_topic_row(described[name], configs.get(name, {})) for name in names]
+
+
+def _topic_row(topic: Any, config: Mapping[str, str]) -> dict[str, Any]:
+    partitions = [
+        {
+            "partition": partition.id,
+            "leader": partition.leader.id if partition.leader else None,
+            "replicas": [node.id for node in partition.replicas],
+            "isr": [node.id for node in partition.isr],
+        }
+        for partition in topic.partitions
+    ]
+    return {
+        "topic": topic.name,
+        "topic_id": str(topic.topic_id),
+        "partition_count": len(partitions),
+        "replication_factor": len(partitions[0]["replicas"]) if partitions else 0,
+        "configs": dict(config),
+        "partitions": partitions,
+    }
+
+
+def existing(admin: AdminClient, names: Iterable[str]) -> list[str]:
+    """The names, all of which must be topics."""
+    known = set(list_topics(admin))
+    wanted = list(names)
+    for name in wanted:
+        if name not in known:
+            raise Fault(f"Topic '{name}' does not exist as expected; see: felice topics list")
+    return wanted
+
+
+@click.group()
+def topics() -> None:
+    """List, create, describe, alter and delete topics.
+
+    \b
+    felice topics create flights --partitions 3 --config retention.ms=86400000
+    felice topics describe flights
+    """
+
+
+@topics.command("list")
+@connection_options
+@click.option("--exclude-internal", is_flag=True, help="Leave out __consumer_offsets and its like.")
+@json_option
+def list_command(bootstrap: str, command_config: Path | None, exclude_internal: bool, as_json: bool) -> None:
+    """Print the names of all topics, a line each."""
+    names = list_topics(admin_client(bootstrap, command_config), exclude_internal=exclude_internal)
+    if as_json:
+        show_json(names)
+    else:
+        click.echo("".join(f"{name}\n" for name in names), nl=False)
+
+
+@topics.command("create")
+@click.argument("name")
+@connection_options
+@click.option(
+    "--partitions", type=int, default=-1, help="How many partitions; the broker's num.partitions if not set."
+)
+@click.option(
+    "--replication-factor", type=int, default=-1, help="Replicas of each; the broker's default if not set."
+)
+@click.option(
+    "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic option; may come often."
+)
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic is there already.")
+def create_command(
+    name: str,
+    bootstrap: str,
+    command_config: Path | None,
+    partitions: int,
+    replication_factor: int,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+) -> None:
+    """Create a topic."""
+    admin = admin_client(bootstrap, command_config)
+    if if_not_exists and name in list_topics(admin):
+        return
+    config = key_values(configs)
+    create_topic(admin, name, partitions=partitions, replication_factor=replication_factor, config=config)
+    click.echo(f"Created topic {name}.")
+
+
+@topics.command("describe")
+@click.argument("names", nargs=-1)
+@connection_options
+@json_option
+def describe_command(
+    names: tuple[str, ...], bootstrap: str, command_config: Path | None, as_json: bool
+) -> None:
+    """Show topics (all, if none is named), their options and their partitions."""
+    admin = admin_client(bootstrap, command_config)
+    rows = describe_topics(admin, existing(admin, names) if names else list_topics(admin))
+    if as_json:
+        show_json(rows)
+        return
+    for row in rows:
+        config = ", ".join(f"{key}={value}" for key, value in row["configs"].items()) or "defaults"
+        click.echo(f"{row['topic']}  id {row['topic_id']}  {config}")
+        show(row["partitions"], False)
+
+
+@topics.command("alter")
+@click.argument("name")
+@connection_options
+@click.option(
+    "--partitions", type=int, required=True, help="How many partitions the topic is to have in all."
+)
+def alter_command(name: str, bootstrap: str, command_config: Path | None, partitions: int) -> None:
+    """Give a topic more partitions."""
+    add_partitions(admin_client(bootstrap, command_config), name, partitions)
+    click.echo(f"Topic {name} has {partitions} partitions.")
+
+
+@topics.command("delete")
+@click.argument("names", nargs=-1, required=True)
+@connection_options
+@click.option("--if-exists", is_flag=True, help="Succeed if a topic is not there.")
+def delete_command(
+    names: tuple[str, ...], bootstrap: str, command_config: Path | None, if_exists: bool
+) -> None:
+    """Delete topics and all their records."""
+    admin = admin_client(bootstrap, command_config)
+    known = set(list_topics(admin))
+    wanted = [name for name in names if name in known] if if_exists else existing(admin, names)
+    delete_topics(admin, wanted)
+    for name in wanted:
+        click.echo(f"Deleted topic {name}.")

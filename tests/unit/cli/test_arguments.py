@@ -1,0 +1,137 @@
+"""What people write on the command line, and what they are told when it is wrong."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import pytest
+
+from felice.cli import main
+from felice.cli.configs import parse_added
+from felice.cli.decode_frame import parse_bytes, strip_size
+from felice.cli.faults import Fault
+from felice.cli.groups import choose_reset, parse_datetime, parse_duration
+from felice.cli.kafka_tools.topics import _parse_assignment
+from felice.cli.offsets import parse_time, read_offset_file
+from felice.cli.options import key_values
+
+
+def test_values_of_a_list_keep_their_commas_in_brackets() -> None:
+    added = parse_added("a=1,cleanup.policy=[delete,compact],b=x=y")
+    assert added == {"a": "1", "cleanup.policy": "delete,compact", "b": "x=y"}
+
+
+def test_a_pair_without_a_value_is_refused() -> None:
+    with pytest.raises(Fault, match="expected key=value, got 'retention'"):
+        key_values(["retention"])
+
+
+@pytest.mark.parametrize(
+    ("text", "time"), [("latest", -1), ("earliest", -2), ("max-timestamp", -3), ("17", 17)]
+)
+def test_times_are_words_or_milliseconds(text: str, time: int) -> None:
+    assert parse_time(text) == time
+
+
+def test_another_word_is_no_time() -> None:
+    with pytest.raises(Fault, match="malformed time argument soon"):
+        parse_time("soon")
+
+
+def test_moments_are_utc_unless_they_say_otherwise() -> None:
+    assert parse_datetime("1970-01-01T00:00:01.500") == 1500
+    assert parse_datetime("1970-01-01T01:00:00+01:00") == 0
+    with pytest.raises(Fault, match="is not a time like"):
+        parse_datetime("yesterday")
+
+
+def test_durations_count_back_from_now() -> None:
+    now = datetime(1970, 1, 3, tzinfo=UTC)
+    assert parse_duration("P1DT2H", now) == 22 * 3_600_000
+    with pytest.raises(Fault, match="is not a duration"):
+        parse_duration("P", now)
+
+
+class FakeReset:
+    def to_earliest(self) -> dict[tuple[str, int], int]:
+        return {("t", 0): 0}
+
+    def to_offset(self, offset: int) -> dict[tuple[str, int], int]:
+        return {("t", 0): offset}
+
+    shift_by = to_time = to_offset
+
+
+def test_offset_zero_is_a_choice() -> None:
+    assert choose_reset(FakeReset(), {"to_offset": 0}, datetime.now(UTC)) == {("t", 0): 0}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("choices", [{}, {"to_earliest": True, "to_offset": 3}])
+def test_none_or_two_ways_to_reset_are_refused(choices: dict[str, object]) -> None:
+    with pytest.raises(Fault, match="choose exactly one of --to-earliest"):
+        choose_reset(FakeReset(), choices, datetime.now(UTC))  # type: ignore[arg-type]
+
+
+def test_an_offset_file_is_read_or_refused_with_its_form(tmp_path: Path) -> None:
+    path = tmp_path / "offsets.json"
+    path.write_text('{"partitions": [{"topic": "t", "partition": 1, "offset": 5}], "version": 1}')
+    assert read_offset_file(path) == {("t", 1): 5}
+    path.write_text('{"partitions": [{"topic": "t"}]}')
+    with pytest.raises(Fault, match="is not of the form"):
+        read_offset_file(path)
+
+
+def test_replicas_are_written_with_colons() -> None:
+    assert _parse_assignment("0:1,1:2") == [[0, 1], [1, 2]]
+    with pytest.raises(Fault, match="expected replicas like"):
+        _parse_assignment("0;1")
+
+
+@pytest.mark.parametrize("text", ["00 00:00 01\n", "0x00000001", "AAAAAQ=="])
+def test_a_frame_is_hexadecimal_or_base64(text: str) -> None:
+    assert parse_bytes(text) == b"\0\0\0\1"
+
+
+def test_a_frame_of_neither_is_refused() -> None:
+    with pytest.raises(Fault, match="neither hexadecimal digits nor base64"):
+        parse_bytes("hello!")
+
+
+def test_only_a_size_that_fits_is_taken_off() -> None:
+    assert strip_size(b"\0\0\0\2ab") == b"ab"
+    assert strip_size(b"\0\0\0\3ab") == b"\0\0\0\3ab"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (click.UsageError("what?"), 2, "what?"),
+        (Fault("do this"), 1, "error: do this"),
+        (FileNotFoundError(2, "No such file or directory", "/x"), 1, "error: /x: No such file or directory"),
+        (ModuleNotFoundError("no", name="pyspark.sql"), 1, "pip install 'felice[spark]'"),
+    ],
+)
+def test_a_fault_is_one_line_and_a_code(
+    error: Exception, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(**_: object) -> None:
+        raise error
+
+    assert main.run(command) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_fault_of_ours_keeps_its_traceback() -> None:
+    def command(**_: object) -> None:
+        raise KeyError("bug")
+
+    with pytest.raises(KeyError):
+        main.run(command)
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(main.felice, ["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in main.COMMANDS)
