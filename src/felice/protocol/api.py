@@ -55,6 +55,10 @@ class Api:
     advertised: Versions
     flexible_from: int | None
 
+    def accepts(self, version: int) -> bool:
+        """Whether a broker that offers this API takes requests of this version."""
+        return version in self.versions and version in self.advertised
+
     def is_flexible(self, version: int) -> bool:
         """Whether this version has compact types and tagged fields."""
         return self.flexible_from is not None and version >= self.flexible_from

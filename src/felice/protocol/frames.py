@@ -9,40 +9,28 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TypeVar
 
 from felice.protocol.api import API, API_VERSIONS_KEY, Api
 from felice.protocol.codec import Part, decode, encode_parts, join_parts, parts_size
+from felice.protocol.errors import ErrorCode
 from felice.protocol.primitives import Buffer, Fault, MalformedMessage, skip_tags
-
-M = TypeVar("M")
 
 _REQUEST_HEADER = struct.Struct(">hhih")
 _REQUEST_FRAME = struct.Struct(">ihhi")
 _RESPONSE_FRAME = struct.Struct(">ii")
 _SIZE = struct.Struct(">i")
 _NO_TAGS = b"\x00"
+_UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
-    """`api` is None if the key is unknown."""
+    """What stands in front of every request."""
 
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str | None
-
-    @property
-    def api(self) -> Api | None:
-        """The row of this key."""
-        return API.by_key.get(self.api_key)
-
-    @property
-    def is_supported(self) -> bool:
-        """Whether the body can be decoded."""
-        api = self.api
-        return api is not None and self.api_version in api.versions
 
 
 def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
@@ -81,15 +69,6 @@ def _skip_header_tags(frame: Buffer, position: int) -> int:
         return skip_tags(frame, position + 1, len(frame), frame[position])
     except (Fault, IndexError) as error:
         raise MalformedMessage("RequestHeader", "tags", position, str(error)) from None
-
-
-def decode_request(frame: Buffer) -> tuple[RequestHeader, object]:
-    """Read a whole request whose version is known to be supported."""
-    header, position = decode_request_header(frame)
-    api = header.api
-    assert api is not None
-    message: object = decode(api.request, frame, header.api_version, position)
-    return header, message
 
 
 def encode_request(
@@ -131,7 +110,12 @@ def decode_correlation_id(frame: Buffer) -> int:
 
 
 def decode_response(api: Api, version: int, frame: Buffer) -> object:
-    """Read the body of a whole response to a request of `version`."""
+    """Read the body of a whole response to a request of `version`.
+
+    A broker that does not know this version of ApiVersions says so in version 0 (KIP-511).
+    """
+    if api.key == API_VERSIONS_KEY and frame[4:6] == _UNSUPPORTED_VERSION:
+        version = 0
     position = 4
     if api.response_header_version(version) == 1:
         if len(frame) < 5:
@@ -159,7 +143,6 @@ __all__ = [
     "API_VERSIONS_KEY",
     "RequestHeader",
     "decode_correlation_id",
-    "decode_request",
     "decode_request_header",
     "decode_response",
     "encode_request",

@@ -1,0 +1,279 @@
+"""Both ends of one connection, without a socket: bytes to requests and responses, replies in order.
+
+Keeps true:  S1  replies leave a connection in request order, however the answers are made.
+             A frame is handed on once, whole, in memory that is not used again. Memory taken for a frame follows
+             what has arrived of it, so announcing a large one costs nothing.
+             A peer that breaks the protocol is refused from that frame on (`failure`); what came before stands.
+How:         small frames are read into a scratch buffer that may serve many connections, and copied out; a frame
+             that is not whole in it goes on into a buffer of its own by `recv_into`, and is not copied again.
+Leaves:      sockets, timeouts and how many requests may wait to `server.session` and `client.connection`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from felice.protocol.api import API, Api
+from felice.protocol.codec import Part, decode
+from felice.protocol.frames import (
+    RequestHeader,
+    decode_correlation_id,
+    decode_request_header,
+    decode_response,
+    encode_request_parts,
+    encode_response_parts,
+)
+from felice.protocol.primitives import Buffer, MalformedMessage
+
+SCRATCH_BYTES = 64 * 1024
+_FIRST_BUFFER_BYTES = 1024 * 1024
+_GROWTH = 4
+_SIZE_BYTES = 4
+
+
+class ProtocolViolation(Exception):
+    """The peer sent what no later byte can mend; the connection must be closed."""
+
+
+class FrameReader:
+    """Cuts a byte stream into frames.
+
+    Ask `get_buffer()` where the next bytes belong, put them there, then call `received(count)`. A scratch buffer
+    may be shared by readers whose calls of the two follow each other without another reader's between.
+    """
+
+    def __init__(self, max_frame_bytes: int, scratch: bytearray | None = None) -> None:
+        self.failure: Exception | None = None
+        self._max_frame_bytes = max_frame_bytes
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
+        self._head = b""
+        self._frame = bytearray()
+        self._frame_size = -1
+        self._filled = 0
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes belong; never empty."""
+        if self._frame_size >= 0:
+            self._grow()
+            return memoryview(self._frame)[self._filled :]
+        if self._head:
+            self._scratch[: len(self._head)] = self._head
+        return self._scratch[len(self._head) :]
+
+    def received(self, count: int) -> list[Buffer]:
+        """Take note of `count` bytes in the buffer; return the frames that are whole now."""
+        if self.failure is not None:
+            return []
+        if self._frame_size < 0:
+            end = len(self._head) + count
+            self._head = b""
+            return self._cut(end)
+        self._filled += count
+        if self._filled < self._frame_size:
+            return []
+        frame = memoryview(self._frame)
+        self._frame, self._frame_size = bytearray(), -1
+        return [frame]
+
+    def feed(self, data: Buffer) -> list[Buffer]:
+        """Take bytes that were received elsewhere."""
+        frames: list[Buffer] = []
+        rest = memoryview(data)
+        while rest and self.failure is None:
+            buffer = self.get_buffer()
+            count = min(len(buffer), len(rest))
+            buffer[:count] = rest[:count]
+            rest = rest[count:]
+            frames += self.received(count)
+        return frames
+
+    def _cut(self, end: int) -> list[Buffer]:
+        frames: list[Buffer] = []
+        scratch, position = self._scratch, 0
+        while end - position >= _SIZE_BYTES:
+            start = position + _SIZE_BYTES
+            size = int.from_bytes(scratch[position:start], "big", signed=True)
+            if not 0 <= size <= self._max_frame_bytes:
+                self.failure = ProtocolViolation(
+                    f"frame of {size} bytes, at most {self._max_frame_bytes} allowed"
+                )
+                return frames
+            position = start + size
+            if position > end:
+                self._begin(size, scratch[start:end])
+                return frames
+            frames.append(bytes(scratch[start:position]))
+        self._head = bytes(scratch[position:end])
+        return frames
+
+    def _begin(self, size: int, data: memoryview) -> None:
+        self._frame = bytearray(min(size, _FIRST_BUFFER_BYTES))
+        self._frame[: len(data)] = data
+        self._frame_size, self._filled = size, len(data)
+
+    def _grow(self) -> None:
+        if self._filled == len(self._frame):
+            frame = bytearray(min(self._frame_size, _GROWTH * len(self._frame)))
+            frame[: self._filled] = self._frame
+            self._frame = frame
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A request and the place of its reply.
+
+    `message` is None if this is ApiVersions in a version that we do not know: to be answered with error 35 and
+    the row of ApiVersions, which `ServerConnection.answer` sends in version 0.
+    """
+
+    header: RequestHeader
+    message: Any
+    size_bytes: int
+    reply: list[Part] | None = None
+
+
+class ServerConnection:
+    """The broker's end: requests out, replies in, whenever they are ready."""
+
+    def __init__(
+        self,
+        max_request_bytes: int,
+        apis: Mapping[int, Api] = API.by_key,
+        scratch: bytearray | None = None,
+    ) -> None:
+        self.reader = FrameReader(max_request_bytes, scratch)
+        self.failure: Exception | None = None
+        self._apis = apis
+        self._waiting: deque[Request] = deque()
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests have no reply sent: the session bounds them by not reading on."""
+        return len(self._waiting)
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes belong."""
+        return self.reader.get_buffer()
+
+    def received(self, count: int) -> list[Request]:
+        """Take note of `count` bytes in the buffer; return the requests that are whole now."""
+        return self._requests(self.reader.received(count))
+
+    def feed(self, data: Buffer) -> list[Request]:
+        """Take bytes that were received elsewhere."""
+        return self._requests(self.reader.feed(data))
+
+    def answer(self, request: Request, message: object) -> None:
+        """Put the reply in its place."""
+        header = request.header
+        version = 0 if request.message is None else header.api_version
+        request.reply = encode_response_parts(header.api_key, version, header.correlation_id, message)
+
+    def answer_nothing(self, request: Request) -> None:
+        """A produce request with acks=0 has no reply; those behind it must not wait for one."""
+        request.reply = []
+
+    def take_replies(self) -> list[Part]:
+        """The replies that may leave now, in parts, in request order."""
+        parts: list[Part] = []
+        while self._waiting and self._waiting[0].reply is not None:
+            parts += self._waiting.popleft().reply or ()
+        return parts
+
+    def _requests(self, frames: list[Buffer]) -> list[Request]:
+        requests = []
+        for frame in frames:
+            if self.failure is not None:
+                break
+            try:
+                requests.append(self._request(frame))
+            except (MalformedMessage, ProtocolViolation) as error:
+                self.failure = error
+        self._waiting += requests
+        self.failure = self.failure or self.reader.failure
+        return requests
+
+    def _request(self, frame: Buffer) -> Request:
+        header, position = decode_request_header(frame)
+        api = self._apis.get(header.api_key)
+        if api is not None and api.accepts(header.api_version):
+            return Request(header, decode(api.request, frame, header.api_version, position), len(frame))
+        if api is API.API_VERSIONS:
+            return Request(header, None, len(frame))
+        name = f"API key {header.api_key}" if api is None else api.name
+        raise ProtocolViolation(f"{name} in version {header.api_version} is not supported")
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A response and which request it answers."""
+
+    correlation_id: int
+    api: Api
+    version: int
+    message: Any
+
+
+class ClientConnection:
+    """The client's end: numbers requests and matches responses to them."""
+
+    def __init__(
+        self, client_id: str | None, max_response_bytes: int, scratch: bytearray | None = None
+    ) -> None:
+        self.reader = FrameReader(max_response_bytes, scratch)
+        self.failure: Exception | None = None
+        self._client_id = client_id
+        self._next_correlation_id = 0
+        self._expected: deque[tuple[int, Api, int]] = deque()
+
+    @property
+    def in_flight(self) -> int:
+        """How many responses are to come."""
+        return len(self._expected)
+
+    def send(
+        self, api: Api, version: int, message: object, *, expect_response: bool = True
+    ) -> tuple[int, list[Part]]:
+        """Return the request's correlation id and its bytes in parts."""
+        correlation_id = self._next_correlation_id
+        parts = encode_request_parts(api.key, version, correlation_id, self._client_id, message)
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        if expect_response:
+            self._expected.append((correlation_id, api, version))
+        return correlation_id, parts
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes belong."""
+        return self.reader.get_buffer()
+
+    def received(self, count: int) -> list[Response]:
+        """Take note of `count` bytes in the buffer; return the responses that are whole now."""
+        return self._responses(self.reader.received(count))
+
+    def feed(self, data: Buffer) -> list[Response]:
+        """Take bytes that were received elsewhere."""
+        return self._responses(self.reader.feed(data))
+
+    def _responses(self, frames: list[Buffer]) -> list[Response]:
+        responses = []
+        for frame in frames:
+            if self.failure is not None:
+                break
+            try:
+                responses.append(self._response(frame))
+            except (MalformedMessage, ProtocolViolation) as error:
+                self.failure = error
+        self.failure = self.failure or self.reader.failure
+        return responses
+
+    def _response(self, frame: Buffer) -> Response:
+        correlation_id = decode_correlation_id(frame)
+        if not self._expected:
+            raise ProtocolViolation(f"response {correlation_id} to no request")
+        expected, api, version = self._expected.popleft()
+        if correlation_id != expected:
+            raise ProtocolViolation(f"response {correlation_id} where {expected} was due")
+        return Response(correlation_id, api, version, decode_response(api, version, frame))
