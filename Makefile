@@ -32,7 +32,7 @@ bench: $(VENV)/.dev
 	$(PY) -m bench $(ARGS)
 
 peers: $(VENV)/.dev
-	$(PY) -m tests.peers.prepare
+	$(PY) tests/peers/prepare.py
 
 # Kernels are rebuilt when their source changes; where there is no compiler, plain Python serves.
 $(VENV)/.python:

@@ -1,0 +1,120 @@
+"""`python -m bench`: runs workloads, prints medians and the ratio between systems."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from bench import workloads
+from bench.rdkafka import CompilerMissing
+from bench.systems import Felice, apache_kafka
+from bench.workloads import Figures
+
+SYSTEMS: dict[str, Callable[[], Any]] = {"felice": Felice, "kafka": apache_kafka}
+
+# Workloads on a broker that is already up and warm.
+STEADY: dict[str, Callable[..., Any]] = {
+    "librdkafka-100b": lambda scale: workloads.librdkafka(int(10_000_000 * scale), 100),
+    "librdkafka-1kb": lambda scale: workloads.librdkafka(int(2_000_000 * scale), 1000),
+    "client-100b": lambda scale: workloads.own_client(int(1_000_000 * scale), 100),
+    "client-1kb": lambda scale: workloads.own_client(int(300_000 * scale), 1000),
+    "client-arrow-100b": lambda scale: workloads.own_client_arrow(int(10_000_000 * scale), 100),
+    "latency": lambda scale: workloads.latency(int(2000 * scale)),
+}
+ALL = [*STEADY, "start", "spark"]
+
+Results = dict[str, dict[str, list[Figures]]]
+
+
+def run_steady(names: list[str], systems: list[str], turns: int, scale: float) -> Results:
+    """Every system is up at once and idle while another has its turn; the order of turns alternates."""
+    results: Results = {name: {system: [] for system in systems} for name in names}
+    with ExitStack() as stack:
+        running = {system: stack.enter_context(SYSTEMS[system]()) for system in systems}
+        for name in names:
+            load = STEADY[name](scale)
+            for turn in range(turns):
+                for system in systems if turn % 2 == 0 else reversed(systems):
+                    results[name][system].append(load(running[system]))
+                    click.echo(f"{name} {system} turn {turn + 1}/{turns}", err=True)
+    return results
+
+
+def run_start(systems: list[str], turns: int) -> Results:
+    found: dict[str, list[Figures]] = {system: [] for system in systems}
+    for _ in range(turns):
+        for system in systems:
+            found[system].append(workloads.start_up(SYSTEMS[system]))
+    return {"start": found}
+
+
+def run_spark(scale: float) -> Results:
+    from bench.spark import source_and_sink
+
+    return {"spark": {"felice": [source_and_sink(int(4_000_000 * scale), 100)]}}
+
+
+def medians(results: Results) -> dict[str, dict[str, Figures]]:
+    return {
+        name: {
+            system: {figure: statistics.median(turn[figure] for turn in turns) for figure in turns[0]}
+            for system, turns in by_system.items()
+        }
+        for name, by_system in results.items()
+    }
+
+
+def show(found: dict[str, dict[str, Figures]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    systems = list(next(iter(found.values())))
+    for heading in ("workload", "figure", *systems, *(["ratio"] if len(systems) == 2 else [])):
+        table.add_column(heading, justify="left" if heading in ("workload", "figure") else "right")
+    for name, by_system in found.items():
+        for figure in next(iter(by_system.values())):
+            values = [by_system[system][figure] for system in systems if system in by_system]
+            row = [name, figure, *(f"{value:,.2f}" if value < 100 else f"{value:,.0f}" for value in values)]
+            if len(values) == 2 and values[1]:
+                row.append(f"{values[0] / values[1]:.2f}")
+            table.add_row(*row)
+    Console(width=120).print(table)
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(ALL))
+@click.option("--system", "systems", multiple=True, type=click.Choice(list(SYSTEMS)), help="May come often.")
+@click.option(
+    "--turns", default=3, show_default=True, help="How often each is measured; the median is shown."
+)
+@click.option("--scale", default=1.0, show_default=True, help="Share of the usual number of records.")
+@click.option("--json", "as_json", is_flag=True, help="Print every turn as JSON.")
+def main(names: tuple[str, ...], systems: tuple[str, ...], turns: int, scale: float, as_json: bool) -> None:
+    """Measure workloads (all, if none is named) on Felice and on Apache Kafka.
+
+    \b
+    python -m bench librdkafka-100b --system felice --system kafka
+    """
+    wanted = list(names or ALL)
+    chosen = list(systems or ["felice"])
+    results: Results = {}
+    if steady := [name for name in wanted if name in STEADY]:
+        results |= run_steady(steady, chosen, turns, scale)
+    if "start" in wanted:
+        results |= run_start(chosen, turns)
+    if "spark" in wanted:
+        results |= run_spark(scale)
+    click.echo(json.dumps(results)) if as_json else show(medians(results))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except CompilerMissing as missing:
+        sys.exit(f"error: {missing}")

@@ -1,0 +1,52 @@
+"""librdkafka as a load: a small C program, compiled when it is first needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_SOURCE = Path(__file__).parent / "rdkafka_load.c"
+_PRODUCER = ("queue.buffering.max.messages=1000000", "queue.buffering.max.kbytes=1048576", "linger.ms=5")
+_CONSUMER = ("queued.max.messages.kbytes=65536", "fetch.message.max.bytes=4194304", "check.crcs=false")
+
+
+class CompilerMissing(Exception):
+    """The program cannot be built here; the text says what is missing."""
+
+
+@cache
+def program() -> Path:
+    target = Path(tempfile.mkdtemp(prefix="felice-bench-")) / "rdkafka_load"
+    try:
+        done = subprocess.run(
+            ["cc", "-O2", "-o", str(target), str(_SOURCE), "-lrdkafka"], capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        raise CompilerMissing(
+            "this workload needs a C compiler and librdkafka's headers (librdkafka-dev)"
+        ) from None
+    if done.returncode:
+        raise CompilerMissing(
+            f"librdkafka's headers are needed (librdkafka-dev): {done.stderr.splitlines()[0]}"
+        )
+    return target
+
+
+def produce(bootstrap: str, topic: str, records: int, record_bytes: int, *config: str) -> dict[str, Any]:
+    return _run("produce", bootstrap, topic, records, record_bytes, *_PRODUCER, *config)
+
+
+def consume(bootstrap: str, topic: str, records: int, partitions: int, *config: str) -> dict[str, Any]:
+    return _run("consume", bootstrap, topic, records, partitions, *_CONSUMER, "group.id=bench", *config)
+
+
+def _run(*arguments: object) -> dict[str, Any]:
+    done = subprocess.run([str(program()), *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        raise RuntimeError(f"librdkafka's load failed: {done.stdout} {done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found

@@ -1,0 +1,98 @@
+"""The systems under measurement, each a process of its own that can be started, watched and stopped."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+ROOT = Path(__file__).parents[1]
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class System(Protocol):
+    name: str
+    bootstrap: str
+
+    @property
+    def pid(self) -> int: ...
+    def __enter__(self) -> System: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Felice:
+    """`felice start` on a free port with a data directory of its own."""
+
+    name = "felice"
+
+    def __init__(self, *options: str) -> None:
+        self._options = options
+        self._directory = Path(tempfile.mkdtemp(prefix="felice-bench-"))
+        self._process: subprocess.Popen[str] | None = None
+        self.bootstrap = ""
+        self.seconds_to_ready = 0.0
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def __enter__(self) -> Felice:
+        command = [str(Path(sys.executable).parent / "felice"), "start", "--port", "0"]
+        command += ["--data-dir", str(self._directory / "data")]
+        command += [word for option in self._options for word in ("-o", option)]
+        begun = time.perf_counter()
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        self.seconds_to_ready = time.perf_counter() - begun
+        found = re.search(r"([\w.\[\]:]+:\d+)", line.replace("PLAINTEXT://", ""))
+        if not found:
+            raise RuntimeError(f"felice did not start: {line!r}")
+        self.bootstrap = found[1]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(30)
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def apache_kafka() -> System:
+    """Apache Kafka (KRaft, one node) from Maven's jars, as the tests run it."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from peers.apache_kafka import ApacheKafka
+
+    class Apache(ApacheKafka):
+        name = "apache kafka"
+
+        def __enter__(self) -> Apache:
+            super().__enter__()
+            return self
+
+    return Apache()
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def resident_mib(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

@@ -1,0 +1,153 @@
+"""What is measured. Each workload runs against one system and answers with its figures by name."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from bench import rdkafka
+from bench.systems import System, cpu_seconds, resident_mib
+
+PARTITIONS = 6
+Figures = dict[str, float]
+
+
+def create_topic(bootstrap: str, partitions: int = PARTITIONS) -> str:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    name = f"bench-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, num_partitions=partitions, replication_factor=1)])[name].result(30)
+    # A broker may say yes before its partitions take records: wait until the leader is known to all.
+    while any(p.leader < 0 for p in admin.list_topics(name, timeout=10).topics[name].partitions.values()):
+        time.sleep(0.02)
+    return name
+
+
+def _with_cpu(system: System, megabytes: float, load: Callable[[], dict[str, Any]], what: str) -> Figures:
+    before = cpu_seconds(system.pid)
+    found = load()
+    used_s = cpu_seconds(system.pid) - before
+    return {
+        f"{what} records/s": found["records"] / found["seconds"],
+        f"{what} broker cpu s/GB": used_s / (megabytes / 1000),
+    }
+
+
+def librdkafka(records: int, record_bytes: int) -> Callable[[System], Figures]:
+    """Produce and then consume the same records with librdkafka, acks=1, 6 partitions, no compression."""
+
+    def run(system: System) -> Figures:
+        topic = create_topic(system.bootstrap)
+        megabytes = records * record_bytes / 1e6
+        figures = _with_cpu(
+            system,
+            megabytes,
+            lambda: rdkafka.produce(system.bootstrap, topic, records, record_bytes, "acks=1"),
+            "produce",
+        )
+        figures |= _with_cpu(
+            system,
+            megabytes,
+            lambda: rdkafka.consume(system.bootstrap, topic, records, PARTITIONS),
+            "consume",
+        )
+        return figures
+
+    return run
+
+
+def own_client(records: int, record_bytes: int) -> Callable[[System], Figures]:
+    """Produce and then consume with Felice's own client, row by row and as Arrow."""
+
+    def run(system: System) -> Figures:
+        from felice.cli.perf import consume_load, produce_load
+
+        topic = create_topic(system.bootstrap)
+        config = {"bootstrap.servers": system.bootstrap}
+        produced = produce_load(
+            config, topic, records=records, record_bytes=record_bytes, per_second=-1, quiet=True
+        )
+        consumed = consume_load(config, topic, records=records, timeout_s=20, quiet=True)
+        assert consumed["records"] == records, consumed
+        return {
+            "produce records/s": produced["records_per_second"],
+            "consume records/s": consumed["records_per_second_after_first"],
+        }
+
+    return run
+
+
+def own_client_arrow(records: int, record_bytes: int) -> Callable[[System], Figures]:
+    """Produce and then consume pyarrow tables with Felice's own client."""
+
+    def run(system: System) -> Figures:
+        import pyarrow as pa
+
+        from felice.client import Consumer, Producer, TopicPartition
+
+        topic = create_topic(system.bootstrap)
+        table = pa.table({"value": pa.array([b"x" * record_bytes] * 100_000, pa.binary())})
+        producer = Producer({"bootstrap.servers": system.bootstrap, "linger.ms": 5})
+        begun = time.perf_counter()
+        for _ in range(records // 100_000):
+            producer.produce_arrow(topic, table)
+        producer.flush()
+        produced_s = time.perf_counter() - begun
+        consumer = Consumer(
+            {"bootstrap.servers": system.bootstrap, "group.id": "bench", "auto.offset.reset": "earliest"}
+        )
+        consumer.assign([TopicPartition(topic, p, -2) for p in range(PARTITIONS)])
+        begun, count = time.perf_counter(), 0
+        while count < records // 100_000 * 100_000 and time.perf_counter() - begun < 60:
+            count += consumer.consume_arrow(timeout=1.0).num_rows
+        consumed_s = time.perf_counter() - begun
+        consumer.close()
+        return {"produce records/s": count / produced_s, "consume records/s": count / consumed_s}
+
+    return run
+
+
+def latency(records: int) -> Callable[[System], Figures]:
+    """One record at a time, each acknowledged before the next is sent."""
+
+    def run(system: System) -> Figures:
+        from confluent_kafka import Producer
+
+        topic = create_topic(system.bootstrap, 1)
+        producer = Producer({"bootstrap.servers": system.bootstrap, "linger.ms": 0, "acks": "all"})
+        times_ms = []
+        for _ in range(records):
+            begun = time.perf_counter()
+            producer.produce(topic, b"x" * 100)
+            producer.flush()
+            times_ms.append((time.perf_counter() - begun) * 1000)
+        times_ms.sort()
+        return {"p50 ms": times_ms[len(times_ms) // 2], "p99 ms": times_ms[int(len(times_ms) * 0.99)]}
+
+    return run
+
+
+def start_up(make: Callable[[], Any]) -> Figures:
+    """From the command to the first acknowledged record, and the memory before and after a load."""
+    from confluent_kafka import Producer
+
+    begun = time.perf_counter()
+    with make() as system:
+        ready_s = time.perf_counter() - begun
+        producer = Producer({"bootstrap.servers": system.bootstrap, "linger.ms": 0})
+        producer.produce("first", b"record")
+        assert producer.flush(60) == 0
+        first_s = time.perf_counter() - begun
+        idle_mib = resident_mib(system.pid)
+        topic = create_topic(system.bootstrap)
+        rdkafka.produce(system.bootstrap, topic, 2_000_000, 100, "acks=1")
+        rdkafka.consume(system.bootstrap, topic, 2_000_000, PARTITIONS)
+        return {
+            "ready ms": ready_s * 1000,
+            "first acknowledged record ms": first_s * 1000,
+            "idle MiB": idle_mib,
+            "loaded MiB": resident_mib(system.pid),
+        }
