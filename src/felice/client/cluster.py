@@ -1,0 +1,298 @@
+"""The way to the brokers: bootstrap, metadata, one connection per broker and purpose, coordinators.
+
+Keeps true:  a broker that refused a connection is left alone for its backoff, which doubles to a limit. Requests
+             that may wait long in the broker (fetch, group) have connections of their own, since a broker answers
+             a connection in order. When no broker can be reached the error names every address and its reason.
+Leaves:      what is known of topics and leaders to `topology`, retries of single operations to their owners.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from felice.client.connection import Connection, connect
+from felice.client.errors import KafkaError, KafkaException, failure
+from felice.client.model import BrokerMetadata
+from felice.client.options import Settings
+from felice.client.requests import metadata_request
+from felice.client.topology import Topology
+from felice.client.wire import ByVersion
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
+from felice.protocol.messages.metadata import MetadataResponse
+
+GROUP_COORDINATOR = 0
+
+_RETRY_COORDINATOR = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def backoff_s(attempt: int, first_ms: float, limit_ms: float) -> float:
+    """Exponential with a fifth of jitter, so that clients that failed together do not return together."""
+    wait: float = min(first_ms * 2 ** min(attempt, 20), limit_ms) / 1000
+    return wait * random.uniform(0.8, 1.2)
+
+
+def _find_group(group_id: str) -> Callable[[int], FindCoordinatorRequest]:
+    def build(version: int) -> FindCoordinatorRequest:
+        if version >= 4:
+            return FindCoordinatorRequest(key_type=GROUP_COORDINATOR, coordinator_keys=[group_id])
+        return FindCoordinatorRequest(key=group_id)
+
+    return build
+
+
+@dataclass(slots=True)
+class _Node:
+    """One address and purpose: its connection, and when to try again."""
+
+    host: str
+    port: int
+    connection: Connection | None = None
+    failures: int = 0
+    not_before: float = 0.0
+    last_error: KafkaException | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def connected(self) -> bool:
+        return self.connection is not None and not self.connection.closed
+
+
+class Cluster:
+    """Lives on one event loop."""
+
+    def __init__(self, settings: Settings, logger: logging.Logger) -> None:
+        self.settings = settings
+        self.topology = Topology()
+        self.timeout_s: float = settings["request.timeout.ms"] / 1000
+        self.interesting: set[str] = set()
+        self.allow_auto_create = settings.kind == "p" or bool(settings.get("allow.auto.create.topics"))
+        self._log = logger
+        self._loop = asyncio.get_running_loop()
+        self._nodes: dict[tuple[str, int, str], _Node] = {}
+        self._coordinators: dict[str, int] = {}
+        self._refreshing: asyncio.Task[None] | None = None
+        self._refreshed_at = float("-inf")
+        self._background: set[asyncio.Task[Any]] = set()
+        self._closed = False
+        self._tick = self._loop.call_later(1.0, self._on_tick)
+
+    async def close(self) -> None:
+        self._closed = True
+        self._tick.cancel()
+        for task in [*self._background, *([self._refreshing] if self._refreshing else [])]:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await task
+        for node in self._nodes.values():
+            if node.connection is not None:
+                node.connection.close()
+        # One turn for the transports to let go of their sockets.
+        await asyncio.sleep(0)
+
+    def _on_tick(self) -> None:
+        """Refresh aged metadata and close idle connections."""
+        now = self._loop.time()
+        self._tick = self._loop.call_later(1.0, self._on_tick)
+        if self.interesting and now - self._refreshed_at > self.settings["metadata.max.age.ms"] / 1000:
+            self.refresh_soon()
+        idle_s = self.settings["connections.max.idle.ms"] / 1000
+        for node in self._nodes.values():
+            connection = node.connection
+            if idle_s and connection and not connection.in_flight and now - connection.last_used > idle_s:
+                connection.close("idle")
+                node.connection = None
+
+    # Connections
+
+    async def connection(self, node_id: int, purpose: str = "") -> Connection:
+        """The connection to a broker by id; connects if need be and its backoff is over."""
+        broker = self.topology.brokers.get(node_id)
+        if broker is None:
+            raise failure(KafkaError._UNKNOWN_BROKER, f"broker {node_id} is not in the metadata", retriable=True)  # type: ignore[attr-defined]
+        return await self._open(self._node(broker.host, broker.port, purpose))
+
+    def is_connected(self, node_id: int, purpose: str = "") -> bool:
+        broker = self.topology.brokers.get(node_id)
+        return broker is not None and self._node(broker.host, broker.port, purpose).connected
+
+    def _node(self, host: str, port: int, purpose: str = "") -> _Node:
+        return self._nodes.setdefault((host, port, purpose), _Node(host, port))
+
+    async def _open(self, node: _Node) -> Connection:
+        async with node.lock:
+            if node.connection is not None and not node.connection.closed:
+                return node.connection
+            if self._closed:
+                raise failure(KafkaError._DESTROY)
+            wait = node.not_before - self._loop.time()
+            if wait > 0:
+                await asyncio.sleep(wait)
+            return await self._connect(node)
+
+    async def _connect(self, node: _Node) -> Connection:
+        setup_s = self.settings["socket.connection.setup.timeout.ms"] / 1000
+        try:
+            node.connection = await connect(
+                node.host,
+                node.port,
+                client_id=self.settings["client.id"],
+                timeout_s=setup_s,
+                prepare=self._prepare,
+            )
+        except KafkaException as error:
+            first, limit = self.settings["reconnect.backoff.ms"], self.settings["reconnect.backoff.max.ms"]
+            node.not_before = self._loop.time() + backoff_s(node.failures, first, limit)
+            node.failures += 1
+            node.last_error = error
+            self._log.debug("connect failed: %s", error.error.str())
+            raise
+        node.failures = 0
+        node.last_error = None
+        return node.connection
+
+    def _prepare(self, sock: socket.socket) -> None:
+        for key, option in (
+            ("socket.send.buffer.bytes", socket.SO_SNDBUF),
+            ("socket.receive.buffer.bytes", socket.SO_RCVBUF),
+        ):
+            if self.settings[key] > 0:
+                sock.setsockopt(socket.SOL_SOCKET, option, self.settings[key])
+
+    # Requests
+
+    async def call(
+        self, node_id: int, request: Any, *, purpose: str = "", timeout_s: float | None = None
+    ) -> Any:
+        """Send to a broker by id."""
+        connection = await self.connection(node_id, purpose)
+        return await connection.call(request, timeout_s or self.timeout_s)
+
+    async def call_any(self, request: Any) -> Any:
+        """Send to any broker: connected ones first, then every known address in turn."""
+        reasons: list[str] = []
+        for node in self._candidates():
+            try:
+                connection = await self._open_now(node)
+                return await connection.call(request, self.timeout_s)
+            except KafkaException as error:
+                if not error.error.retriable():
+                    raise
+                reasons.append(error.error.str())
+        raise failure(KafkaError._ALL_BROKERS_DOWN, "; ".join(dict.fromkeys(reasons)), retriable=True)
+
+    async def _open_now(self, node: _Node) -> Connection:
+        """Like `_open`, but a node in its backoff fails at once with its last reason: another may answer."""
+        if not node.connected and node.last_error is not None and node.not_before > self._loop.time():
+            raise node.last_error
+        return await self._open(node)
+
+    def _candidates(self) -> list[_Node]:
+        addresses = [(broker.host, broker.port) for broker in self.topology.brokers.values()]
+        random.shuffle(addresses)
+        addresses += self.settings.bootstrap
+        nodes = [self._node(host, port) for host, port in dict.fromkeys(addresses)]
+        return sorted(nodes, key=lambda node: (not node.connected, node.failures))
+
+    async def call_controller(self, request: Any) -> Any:
+        """Send to the controller as last known; any broker where there is none (KRaft forwards)."""
+        if self.topology.controller_id not in self.topology.brokers:
+            await self.refresh([])
+        controller = self.topology.controller_id
+        if controller in self.topology.brokers:
+            return await self.call(controller, request)
+        return await self.call_any(request)
+
+    # Metadata
+
+    async def refresh(self, topics: Iterable[str] | None, *, allow_auto_create: bool = False) -> MetadataResponse:
+        """Ask for these topics (None: all, empty: only the brokers) and remember the answer."""
+        names = None if topics is None else list(topics)
+        request = metadata_request(names, allow_auto_create=allow_auto_create)
+        response: MetadataResponse = await self.call_any(request)
+        self.topology.update(response, complete=names is None)
+        return response
+
+    def refresh_soon(self) -> asyncio.Task[None]:
+        """Refresh the interesting topics in the background; calls while one is under way share it."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = self._loop.create_task(self._refresh_interesting())
+        return self._refreshing
+
+    async def _refresh_interesting(self) -> None:
+        pause = self._refreshed_at + self.settings["retry.backoff.ms"] / 1000 - self._loop.time()
+        if pause > 0:
+            await asyncio.sleep(pause)
+        try:
+            await self.refresh(sorted(self.interesting), allow_auto_create=self.allow_auto_create)
+        except KafkaException as error:
+            self._log.debug("metadata refresh failed: %s", error.error.str())
+        finally:
+            self._refreshed_at = self._loop.time()
+
+    async def ready_topic(self, topic: str, timeout_s: float) -> None:
+        """Wait until the topic is known with leaders; raises when the broker says it never will be, or in time."""
+        deadline = self._loop.time() + timeout_s
+        self.interesting.add(topic)
+        while not self.topology.partition_count(topic):
+            await asyncio.shield(self.refresh_soon())
+            code = self.topology.topic_errors.get(topic, 0)
+            if code and not ErrorCode(code).retriable:
+                raise failure(code, topic)
+            if self.topology.partition_count(topic):
+                return
+            if self._loop.time() >= deadline:
+                if not self.topology.brokers:
+                    await self.refresh([])
+                raise failure(code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic)
+            await asyncio.sleep(self.settings["retry.backoff.ms"] / 1000)
+
+    # Coordinators
+
+    async def coordinator(self, group_id: str, timeout_s: float) -> int:
+        """Node id of the group's coordinator; waits while the brokers make one."""
+        deadline = self._loop.time() + timeout_s
+        attempt = 0
+        while group_id not in self._coordinators:
+            try:
+                return await self._find_coordinator(group_id)
+            except KafkaException as error:
+                if not error.error.retriable() or self._loop.time() >= deadline:
+                    raise
+            settings = self.settings
+            await asyncio.sleep(backoff_s(attempt, settings["retry.backoff.ms"], settings["retry.backoff.max.ms"]))
+            attempt += 1
+        return self._coordinators[group_id]
+
+    async def _find_coordinator(self, group_id: str) -> int:
+        response = await self.call_any(ByVersion(FindCoordinatorRequest, _find_group(group_id)))
+        found = response.coordinators[0] if response.coordinators else response
+        if found.error_code:
+            retriable = found.error_code in _RETRY_COORDINATOR
+            raise failure(found.error_code, f"coordinator of group {group_id!r}", retriable=retriable)
+        self.topology.brokers.setdefault(
+            found.node_id, BrokerMetadata(found.node_id, found.host, found.port)
+        )
+        self._coordinators[group_id] = found.node_id
+        return int(found.node_id)
+
+    def forget_coordinator(self, group_id: str) -> None:
+        self._coordinators.pop(group_id, None)
+
+    def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+        """Run in the background until done or the cluster is closed."""
+        task: asyncio.Task[Any] = self._loop.create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task

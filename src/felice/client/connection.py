@@ -1,0 +1,224 @@
+"""One connection to one broker: requests go out pipelined, replies find their request by correlation id.
+
+Keeps true:  each request gets its own reply, an error naming the broker's address, or a timeout. When the
+             connection ends every request that waits on it fails at once. A reply that nobody waits for any more
+             is dropped.
+How:         small reads fill one buffer; a frame larger than that is received into a buffer of its own size, so
+             that fetched records are not copied on the way in.
+Leaves:      when to connect again to `cluster`, bytes and versions to `wire`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from felice.client.errors import KafkaError, KafkaException, failure
+from felice.client.wire import (
+    MAX_FRAME_BYTES,
+    BrokerVersions,
+    api_of,
+    api_versions_request,
+    request_frame,
+    response_body,
+    version_to_retry,
+)
+from felice.protocol.api import Api
+from felice.protocol.frames import decode_correlation_id
+from felice.protocol.primitives import MalformedMessage
+
+_SMALL_READ_BYTES = 65_536
+
+
+@dataclass(slots=True)
+class _Waiting:
+    future: asyncio.Future[Any]
+    api: Api
+    version: int
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Made by `connect`; usable until `closed`."""
+
+    def __init__(self, address: str, client_id: str) -> None:
+        self.address = address
+        self.closed = False
+        self.versions = BrokerVersions()
+        self.last_used = 0.0
+        self._client_id = client_id
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, _Waiting] = {}
+        self._next_id = 0
+        self._failure: KafkaException | None = None
+        self._small = bytearray(_SMALL_READ_BYTES)
+        self._start = 0
+        self._filled = 0
+        self._frame: bytearray | None = None
+        self._frame_filled = 0
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._waiting)
+
+    async def call(self, request: Any, timeout_s: float) -> Any:
+        """Send a request, or a `ByVersion`, in the best common version and return the decoded reply."""
+        return await self.call_version(*self.versions.fit(request), timeout_s)
+
+    async def call_version(self, request: Any, version: int, timeout_s: float) -> Any:
+        api = api_of(type(request))
+        number = self._send(api, version, request)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting[number] = _Waiting(future, api, version)
+        timer = self._loop.call_later(timeout_s, self._give_up, number, timeout_s)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            self._waiting.pop(number, None)
+
+    def send_unanswered(self, request: Any) -> None:
+        """Send a request that has no reply: Produce with acks=0."""
+        message, version = self.versions.fit(request)
+        self._send(api_of(type(message)), version, message)
+
+    def _send(self, api: Api, version: int, request: Any) -> int:
+        if self.closed or self._transport is None:
+            raise self._failure or failure(KafkaError._TRANSPORT, f"{self.address}: disconnected", retriable=True)
+        self._next_id = number = (self._next_id + 1) & 0x7FFFFFFF
+        self._transport.write(request_frame(api, version, number, self._client_id, request))
+        self.last_used = self._loop.time()
+        return number
+
+    def _give_up(self, number: int, timeout_s: float) -> None:
+        waiting = self._waiting.pop(number, None)
+        if waiting is not None and not waiting.future.done():
+            what = f"{self.address}: no reply to {waiting.api.name} in {timeout_s * 1000:.0f} ms"
+            waiting.future.set_exception(failure(KafkaError._TIMED_OUT, what, retriable=True))
+
+    def close(self, reason: str = "closed by the client") -> None:
+        self._fail(failure(KafkaError._TRANSPORT, f"{self.address}: {reason}", retriable=True))
+
+    def _fail(self, error: KafkaException) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._failure = error
+        waiting, self._waiting = self._waiting, {}
+        for request in waiting.values():
+            if not request.future.done():
+                request.future.set_exception(error)
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio calls what follows.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=16 << 20)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        why = str(exc) if exc else "the broker closed the connection"
+        self._fail(failure(KafkaError._TRANSPORT, f"{self.address}: {why}", retriable=True))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._frame_filled :]
+        if self._start:
+            rest = self._filled - self._start
+            self._small[:rest] = self._small[self._start : self._filled]
+            self._start, self._filled = 0, rest
+        return memoryview(self._small)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._frame is not None:
+            self._frame_filled += nbytes
+            if self._frame_filled == len(self._frame):
+                frame, self._frame = self._frame, None
+                self._on_frame(frame)
+            return
+        self._filled += nbytes
+        self._take_frames()
+
+    def _take_frames(self) -> None:
+        while not self.closed and self._filled - self._start >= 4:
+            size = int.from_bytes(self._small[self._start : self._start + 4], "big", signed=True)
+            if not 4 <= size <= MAX_FRAME_BYTES:
+                self.close(f"reply of {size} bytes: the peer does not speak Kafka's protocol")
+                return
+            available = self._filled - self._start - 4
+            begin = self._start + 4
+            if available < size:
+                if size + 4 > _SMALL_READ_BYTES:
+                    self._begin_large_frame(size, begin, available)
+                return
+            self._start = begin + size
+            self._on_frame(bytearray(self._small[begin : self._start]))
+
+    def _begin_large_frame(self, size: int, begin: int, available: int) -> None:
+        self._frame = bytearray(size)
+        self._frame[:available] = self._small[begin : begin + available]
+        self._frame_filled = available
+        self._start = self._filled = 0
+
+    def _on_frame(self, frame: bytearray) -> None:
+        waiting = self._waiting.pop(decode_correlation_id(frame), None)
+        if waiting is None or waiting.future.done():
+            return
+        try:
+            # A view, so that records stay where they were received.
+            waiting.future.set_result(response_body(waiting.api, waiting.version, memoryview(frame)))
+        except MalformedMessage as error:
+            broken = failure(KafkaError._BAD_MSG, f"{self.address}: {error}")
+            waiting.future.set_exception(broken)
+            self.close(f"sent a reply that cannot be read: {error}")
+
+
+async def connect(
+    host: str,
+    port: int,
+    *,
+    client_id: str,
+    timeout_s: float,
+    prepare: Callable[[socket.socket], None] | None = None,
+) -> Connection:
+    """Open a connection and learn the broker's versions; errors name the address and the reason."""
+    address = f"{host}:{port}"
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    try:
+        async with asyncio.timeout(timeout_s):
+            transport, connection = await loop.create_connection(
+                lambda: Connection(address, client_id), host, port
+            )
+    except socket.gaierror as error:
+        raise failure(KafkaError._RESOLVE, f"{address}: {error.strerror}", retriable=True) from None
+    except TimeoutError:
+        raise failure(
+            KafkaError._TRANSPORT, f"{address}: no connection in {timeout_s * 1000:.0f} ms", retriable=True
+        ) from None
+    except OSError as error:
+        raise failure(KafkaError._TRANSPORT, f"{address}: {error.strerror or error}", retriable=True) from None
+    sock = transport.get_extra_info("socket")
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if prepare is not None:
+        prepare(sock)
+    try:
+        await _negotiate(connection, max(0.001, deadline - loop.time()))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def _negotiate(connection: Connection, timeout_s: float) -> None:
+    version: int | None = api_of(type(api_versions_request())).versions.max
+    while version is not None:
+        tried = version
+        response = await connection.call_version(api_versions_request(), tried, timeout_s)
+        version = version_to_retry(response, tried)
+    connection.versions = BrokerVersions(response)

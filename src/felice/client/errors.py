@@ -1,0 +1,256 @@
+"""What goes wrong, as applications see it: `KafkaError` in a message or a report, `KafkaException` when raised.
+
+Keeps true:  every code of the protocol and every local code has one name and one text, and the names are those
+             that applications of librdkafka already test for. A failure inside the client is an `ApiError` of the
+             protocol or a `KafkaException`; it becomes a `KafkaError` only here.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any, ClassVar
+
+from felice.protocol.errors import ApiError, ErrorCode
+
+# Names that librdkafka gave before Kafka renamed its own; everything else is named as in the protocol.
+_OLD_NAMES = {
+    -1: "UNKNOWN",
+    0: "NO_ERROR",
+    2: "INVALID_MSG",
+    3: "UNKNOWN_TOPIC_OR_PART",
+    4: "INVALID_MSG_SIZE",
+    6: "NOT_LEADER_FOR_PARTITION",
+    10: "MSG_SIZE_TOO_LARGE",
+    11: "STALE_CTRL_EPOCH",
+    17: "TOPIC_EXCEPTION",
+    61: "DELEGATION_TOKEN_AUTH_DISABLED",
+    97: "PRINCIPAL_DESERIALIZATION_FAILURE",
+}
+
+_LOCAL = {
+    -199: ("_BAD_MSG", "Bad message format"),
+    -198: ("_BAD_COMPRESSION", "Invalid compressed data"),
+    -197: ("_DESTROY", "The client was closed"),
+    -196: ("_FAIL", "Communication failure with broker"),
+    -195: ("_TRANSPORT", "Broker transport failure"),
+    -194: ("_CRIT_SYS_RESOURCE", "Critical system resource failure"),
+    -193: ("_RESOLVE", "Host resolution failure"),
+    -192: ("_MSG_TIMED_OUT", "Message timed out"),
+    -191: ("_PARTITION_EOF", "Broker: No more messages"),
+    -190: ("_UNKNOWN_PARTITION", "Unknown partition"),
+    -189: ("_FS", "File or filesystem error"),
+    -188: ("_UNKNOWN_TOPIC", "Unknown topic"),
+    -187: ("_ALL_BROKERS_DOWN", "All broker connections are down"),
+    -186: ("_INVALID_ARG", "Invalid argument or configuration"),
+    -185: ("_TIMED_OUT", "Timed out"),
+    -184: ("_QUEUE_FULL", "Queue full"),
+    -183: ("_ISR_INSUFF", "ISR count insufficient"),
+    -182: ("_NODE_UPDATE", "Broker node update"),
+    -181: ("_SSL", "SSL error"),
+    -180: ("_WAIT_COORD", "Waiting for coordinator"),
+    -179: ("_UNKNOWN_GROUP", "Unknown group"),
+    -178: ("_IN_PROGRESS", "Operation in progress"),
+    -177: ("_PREV_IN_PROGRESS", "Previous operation in progress"),
+    -176: ("_EXISTING_SUBSCRIPTION", "Existing subscription"),
+    -175: ("_ASSIGN_PARTITIONS", "Assign partitions"),
+    -174: ("_REVOKE_PARTITIONS", "Revoke partitions"),
+    -173: ("_CONFLICT", "Conflicting use"),
+    -172: ("_STATE", "Erroneous state"),
+    -171: ("_UNKNOWN_PROTOCOL", "Unknown protocol"),
+    -170: ("_NOT_IMPLEMENTED", "Not implemented"),
+    -169: ("_AUTHENTICATION", "Authentication failure"),
+    -168: ("_NO_OFFSET", "No offset stored"),
+    -167: ("_OUTDATED", "Outdated"),
+    -166: ("_TIMED_OUT_QUEUE", "Timed out in queue"),
+    -165: ("_UNSUPPORTED_FEATURE", "Required feature not supported by broker"),
+    -164: ("_WAIT_CACHE", "Awaiting cache update"),
+    -163: ("_INTR", "Operation interrupted"),
+    -162: ("_KEY_SERIALIZATION", "Key serialization error"),
+    -161: ("_VALUE_SERIALIZATION", "Value serialization error"),
+    -160: ("_KEY_DESERIALIZATION", "Key deserialization error"),
+    -159: ("_VALUE_DESERIALIZATION", "Value deserialization error"),
+    -158: ("_PARTIAL", "Partial response"),
+    -157: ("_READ_ONLY", "Read-only object"),
+    -156: ("_NOENT", "No such entry"),
+    -155: ("_UNDERFLOW", "Read underflow"),
+    -154: ("_INVALID_TYPE", "Invalid type"),
+    -153: ("_RETRY", "Retry operation"),
+    -152: ("_PURGE_QUEUE", "Purged in queue"),
+    -151: ("_PURGE_INFLIGHT", "Purged in flight"),
+    -150: ("_FATAL", "Fatal error"),
+    -149: ("_INCONSISTENT", "Inconsistent state"),
+    -148: ("_GAPLESS_GUARANTEE", "Gap-less ordering would not be guaranteed"),
+    -147: ("_MAX_POLL_EXCEEDED", "Maximum application poll interval (max.poll.interval.ms) exceeded"),
+    -146: ("_UNKNOWN_BROKER", "Unknown broker"),
+    -145: ("_NOT_CONFIGURED", "Functionality not configured"),
+    -144: ("_FENCED", "This instance has been fenced by a newer instance"),
+    -143: ("_APPLICATION", "Application generated error"),
+    -142: ("_ASSIGNMENT_LOST", "Group partition assignment lost"),
+    -141: ("_NOOP", "No operation performed"),
+    -140: ("_AUTO_OFFSET_RESET", "No offset to automatically reset to"),
+    -139: ("_LOG_TRUNCATION", "Partition log truncation detected"),
+    -138: ("_INVALID_DIFFERENT_RECORD", "A different record in the batch was invalid"),
+    -137: ("_DESTROY_BROKER", "Broker handle destroyed without termination"),
+}
+
+
+def _names() -> dict[int, str]:
+    names = {int(code): _OLD_NAMES.get(int(code), code.name) for code in ErrorCode}
+    names.update({code: name for code, (name, _) in _LOCAL.items()})
+    return names
+
+
+_NAMES = _names()
+
+
+def _text(code: int) -> str:
+    if code in _LOCAL:
+        text = _LOCAL[code][1]
+        return text if text.startswith("Broker:") else f"Local: {text}"
+    if code == 0:
+        return "Success"
+    if code in _NAMES:
+        return f"Broker: {ErrorCode(code).message.rstrip('.')}"
+    return f"Err-{code}?"
+
+
+class KafkaError:
+    """One failure: a code, a text, and whether trying again can help. Equal to its code."""
+
+    __slots__ = ("_code", "_fatal", "_reason", "_retriable", "_txn_requires_abort")
+
+    # Codes of this module by name; the rest of the protocol's codes are attributes too, set below.
+    _PARTITION_EOF: ClassVar[int] = -191
+    _MSG_TIMED_OUT: ClassVar[int] = -192
+    _TIMED_OUT: ClassVar[int] = -185
+    _TRANSPORT: ClassVar[int] = -195
+    _RESOLVE: ClassVar[int] = -193
+    _ALL_BROKERS_DOWN: ClassVar[int] = -187
+    _INVALID_ARG: ClassVar[int] = -186
+    _QUEUE_FULL: ClassVar[int] = -184
+    _UNKNOWN_TOPIC: ClassVar[int] = -188
+    _UNKNOWN_PARTITION: ClassVar[int] = -190
+    _STATE: ClassVar[int] = -172
+    _NO_OFFSET: ClassVar[int] = -168
+    _PURGE_QUEUE: ClassVar[int] = -152
+    _PURGE_INFLIGHT: ClassVar[int] = -151
+    _MAX_POLL_EXCEEDED: ClassVar[int] = -147
+    _AUTO_OFFSET_RESET: ClassVar[int] = -140
+    _BAD_MSG: ClassVar[int] = -199
+    _DESTROY: ClassVar[int] = -197
+    _FATAL: ClassVar[int] = -150
+    _FENCED: ClassVar[int] = -144
+    _UNSUPPORTED_FEATURE: ClassVar[int] = -165
+    _CONFLICT: ClassVar[int] = -173
+    _UNKNOWN_GROUP: ClassVar[int] = -179
+    NO_ERROR: ClassVar[int] = 0
+    UNKNOWN: ClassVar[int] = -1
+    UNKNOWN_TOPIC_OR_PART: ClassVar[int] = 3
+    MSG_SIZE_TOO_LARGE: ClassVar[int] = 10
+    OFFSET_OUT_OF_RANGE: ClassVar[int] = 1
+    TOPIC_ALREADY_EXISTS: ClassVar[int] = 36
+
+    def __init__(
+        self,
+        error: int,
+        reason: builtins.str | None = None,
+        fatal: bool = False,
+        retriable: bool = False,
+        txn_requires_abort: bool = False,
+    ) -> None:
+        self._code = int(error)
+        self._reason = reason or _text(self._code)
+        self._fatal = fatal
+        self._retriable = retriable
+        self._txn_requires_abort = txn_requires_abort
+
+    def code(self) -> int:
+        return self._code
+
+    def name(self) -> builtins.str:
+        return _NAMES.get(self._code, f"ERR_{self._code}?")
+
+    def str(self) -> builtins.str:
+        return self._reason
+
+    def retriable(self) -> bool:
+        return self._retriable
+
+    def fatal(self) -> bool:
+        return self._fatal
+
+    def txn_requires_abort(self) -> bool:
+        return self._txn_requires_abort
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, KafkaError):
+            return self._code == other._code
+        return self._code == other if isinstance(other, int) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._code)
+
+    def __repr__(self) -> builtins.str:
+        fatal = "FATAL," if self._fatal else ""
+        return f'KafkaError{{{fatal}code={self.name()},val={self._code},str="{self._reason}"}}'
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KafkaError, (self._code, self._reason, self._fatal, self._retriable, self._txn_requires_abort)
+
+
+for _code, _name in _NAMES.items():
+    setattr(KafkaError, _name, _code)
+
+
+class KafkaException(Exception):
+    """Raised where there is no message to carry the error; `args[0]` is the `KafkaError`."""
+
+    @property
+    def error(self) -> KafkaError:
+        first = self.args[0] if self.args else None
+        return first if isinstance(first, KafkaError) else KafkaError(KafkaError.UNKNOWN, str(first))
+
+    @property
+    def code(self) -> int:
+        return self.error.code()
+
+
+class ConsumeError(KafkaException):
+    """An error met while consuming."""
+
+
+class ProduceError(KafkaException):
+    """An error met while producing."""
+
+
+def failure(code: int, reason: str | None = None, *, retriable: bool | None = None) -> KafkaException:
+    """The exception for a code, ready to raise."""
+    return KafkaException(error_of(code, reason, retriable=retriable))
+
+
+def error_of(code: int, reason: str | None = None, *, retriable: bool | None = None) -> KafkaError:
+    """The error for a code; the protocol knows which of its own codes are worth a retry."""
+    text = _text(int(code))
+    if retriable is None:
+        retriable = int(code) in _NAMES and int(code) >= -1 and ErrorCode(code).retriable
+    return KafkaError(int(code), f"{text}: {reason}" if reason else text, retriable=retriable)
+
+
+def kafka_error(error: BaseException) -> KafkaError:
+    """Whatever was raised, as the application should see it."""
+    if isinstance(error, KafkaException):
+        return error.error
+    if isinstance(error, ApiError):
+        reason = str(error)
+        return error_of(int(error.code), reason if reason != ErrorCode(error.code).message else None)
+    if isinstance(error, TimeoutError):
+        return error_of(KafkaError._TIMED_OUT, str(error) or None, retriable=True)
+    if isinstance(error, OSError):
+        return error_of(KafkaError._TRANSPORT, str(error), retriable=True)
+    return error_of(KafkaError._FAIL, f"{type(error).__name__}: {error}")  # type: ignore[attr-defined]
+
+
+def kafka_exception(error: BaseException) -> KafkaException:
+    return error if isinstance(error, KafkaException) else KafkaException(kafka_error(error))

@@ -1,0 +1,277 @@
+"""Every configuration key of the client, as data, and their parsing.
+
+Keeps true:  a key that is accepted has an effect; a key that is not known, or a value that cannot be, is refused
+             by name with what was expected. Nothing is accepted and ignored.
+Names are librdkafka's and Java's; where the two differ one is the name and the other an alias. Where they differ
+in the default, ours is librdkafka's, except idempotence, which is on as in Java (KIP-679).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from felice.client.errors import KafkaError, failure
+
+_INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`clients` holds p, c or a for each kind of client that takes the key."""
+
+    name: str
+    parse: Callable[[Any], Any]
+    default: Any
+    clients: str = "pca"
+    aliases: tuple[str, ...] = ()
+
+
+def _integer(low: int, high: int = _INT_MAX) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        number = int(str(value).strip()) if not isinstance(value, bool) else None
+        if number is None or not low <= number <= high:
+            raise ValueError(f"expected a whole number from {low} to {high}")
+        return number
+
+    return parse
+
+
+def _number(low: float, high: float) -> Callable[[Any], float]:
+    def parse(value: Any) -> float:
+        number = float(str(value).strip())
+        if not low <= number <= high:
+            raise ValueError(f"expected a number from {low:g} to {high:g}")
+        return number
+
+    return parse
+
+
+def _boolean(value: Any) -> bool:
+    text = str(value).strip().lower()
+    if text in ("true", "1", "t", "yes", "on"):
+        return True
+    if text in ("false", "0", "f", "no", "off"):
+        return False
+    raise ValueError("expected true or false")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("expected a string")
+    return value
+
+
+def _named(**values: Any) -> Callable[[Any], Any]:
+    """One of some names, each standing for a value."""
+
+    def parse(value: Any) -> Any:
+        text = str(value).strip().lower()
+        if text not in values:
+            raise ValueError(f"expected one of {', '.join(values)}")
+        return values[text]
+
+    return parse
+
+
+def _function(value: Any) -> Any:
+    if not callable(value):
+        raise ValueError("expected a callable")
+    return value
+
+
+def _partitioner(value: Any) -> Any:
+    from felice.client.partitioners import PARTITIONERS
+
+    if callable(value):
+        return value
+    if str(value) not in PARTITIONERS:
+        raise ValueError(f"expected a callable or one of {', '.join(PARTITIONERS)}")
+    return str(value)
+
+
+def _assignors(value: Any) -> tuple[str, ...]:
+    known = ("range", "roundrobin", "sticky", "cooperative-sticky")
+    names = tuple(name.strip().lower() for name in (value.split(",") if isinstance(value, str) else value))
+    if not names or any(name not in known for name in names):
+        raise ValueError(f"expected a comma-separated list of {', '.join(known)}")
+    if "cooperative-sticky" in names and len(names) > 1:
+        raise ValueError("cooperative-sticky cannot be mixed with eager assignors")
+    return names
+
+
+def _plaintext(value: Any) -> str:
+    if str(value).strip().upper() != "PLAINTEXT":
+        raise ValueError("only PLAINTEXT is supported by this client")
+    return "PLAINTEXT"
+
+
+_ACKS = {"-1": -1, "all": -1, "0": 0, "1": 1}
+_CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+_RESETS = {
+    **dict.fromkeys(("earliest", "smallest", "beginning"), "earliest"),
+    **dict.fromkeys(("latest", "largest", "end"), "latest"),
+    **dict.fromkeys(("error", "none"), "error"),
+}
+
+KEYS = (
+    Key("bootstrap.servers", _text, "", aliases=("metadata.broker.list",)),
+    Key("client.id", _text, "felice"),
+    Key("client.rack", _text, ""),
+    Key("security.protocol", _plaintext, "PLAINTEXT"),
+    Key("request.timeout.ms", _integer(1), 30_000, aliases=("socket.timeout.ms",)),
+    Key("socket.connection.setup.timeout.ms", _integer(1), 30_000),
+    Key("socket.send.buffer.bytes", _integer(-1), -1, aliases=("send.buffer.bytes",)),
+    Key("socket.receive.buffer.bytes", _integer(-1), -1, aliases=("receive.buffer.bytes",)),
+    Key("reconnect.backoff.ms", _integer(0), 100),
+    Key("reconnect.backoff.max.ms", _integer(0), 10_000),
+    Key("retry.backoff.ms", _integer(1), 100),
+    Key("retry.backoff.max.ms", _integer(1), 1_000),
+    Key("connections.max.idle.ms", _integer(0), 540_000),
+    Key("metadata.max.age.ms", _integer(1), 300_000, aliases=("topic.metadata.refresh.interval.ms",)),
+    Key("topic.metadata.propagation.max.ms", _integer(0), 30_000, "p"),
+    Key("max.in.flight.requests.per.connection", _integer(1, 1000), 5, "p", ("max.in.flight",)),
+    Key("error_cb", _function, None),
+    Key("logger", lambda value: value, None),
+    # Producer
+    Key("acks", lambda value: _named(**_ACKS)(value), -1, "p", ("request.required.acks",)),
+    Key("enable.idempotence", _boolean, True, "p"),
+    Key("batch.size", _integer(1), 1_000_000, "p"),
+    Key("batch.num.messages", _integer(1, 1_000_000), 10_000, "p"),
+    Key("linger.ms", _number(0, 900_000), 5.0, "p", ("queue.buffering.max.ms",)),
+    Key("queue.buffering.max.messages", _integer(0), 100_000, "p"),
+    Key("queue.buffering.max.kbytes", _integer(1), 1_048_576, "p"),
+    Key("buffer.memory", _integer(1, 2**62), None, "p"),
+    Key("compression.type", _named(**_CODECS), 0, "p", ("compression.codec",)),
+    Key("compression.level", _integer(-1, 22), -1, "p"),
+    Key("message.max.bytes", _integer(1), 1_000_000, "p", ("max.request.size",)),
+    Key("retries", _integer(0), _INT_MAX, "p", ("message.send.max.retries",)),
+    Key("delivery.timeout.ms", _integer(0), 300_000, "p", ("message.timeout.ms",)),
+    Key("partitioner", _partitioner, "murmur2_random", "p"),
+    Key("sticky.partitioning.linger.ms", _integer(0), 10, "p"),
+    Key("on_delivery", _function, None, "p", ("dr_cb", "dr_msg_cb")),
+    Key("delivery.report.only.error", _boolean, False, "p"),
+    # Consumer
+    Key("group.id", _text, None, "c"),
+    Key("group.instance.id", _text, None, "c"),
+    Key("group.protocol", _named(classic="classic"), "classic", "c"),
+    Key("session.timeout.ms", _integer(1), 45_000, "c"),
+    Key("heartbeat.interval.ms", _integer(1), 3_000, "c"),
+    Key("max.poll.interval.ms", _integer(1), 300_000, "c"),
+    Key("partition.assignment.strategy", _assignors, ("range", "roundrobin"), "c"),
+    Key("enable.auto.commit", _boolean, True, "c"),
+    Key("auto.commit.interval.ms", _integer(1), 5_000, "c"),
+    Key("enable.auto.offset.store", _boolean, True, "c"),
+    Key("auto.offset.reset", _named(**_RESETS), "latest", "c"),
+    Key("fetch.min.bytes", _integer(1), 1, "c"),
+    Key("fetch.max.bytes", _integer(1), 52_428_800, "c"),
+    Key("fetch.wait.max.ms", _integer(0), 500, "c", ("fetch.max.wait.ms",)),
+    Key("fetch.error.backoff.ms", _integer(1), 500, "c"),
+    Key("max.partition.fetch.bytes", _integer(1), 1_048_576, "c", ("fetch.message.max.bytes",)),
+    Key("queued.min.messages", _integer(1), 100_000, "c"),
+    Key("queued.max.messages.kbytes", _integer(1), 65_536, "c"),
+    Key("isolation.level", _named(read_uncommitted=0, read_committed=1), 1, "c"),
+    Key("enable.partition.eof", _boolean, False, "c"),
+    Key("check.crcs", _boolean, True, "c"),
+    Key("allow.auto.create.topics", _boolean, False, "c"),
+    Key("on_commit", _function, None, "c"),
+)
+
+_BY_NAME = {name: key for key in KEYS for name in (key.name, *key.aliases)}
+_CLIENTS = {"p": "producer", "c": "consumer", "a": "admin client"}
+
+
+class Settings(dict[str, Any]):
+    """Parsed values by the key's first name, defaults included."""
+
+    def __init__(self, kind: str, values: Mapping[str, Any], explicit: set[str]) -> None:
+        super().__init__(values)
+        self.kind = kind
+        self.explicit = explicit
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        return parse_addresses(self["bootstrap.servers"])
+
+
+def parse_settings(kind: str, given: Mapping[str, Any]) -> Settings:
+    """`kind` is p, c or a. Raises `KafkaException` with _INVALID_ARG naming the key at fault."""
+    values = {key.name: key.default for key in KEYS if kind in key.clients}
+    explicit: set[str] = set()
+    for name, value in given.items():
+        if value is None:
+            continue
+        key = _find(name, kind)
+        values[key.name] = _parse(key, name, value)
+        explicit.add(key.name)
+    settings = Settings(kind, values, explicit)
+    _check(settings)
+    return settings
+
+
+def _find(name: str, kind: str) -> Key:
+    key = _BY_NAME.get(name)
+    if key is None:
+        near = difflib.get_close_matches(str(name), _BY_NAME, n=1, cutoff=0.6)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise _invalid(f'No such configuration property: "{name}"{hint}')
+    if kind not in key.clients:
+        owner = " and ".join(_CLIENTS[letter] for letter in key.clients)
+        raise _invalid(f'Configuration property "{name}" belongs to the {owner}, not to the {_CLIENTS[kind]}')
+    return key
+
+
+def _parse(key: Key, name: str, value: Any) -> Any:
+    try:
+        return key.parse(value)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise _invalid(f'Invalid value {value!r} for configuration property "{name}": {error}') from None
+
+
+def _check(settings: Settings) -> None:
+    if settings.kind == "p":
+        _check_producer(settings)
+    if settings.kind == "c" and settings["heartbeat.interval.ms"] >= settings["session.timeout.ms"]:
+        if "heartbeat.interval.ms" in settings.explicit:
+            raise _invalid('"heartbeat.interval.ms" must be less than "session.timeout.ms"')
+        settings["heartbeat.interval.ms"] = max(1, settings["session.timeout.ms"] // 3)
+    if not settings["bootstrap.servers"]:
+        raise _invalid('"bootstrap.servers" is required: host:port, several separated by commas')
+    parse_addresses(settings["bootstrap.servers"])
+
+
+def _check_producer(settings: Settings) -> None:
+    broken = None
+    if settings["acks"] != -1:
+        broken = '"acks" must be "all"'
+    elif settings["max.in.flight.requests.per.connection"] > 5:
+        broken = '"max.in.flight.requests.per.connection" must be at most 5'
+    elif settings["retries"] == 0:
+        broken = '"retries" must be above 0'
+    if not broken or not settings["enable.idempotence"]:
+        return
+    if "enable.idempotence" in settings.explicit:
+        raise _invalid(f'{broken} when "enable.idempotence" is true')
+    # KIP-679: a default does not overrule what was asked for.
+    settings["enable.idempotence"] = False
+
+
+def parse_addresses(text: str) -> list[tuple[str, int]]:
+    """`host:port,host:port`; a scheme such as `PLAINTEXT://` is allowed, the port defaults to 9092."""
+    addresses = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        host, _, port = part.rpartition("://")[2].rpartition(":")
+        if not host:
+            host, port = port, "9092"
+        if not port.isdigit() or not 0 < int(port) < 65536:
+            raise _invalid(f'"bootstrap.servers": {part!r} is not host:port')
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
+        raise _invalid('"bootstrap.servers" names no address')
+    return addresses
+
+
+def _invalid(reason: str) -> Exception:
+    return failure(KafkaError._INVALID_ARG, reason)

@@ -1,0 +1,93 @@
+"""Which partition a record goes to, by the names librdkafka and Java know.
+
+Keeps true:  the same key goes to the same partition as with the client whose partitioner it names: `murmur2` and
+             `murmur2_random` as Java, `consistent` and `consistent_random` (CRC-32) as librdkafka, `fnv1a` as sarama.
+A partitioner returns None where it has no opinion: the accumulator then sticks to one partition for a while and
+fills its batch (KIP-480).
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import zlib
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeAlias
+
+from felice.records.kernels import murmur2
+
+Partitioner: TypeAlias = Callable[[bytes | None, int], int | None]
+
+_FNV_OFFSET = 0x811C9DC5
+_FNV_PRIME = 0x01000193
+
+# Keys repeat (carriers, users); hashing in plain Python costs microseconds.
+_hash_murmur2 = lru_cache(maxsize=65_536)(murmur2)
+
+
+@lru_cache(maxsize=65_536)
+def _hash_fnv1a(key: bytes) -> int:
+    value = _FNV_OFFSET
+    for byte in key:
+        value = (value ^ byte) * _FNV_PRIME & 0xFFFFFFFF
+    # sarama takes the hash as signed and drops the sign.
+    signed = value - (1 << 32) if value & 0x80000000 else value
+    return abs(signed)
+
+
+def murmur2_random(key: bytes | None, partitions: int) -> int | None:
+    return None if key is None else _hash_murmur2(key) % partitions
+
+
+def murmur2_all(key: bytes | None, partitions: int) -> int | None:
+    return _hash_murmur2(key or b"") % partitions
+
+
+def consistent(key: bytes | None, partitions: int) -> int | None:
+    return zlib.crc32(key or b"") % partitions
+
+
+def consistent_random(key: bytes | None, partitions: int) -> int | None:
+    # librdkafka: an empty key counts as none here.
+    return zlib.crc32(key) % partitions if key else None
+
+
+def fnv1a(key: bytes | None, partitions: int) -> int | None:
+    return _hash_fnv1a(key or b"") % partitions
+
+
+def fnv1a_random(key: bytes | None, partitions: int) -> int | None:
+    return None if key is None else _hash_fnv1a(key) % partitions
+
+
+def uniform(key: bytes | None, partitions: int) -> int | None:
+    return random.randrange(partitions)
+
+
+def sticky(key: bytes | None, partitions: int) -> int | None:
+    return None
+
+
+def round_robin() -> Partitioner:
+    """One turn counter per producer."""
+    turn = itertools.count()
+    return lambda key, partitions: next(turn) % partitions
+
+
+PARTITIONERS: dict[str, Callable[[], Partitioner]] = {
+    "murmur2_random": lambda: murmur2_random,
+    "murmur2": lambda: murmur2_all,
+    "consistent_random": lambda: consistent_random,
+    "consistent": lambda: consistent,
+    "fnv1a_random": lambda: fnv1a_random,
+    "fnv1a": lambda: fnv1a,
+    "random": lambda: uniform,
+    "sticky": lambda: sticky,
+    "round_robin": round_robin,
+}
+
+
+def make_partitioner(choice: str | Partitioner) -> Partitioner:
+    """`choice` is a name of `PARTITIONERS`, or a function of the key and the number of partitions."""
+    return PARTITIONERS[choice]() if isinstance(choice, str) else choice

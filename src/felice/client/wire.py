@@ -1,0 +1,114 @@
+"""What a client says on a connection, without any socket: version choice, request frames, response bodies.
+
+Keeps true:  a request goes out in the highest version that both sides know and that the caller allows, or not at
+             all: then the error names the API and both ranges. A broker too new for our ApiVersions is asked
+             again in a version it knows (KIP-511).
+Both the asyncio connection and the blocking one speak through this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from felice.client.errors import KafkaError, failure
+from felice.protocol.api import API, Api
+from felice.protocol.codec import decode
+from felice.protocol.errors import ErrorCode
+from felice.protocol.frames import decode_response, encode_request
+from felice.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from felice.protocol.primitives import Buffer
+
+API_VERSIONS_KEY = 18
+SOFTWARE_NAME = "felice"
+SOFTWARE_VERSION = "0.1.0"
+
+# A reply larger than this is not a reply: the peer does not speak the protocol, or the sizes are out of step.
+MAX_FRAME_BYTES = 1 << 30
+
+_APIS: dict[type, Api] = {}
+
+
+def api_of(request_type: type) -> Api:
+    """The API that a request class belongs to."""
+    if not _APIS:
+        _APIS.update({api.request: api for api in API.by_key.values()})
+    return _APIS[request_type]
+
+
+@dataclass(frozen=True, slots=True)
+class ByVersion:
+    """A request that depends on the version it will travel in, at most `cap`, which the connection knows."""
+
+    request_type: type
+    build: Callable[[int], Any]
+    cap: int | None = None
+
+
+class BrokerVersions:
+    """The version ranges one broker offers."""
+
+    def __init__(self, response: ApiVersionsResponse | None = None) -> None:
+        rows = response.api_keys if response is not None else []
+        self.ranges = {row.api_key: (row.min_version, row.max_version) for row in rows}
+
+    def choose(self, api: Api, cap: int | None = None) -> int:
+        """The highest version both sides have, at most `cap`."""
+        ours = api.versions
+        low, high = ours.min, ours.max if cap is None else min(ours.max, cap)
+        theirs = self.ranges.get(api.key)
+        if theirs is None:
+            raise failure(KafkaError._UNSUPPORTED_FEATURE, f"the broker does not offer {api.name}")
+        version = min(high, theirs[1])
+        if version < max(low, theirs[0]):
+            raise failure(
+                KafkaError._UNSUPPORTED_FEATURE,
+                f"{api.name}: this client can speak versions {low}-{high}, the broker {theirs[0]}-{theirs[1]}",
+            )
+        return version
+
+    def fit(self, request: Any) -> tuple[Any, int]:
+        """The request to send and its version, for a plain request or a `ByVersion`."""
+        if not isinstance(request, ByVersion):
+            return request, self.choose(api_of(type(request)))
+        version = self.choose(api_of(request.request_type), request.cap)
+        return request.build(version), version
+
+    def supports(self, request_type: type, version: int) -> bool:
+        """True if `version` of this API can be used with the broker."""
+        low, high = self.ranges.get(api_of(request_type).key, (0, -1))
+        return low <= version <= high and version in api_of(request_type).versions
+
+
+def request_frame(api: Api, version: int, correlation_id: int, client_id: str, request: Any) -> bytes:
+    """The request with its header and size."""
+    return encode_request(api.key, version, correlation_id, client_id, request)
+
+
+def response_body(api: Api, version: int, frame: Buffer) -> Any:
+    """The body of a response frame, which comes without its size."""
+    if api.key == API_VERSIONS_KEY:
+        return _api_versions(frame, version)
+    return decode_response(api, version, frame)
+
+
+def _api_versions(frame: Buffer, version: int) -> ApiVersionsResponse:
+    # KIP-511: a version the broker does not know is answered in version 0, whatever was asked.
+    error = int.from_bytes(bytes(frame[4:6]), "big", signed=True)
+    refused = error == ErrorCode.UNSUPPORTED_VERSION
+    return decode(ApiVersionsResponse, frame, 0 if refused else version, 4)
+
+
+def api_versions_request() -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+
+
+def version_to_retry(response: ApiVersionsResponse, tried: int) -> int | None:
+    """The ApiVersions version to ask next after a refusal; None if `response` is the answer."""
+    if response.error_code == ErrorCode.NONE:
+        return None
+    if response.error_code != ErrorCode.UNSUPPORTED_VERSION or tried == 0:
+        raise failure(response.error_code, "the broker refused ApiVersions")
+    offered = [row.max_version for row in response.api_keys if row.api_key == API_VERSIONS_KEY]
+    return min(offered[0], tried - 1) if offered else 0
