@@ -27,6 +27,7 @@ from felice.records.batch import (
 from felice.records.compression import Codec, compress
 from felice.records.control import EndTransactionMarker, encode_marker
 from felice.records.kernels import encode_record
+from felice.records.kernels.grammar import wrap64
 from felice.records.record import Header, Record
 
 _CODEC_MASK = int(Attributes.CODEC_MASK)
@@ -239,7 +240,7 @@ def rebuild_batch(
         encode_record(
             payload,
             record.offset - header.base_offset,
-            record.timestamp - base_timestamp,
+            wrap64(record.timestamp - base_timestamp),
             record.key,
             record.value,
             record.headers,

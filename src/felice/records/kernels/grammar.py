@@ -52,6 +52,11 @@ def trailing_fault(record_count: int, spare_bytes: int) -> InvalidRecord:
     return InvalidRecord(f"{spare_bytes} bytes are left behind the {record_count} records of the batch")
 
 
+def wrap64(number: int) -> int:
+    """Sums as Java's long does: a hostile delta must not give a number that no buffer can hold."""
+    return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
+
+
 class Scan(NamedTuple):
     """What the checks on a produced batch need to know of its records.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from felice.records.kernels import grammar
-from felice.records.kernels.grammar import Buffer, Scan
+from felice.records.kernels.grammar import Buffer, Scan, wrap64
 from felice.records.record import Headers, Record
 
 _INT32_MAX = 2**31 - 1
@@ -114,11 +114,6 @@ def read_headers(view: Buffer, position: int, header_count: int) -> Iterator[tup
         key = bytes(view[start:position])
         start, position = _read_bytes(view, position, end, grammar.HEADER_VALUE)
         yield key, None if start < 0 else bytes(view[start:position])
-
-
-def wrap64(number: int) -> int:
-    """Sums as Java's long does: a hostile delta must not give a number that no buffer can hold."""
-    return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
 def scan(payload: Buffer, record_count: int, base_timestamp: int) -> Scan:

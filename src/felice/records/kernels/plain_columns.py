@@ -17,8 +17,9 @@ from felice.records.kernels.grammar import (
     HeadersBuffers,
     HeadersColumn,
     RowColumns,
+    wrap64,
 )
-from felice.records.kernels.plain import encode_record, read_headers, walk, wrap64
+from felice.records.kernels.plain import encode_record, read_headers, walk
 
 _INT32_MAX = 2**31 - 1
 _MILLISECONDS_MAX = (2**63 - 1) // 1000
@@ -160,6 +161,8 @@ class _BinaryReader:
     __slots__ = ("_array_offset", "_data", "_offsets", "_validity")
 
     def __init__(self, column: BinaryColumn, rows: int) -> None:
+        if column.array_offset < 0 or rows < 0:
+            raise ValueError("a column's numbers do not cover its rows")
         self._array_offset = column.array_offset
         self._offsets = _integers(column.offsets, "q" if column.is_large else "i", column.array_offset + rows + 1)
         self._data = memoryview(column.data).cast("B")
@@ -181,6 +184,8 @@ class _HeadersReader:
     __slots__ = ("_array_offset", "_keys", "_offsets", "_validity", "_values")
 
     def __init__(self, column: HeadersColumn, rows: int) -> None:
+        if column.array_offset < 0 or rows < 0:
+            raise ValueError("a column's numbers do not cover its rows")
         last = column.array_offset + rows
         self._array_offset = column.array_offset
         self._offsets = _integers(column.offsets, "i", last + 1)
@@ -233,7 +238,7 @@ def encode_rows(
 
     At least one row is taken, however large. Offset deltas count from 0.
     """
-    if not 0 <= start <= stop:
+    if not 0 <= start <= stop or not 0 <= room_bytes <= _INT32_MAX:
         raise ValueError("rows begin before 0 or end before they begin")
     keys = _BinaryReader(columns.keys, stop) if columns.keys is not None else None
     values = _BinaryReader(columns.values, stop) if columns.values is not None else None

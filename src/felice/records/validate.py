@@ -1,0 +1,250 @@
+"""What a leader checks before it appends a producer's batch, and what it changes in it.
+
+Keeps true:  a batch that passes holds exactly the records that its header promises, each readable,
+             with offset deltas 0, 1, 2 ..., the header's maximum timestamp true and the CRC right;
+             one bad record refuses the whole batch, and all records at fault are named.
+The bytes are kept as the producer made them wherever the topic allows: only a change of codec, or
+deltas with gaps (old clients), builds the batch anew. Authorisation, leadership and producer
+sequences are checked elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from felice.config import TopicConfig
+from felice.records.batch import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    Buffer,
+    TimestampType,
+    iter_batches,
+    restamp,
+    verify_crc,
+)
+from felice.records.builder import assemble
+from felice.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, Codec
+from felice.records.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    InvalidRecord,
+    InvalidTimestamp,
+    UnsupportedCodec,
+)
+from felice.records.kernels import Scan, encode_record, iterate, scan
+from felice.records.kernels.grammar import wrap64
+from felice.records.reader import records_payload
+
+_ERRORS_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceRules:
+    """What a topic's configuration asks of the batches that it takes. No codec: the producer's."""
+
+    max_message_bytes: int
+    codec: Codec | None
+    level: int | None
+    timestamp_type: TimestampType
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    is_compacted: bool
+    max_decompressed_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> ProduceRules:
+        is_append_time = config.message_timestamp_type == "LogAppendTime"
+        codec = None if config.compression_type == "producer" else Codec.of_name(config.compression_type)
+        levels = {
+            Codec.GZIP: config.compression_gzip_level,
+            Codec.LZ4: config.compression_lz4_level,
+            Codec.ZSTD: config.compression_zstd_level,
+        }
+        return cls(
+            max_message_bytes=config.max_message_bytes,
+            codec=codec,
+            level=None if codec is None else levels.get(codec),
+            timestamp_type=TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME,
+            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+            is_compacted="compact" in config.cleanup_policy,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """One batch ready to be stamped and appended. `records` is writable and holds nothing else."""
+
+    records: bytearray | memoryview
+    header: BatchHeader
+    offset_delta_of_max_timestamp: int
+    log_append_time_ms: int
+
+
+def only_batch(records: Buffer, *, zstd_allowed: bool = True) -> BatchHeader:
+    """The header of the one batch that a produce request may carry for a partition.
+
+    `zstd_allowed` is false for requests of clients too old to know it (Produce before v7).
+    A cut batch is no batch; bytes behind the first that make no whole batch are ignored.
+    """
+    batches = iter_batches(records)
+    header = next(batches, None)
+    if header is None:
+        raise InvalidRecord("produce request has no whole record batch for this partition")
+    if next(batches, None) is not None:
+        raise InvalidRecord("produce request must have exactly one record batch per partition")
+    if not zstd_allowed and header.codec is Codec.ZSTD:
+        raise UnsupportedCodec("produce requests before version 7 may not use zstd")
+    return header
+
+
+def validate_produce(
+    records: Buffer, rules: ProduceRules, *, now_ms: int, zstd_allowed: bool = True
+) -> Validated:
+    """All checks on the record bytes that a client sent for one partition."""
+    header = only_batch(records, zstd_allowed=zstd_allowed)
+    return validate_batch(records, header, rules, now_ms=now_ms)
+
+
+def validate_batch(
+    buffer: Buffer, header: BatchHeader, rules: ProduceRules, *, now_ms: int, from_client: bool = True
+) -> Validated:
+    """Checks one batch and makes it fit the topic. Coordinators (not clients) may write control batches."""
+    if from_client and header.base_offset != 0:
+        raise InvalidRecord(f"base offset of a produced batch must be 0, it is {header.base_offset}")
+    if header.size_bytes > rules.max_message_bytes:
+        raise BatchTooLarge(f"batch has {header.size_bytes} bytes, the topic takes {rules.max_message_bytes}")
+    if not verify_crc(buffer, header):
+        raise CorruptBatch(f"batch does not match its CRC {header.crc:#x}")
+    _check_header(header, from_client)
+    payload = records_payload(buffer, header, rules.max_decompressed_bytes)
+    found = scan(payload, header.record_count, header.base_timestamp)
+    _check_records(payload, header, found, rules, now_ms)
+    return _fit(buffer, payload, header, found, rules, now_ms)
+
+
+def _check_header(header: BatchHeader, from_client: bool) -> None:
+    if header.record_count <= 0:
+        raise InvalidRecord(f"batch has a record count of {header.record_count}")
+    if header.last_offset_delta + 1 != header.record_count:
+        raise InvalidRecord(
+            f"batch has {header.record_count} records but a last offset delta of {header.last_offset_delta}"
+        )
+    if not from_client:
+        return
+    if header.is_control:
+        raise InvalidRecord("clients may not write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise InvalidRecord(
+            f"batch of producer {header.producer_id} has base sequence {header.base_sequence}, below 0"
+        )
+
+
+def _check_records(
+    payload: Buffer, header: BatchHeader, found: Scan, rules: ProduceRules, now_ms: int
+) -> None:
+    """Two comparisons for a good batch; only a bad one is walked again to name its records."""
+    if (
+        (rules.is_compacted and found.first_keyless >= 0)
+        or header.is_log_append_time
+        or (
+            rules.timestamp_type is TimestampType.CREATE_TIME
+            and (
+                _is_out_of_range(found.min_timestamp, rules, now_ms)
+                or _is_out_of_range(found.max_timestamp, rules, now_ms)
+            )
+        )
+    ):
+        _raise_record_faults(payload, header, rules, now_ms)
+
+
+def _is_out_of_range(timestamp: int, rules: ProduceRules, now_ms: int) -> bool:
+    if timestamp == NO_TIMESTAMP:
+        return False
+    age_ms = now_ms - timestamp
+    return age_ms > rules.timestamp_before_max_ms or -age_ms > rules.timestamp_after_max_ms
+
+
+def _raise_record_faults(payload: Buffer, header: BatchHeader, rules: ProduceRules, now_ms: int) -> None:
+    faults = list(_record_faults(payload, header, rules, now_ms))
+    errors = [(index, message) for index, message, _ in faults]
+    if all(is_time for _, _, is_time in faults):
+        raise InvalidTimestamp("One or more records have been rejected due to invalid timestamp", errors)
+    shown = "; ".join(f"record {index}: {message}" for index, message in errors[:_ERRORS_SHOWN])
+    raise InvalidRecord(
+        f"One or more records have been rejected due to {len(errors)} record errors in total, "
+        f"the first {_ERRORS_SHOWN} at most are: {shown}",
+        errors,
+    )
+
+
+def _record_faults(
+    payload: Buffer, header: BatchHeader, rules: ProduceRules, now_ms: int
+) -> Iterator[tuple[int, str, bool]]:
+    """Index, message, and whether the fault is one of time. A record shows its first fault only."""
+    earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
+    records = iterate(payload, header.record_count, 0, header.base_timestamp, None)
+    for index, record in enumerate(records):
+        if rules.is_compacted and record.key is None:
+            yield index, "Compacted topic cannot accept message without key", False
+        elif header.is_log_append_time:
+            yield index, "Producer should not set timestamp type to LogAppendTime", True
+        elif rules.timestamp_type is TimestampType.CREATE_TIME and _is_out_of_range(
+            record.timestamp, rules, now_ms
+        ):
+            message = (
+                f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
+                f"The timestamp should be within [{earliest}, {latest}]"
+            )
+            yield index, message, True
+
+
+def _fit(
+    buffer: Buffer, payload: Buffer, header: BatchHeader, found: Scan, rules: ProduceRules, now_ms: int
+) -> Validated:
+    """The batch with the topic's clock and codec; its own bytes if nothing asks for others."""
+    is_sequential = found.is_sequential
+    if not is_sequential:
+        payload = _renumbered(payload, header)
+        found = scan(payload, header.record_count, header.base_timestamp)
+    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        max_timestamp, delta_of_max, append_time_ms = now_ms, 0, now_ms
+    else:
+        max_timestamp, delta_of_max = found.max_timestamp, found.offset_delta_of_max_timestamp
+        append_time_ms = NO_TIMESTAMP
+    records = _own_bytes(buffer, header)
+    codec = header.codec if rules.codec is None or header.is_control else rules.codec
+    header = header._replace(position=0)
+    if codec is not header.codec or not is_sequential:
+        records = assemble(header, payload, codec, rules.level)
+        header = BatchHeader.parse(records)
+        if header.size_bytes > rules.max_message_bytes:
+            raise BatchTooLarge(
+                f"batch has {header.size_bytes} bytes stored as {codec.name.lower()}, "
+                f"the topic takes {rules.max_message_bytes}"
+            )
+    if max_timestamp != header.max_timestamp or rules.timestamp_type is not header.timestamp_type:
+        header = restamp(records, header, max_timestamp=max_timestamp, timestamp_type=rules.timestamp_type)
+    return Validated(records, header, delta_of_max, append_time_ms)
+
+
+def _own_bytes(buffer: Buffer, header: BatchHeader) -> bytearray | memoryview:
+    """The batch alone, writable: a view where the buffer is, else a copy."""
+    view = memoryview(buffer)[header.position : header.end]
+    return bytearray(view) if view.readonly else view
+
+
+def _renumbered(payload: Buffer, header: BatchHeader) -> bytearray:
+    encoded = bytearray()
+    records = iterate(payload, header.record_count, 0, header.base_timestamp, None)
+    for index, record in enumerate(records):
+        encode_record(
+            encoded,
+            index,
+            wrap64(record.timestamp - header.base_timestamp),
+            record.key,
+            record.value,
+            record.headers,
+        )
+    return encoded
