@@ -1,0 +1,20 @@
+"""One partition's commit log, in Kafka's directory and file layout.
+
+`log` is the face; `segment` and the index files lie below it, `producers`, `epochs`
+and `retention` decide beside it, `recovery` and `opening` bring files into shape
+before anything is served, and `directory` holds all partitions of one disk.
+Everything is synchronous and gets its clock and disk as arguments.
+"""
+
+from felice.log.errors import CorruptLog, LogDirectoryError, LogOffline
+from felice.log.log import AppendInfo, AppendOrigin, Log, TimestampOffset
+
+__all__ = [
+    "AppendInfo",
+    "AppendOrigin",
+    "CorruptLog",
+    "Log",
+    "LogDirectoryError",
+    "LogOffline",
+    "TimestampOffset",
+]

@@ -1,0 +1,145 @@
+"""Which leader epoch wrote which offsets: `leader-epoch-checkpoint`.
+
+Keeps true: epochs and start offsets both rise from entry to entry, so that the
+            end of an epoch is the start of the next (KIP-101, KIP-279).
+
+The file is text: a version (0), the number of entries, then `epoch start_offset`
+a line. It is written when the log is flushed, before the recovery point moves;
+after a crash the entries above the recovery point come back from the batches
+themselves, each of which carries its epoch.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from felice.env import Disk
+
+FILE_NAME = "leader-epoch-checkpoint"
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class EpochEntry(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndOffset:
+    """The answer of OffsetForLeaderEpoch: (-1, -1) where the epoch is not known."""
+
+    epoch: int = UNDEFINED_EPOCH
+    end_offset: int = UNDEFINED_OFFSET
+
+
+def parse(text: str) -> list[EpochEntry]:
+    lines = text.split("\n")
+    if lines[0] != "0":
+        raise ValueError(f"version {lines[0]!r} is not 0")
+    entries = [EpochEntry(*map(int, line.split())) for line in lines[2:] if line]
+    if len(entries) != int(lines[1]):
+        raise ValueError(f"{lines[1]} entries announced, {len(entries)} found")
+    return entries
+
+
+def format_entries(entries: list[EpochEntry]) -> str:
+    return "".join([f"0\n{len(entries)}\n", *(f"{epoch} {start}\n" for epoch, start in entries)])
+
+
+class LeaderEpochs:
+    """The epoch history of one partition."""
+
+    __slots__ = ("_changed", "_disk", "_path", "entries")
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self._disk = disk
+        self._path = directory / FILE_NAME
+        self.entries: list[EpochEntry] = []
+        self._changed = False
+
+    def load(self) -> None:
+        """Reads the file; one that cannot be read raises ValueError."""
+        if self._disk.exists(self._path):
+            self.entries = parse(self._disk.read_bytes(self._path).decode("ascii"))
+
+    # -- questions -------------------------------------------------------------------------------------
+
+    @property
+    def latest(self) -> int:
+        """The last epoch that wrote here, -1 if none did."""
+        return self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote `offset`, -1 if unknown."""
+        found = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset) - 1
+        return self.entries[found].epoch if found >= 0 else UNDEFINED_EPOCH
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """The largest known epoch that is not above `epoch`, and where it ended."""
+        if epoch == UNDEFINED_EPOCH or not self.entries:
+            return EpochEndOffset()
+        if epoch == self.latest:
+            return EpochEndOffset(epoch, log_end_offset)
+        higher = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
+        if higher == len(self.entries):
+            return EpochEndOffset()
+        # An epoch older than the history ended where the history begins.
+        known = self.entries[higher - 1].epoch if higher else epoch
+        return EpochEndOffset(known, self.entries[higher].start_offset)
+
+    # -- changes ---------------------------------------------------------------------------------------
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """`epoch` writes from `start_offset` on. Called for every batch; nearly always it changes nothing."""
+        if epoch < 0:
+            return
+        if self.entries:
+            last = self.entries[-1]
+            if last.epoch == epoch and last.start_offset <= start_offset:
+                return
+            while self.entries and (self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset):
+                self.entries.pop()
+        self.entries.append(EpochEntry(epoch, start_offset))
+        self._changed = True
+
+    def truncate_from_end(self, offset: int) -> None:
+        """Forgets epochs that began at or after `offset`."""
+        kept = bisect_left(self.entries, offset, key=lambda entry: entry.start_offset)
+        if kept < len(self.entries):
+            del self.entries[kept:]
+            self._changed = True
+
+    def truncate_from_start(self, offset: int) -> None:
+        """The log now begins at `offset`, and so does the epoch that wrote there."""
+        floor = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset) - 1
+        if floor >= 0 and (floor > 0 or self.entries[0].start_offset < offset):
+            self.entries[: floor + 1] = [EpochEntry(self.entries[floor].epoch, offset)]
+            self._changed = True
+
+    def clear(self) -> None:
+        self._changed = self._changed or bool(self.entries)
+        self.entries.clear()
+
+    # -- the file --------------------------------------------------------------------------------------
+
+    def take_changed(self) -> bytes | None:
+        """What the file should hold if it differs from what it does; the taker writes it."""
+        if not self._changed:
+            return None
+        self._changed = False
+        return format_entries(self.entries).encode("ascii")
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._disk.write_atomic(self._path, data)
+        except OSError:
+            self._changed = True
+            raise
+
+    def flush(self) -> None:
+        if (data := self.take_changed()) is not None:
+            self.write(data)

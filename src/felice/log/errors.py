@@ -1,0 +1,33 @@
+"""Faults of the log's own files. What a client did wrong is an `ApiError` of `records` or `producers`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from felice.protocol.errors import ApiError, ErrorCode
+
+
+class LogOffline(ApiError):
+    """The partition cannot be read or written here; clients look for another leader and try again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+
+class CorruptLog(LogOffline):
+    """Bytes that were on disk are not what was written. Says where, so that a person can look."""
+
+    def __init__(self, path: Path, position: int, reason: str) -> None:
+        super().__init__(f"{path} is corrupt at byte {position}: {reason}")
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+
+class LogDirectoryError(Exception):
+    """A log directory cannot be used: not writable, in use, or another broker's."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"log directory {path} {reason}")
+        self.path = path
+        self.reason = reason

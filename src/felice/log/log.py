@@ -1,0 +1,687 @@
+"""One partition's commit log.
+
+Keeps true:  L1  an offset is assigned once per leader epoch, strictly increasing.
+             L2  a read returns whole batches as they were stored, all below the
+                 offset that the caller may see.
+             L3  after an append failed the log is as it was before, or offline.
+             L4  the recovery point never passes what has reached the disk.
+
+Appends validate (by `records.validate`), check sequences (`producers`), stamp
+offset and leader epoch, roll where due and write once (`segment`). Whoever owns
+the log calls from one thread; only a `Flush` may run on another. Knows no
+replicas: who may read how far, and when an append counts as committed, is for
+`replication` to say.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+from zlib import crc32
+
+from felice.config import TopicConfig
+from felice.env import Buffer, Clock, Disk, FileSlice
+from felice.log import opening, partition_metadata, recovery, retention, snapshots
+from felice.log.epochs import LeaderEpochs
+from felice.log.errors import CorruptLog, LogOffline
+from felice.log.files import OpenFiles
+from felice.log.flush import Flush
+from felice.log.producers import ProducerStates, RememberedBatch
+from felice.log.segment import MAX_RELATIVE_OFFSET, Segment
+from felice.log.transaction_index import AbortedTransaction
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.records.batch import BatchHeader, iter_batches, stamp, verify_crc
+from felice.records.control import EndTransactionMarker, end_transaction_marker
+from felice.records.errors import CorruptBatch, InvalidRecord
+from felice.records.reader import read_batch
+from felice.records.validate import ProduceRules, Validated, only_batch, validate_batch
+
+_logger = logging.getLogger(__name__)
+
+DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
+
+
+class AppendOrigin(Enum):
+    CLIENT = "client"
+    """A producer: exactly one batch, every check."""
+    COORDINATOR = "coordinator"
+    """The broker itself: one batch, which may be a control batch; no sequences."""
+    REPLICATION = "replication"
+    """A leader: any number of batches, with their offsets and epochs."""
+
+
+class AppendInfo(NamedTuple):
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool = False
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class DeletedSegment(NamedTuple):
+    base_offset: int
+    size_bytes: int
+    reason: retention.Reason
+
+
+class Log:
+    """See the module. Made by `Log.open`."""
+
+    def __init__(
+        self, disk: Disk, clock: Clock, directory: Path, topic: str, partition: int, config: TopicConfig,
+        *, files: OpenFiles, producer_id_expiration_ms: int,
+    ) -> None:  # fmt: skip
+        self.topic = topic
+        self.partition = partition
+        self.topic_id: UUID | None = None
+        self.directory = directory
+        self.segments: list[Segment] = []
+        self.epochs = LeaderEpochs(disk, directory)
+        self.producers = ProducerStates(producer_id_expiration_ms)
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.recovery_point = 0
+        self.cuts: list[recovery.Cut] = []
+        self.on_failure: Callable[[Log, Exception], None] | None = None
+        self.on_recovery_point_lowered: Callable[[Log], None] | None = None
+        self._disk = disk
+        self._clock = clock
+        self._files = files
+        self._offline: str | None = None
+        self._bases: list[int] = []
+        self._flush: Flush | None = None
+        self._truncations = 0
+        self._last_flush_ms = clock.now_ms()
+        self._due_snapshots: list[tuple[Path, bytes]] = []
+        self._names_changed = True
+        self._deleted_files: list[tuple[int, Path]] = []
+        self.update_config(config)
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        clock: Clock,
+        directory: Path,
+        topic_partition: tuple[str, int],
+        config: TopicConfig,
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean_shutdown: bool = True,
+        files: OpenFiles | None = None,
+        producer_id_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
+    ) -> Log:
+        """Opens what is in `directory`, or begins a log there. Raises `CorruptLog` or OSError."""
+        log = cls(
+            disk, clock, directory, *topic_partition, config,
+            files=files or OpenFiles(disk), producer_id_expiration_ms=producer_id_expiration_ms,
+        )  # fmt: skip
+        log._load(recovery_point, log_start_offset, clean_shutdown)
+        return log
+
+    def _load(self, recovery_point: int, log_start_offset: int, clean_shutdown: bool) -> None:
+        now_ms = self._clock.now_ms()
+        self.topic_id = partition_metadata.read(self._disk, self.directory)
+        epochs_known = opening.load_epochs(self.epochs, self.directory)
+        opened = opening.open_segments(
+            self._files, self.directory, self.config, self.epochs, recovery_point=recovery_point,
+            log_start_offset=log_start_offset, clean_shutdown=clean_shutdown, now_ms=now_ms,
+        )  # fmt: skip
+        if opened.segments[-1].next_offset < log_start_offset:
+            # The log start was moved beyond all that is left: nothing here may be read again.
+            self._discard(opened.segments, now_ms)
+            opened = opening.Opened([self._new_segment(log_start_offset)], [], opened.cuts)
+        self._take_segments(opened.segments)
+        self.cuts = opened.cuts
+        self.log_start_offset = max(log_start_offset, opened.segments[0].base_offset)
+        # What a clean stop left is on disk, and so is what a recovery found below the old recovery point.
+        self.recovery_point = self.log_end_offset if clean_shutdown else min(recovery_point, self.log_end_offset)
+        if not epochs_known:
+            opening.rebuild_epochs(self.epochs, opened.segments)
+        self.epochs.truncate_from_end(self.log_end_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        self._restore_producers(opened.rescanned, now_ms)
+
+    def _take_segments(self, segments: list[Segment]) -> None:
+        self.segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self.log_end_offset = segments[-1].next_offset
+        self._jitter_ms = self._jitter_of(segments[-1])
+
+    def _restore_producers(self, rescanned: Sequence[Segment], now_ms: int) -> None:
+        recovery.restore_producers(
+            self.producers, self._disk, self.directory, self.segments,
+            log_start_offset=self.log_start_offset, now_ms=now_ms, rescanned=rescanned,
+        )  # fmt: skip
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        return opening.new_segment(self._files, self.directory, base_offset, self.config, self._clock.now_ms())
+
+    # -- facts -----------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def offline_reason(self) -> str | None:
+        """Why the log takes and gives nothing any more, None while it does."""
+        return self._offline
+
+    def update_config(self, config: TopicConfig) -> None:
+        self.config = config
+        self._rules = ProduceRules.of(config)
+        if self.segments:
+            self._jitter_ms = self._jitter_of(self.segments[-1])
+
+    def _jitter_of(self, active: Segment) -> int:
+        """Taken off segment.ms, so that partitions made together do not roll together."""
+        bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return crc32(f"{self.name}@{active.base_offset}".encode()) % bound if bound else 0
+
+    # -- appending -------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        zstd_allowed: bool = True,
+    ) -> AppendInfo:
+        """Appends one batch of a client or coordinator, or all batches of a leader.
+
+        A writable buffer is stamped in place. Raises `ApiError`: the batch is at fault, or the disk.
+        """
+        self._check_online()
+        if origin is AppendOrigin.REPLICATION:
+            return self._append_replicated(records, leader_epoch, now_ms)
+        from_client = origin is AppendOrigin.CLIENT
+        header = only_batch(records, zstd_allowed=zstd_allowed)
+        valid = validate_batch(records, header, self._rules, now_ms=now_ms, from_client=from_client)
+        header = valid.header
+        if header.size_bytes > self.config.segment_bytes:
+            raise ApiError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"batch has {header.size_bytes} bytes, a segment holds {self.config.segment_bytes}",
+            )
+        marker = None
+        if header.producer_id >= 0:
+            if header.is_control:
+                marker = self._checked_marker(valid)
+            else:
+                duplicate = self.producers.check(header, sequences=from_client)
+                if duplicate is not None:
+                    return self._duplicate(duplicate)
+        return self._append_valid(valid, marker, leader_epoch, now_ms)
+
+    def _append_valid(
+        self, valid: Validated, marker: EndTransactionMarker | None, leader_epoch: int, now_ms: int
+    ) -> AppendInfo:
+        base_offset = self.log_end_offset
+        fields = valid.header
+        stamp(valid.records, 0, base_offset, leader_epoch)
+        header = BatchHeader._make((base_offset, fields[1], leader_epoch, *fields[3:]))
+        self._write(valid.records, (header,), now_ms)
+        self.epochs.assign(leader_epoch, base_offset)
+        if header.producer_id >= 0:
+            self._account(header, marker, now_ms)
+        return AppendInfo(
+            base_offset, base_offset + header.last_offset_delta, valid.log_append_time_ms, self.log_start_offset
+        )
+
+    def _checked_marker(self, valid: Validated) -> EndTransactionMarker | None:
+        records = read_batch(valid.records, valid.header)
+        marker = end_transaction_marker(records[0])
+        if marker is not None:
+            self.producers.check_marker(valid.header, marker)
+        return marker
+
+    def _duplicate(self, batch: RememberedBatch) -> AppendInfo:
+        append_time_ms = batch.timestamp if self.config.uses_log_append_time else -1
+        return AppendInfo(batch.first_offset, batch.last_offset, append_time_ms, self.log_start_offset, True)
+
+    def _append_replicated(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Appends a leader's batches as they are. Sequences were the leader's to check."""
+        base_offset = self.log_end_offset
+        headers = self._checked_replicated(records, leader_epoch)
+        view = memoryview(records)
+        for run in self._runs(headers):
+            self._write(view[run[0].position : run[-1].end], run, now_ms)
+            for header in run:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
+                if header.producer_id >= 0:
+                    self._account(header, _marker_in(records, header), now_ms)
+        return AppendInfo(base_offset, self.log_end_offset - 1, -1, self.log_start_offset)
+
+    def _checked_replicated(self, records: Buffer, leader_epoch: int) -> list[BatchHeader]:
+        headers = []
+        next_offset = self.log_end_offset
+        for header in iter_batches(records):
+            if header.leader_epoch > leader_epoch:
+                # KAFKA-18723: the leader changed while it answered; the rest is fetched under the new epoch.
+                break
+            if not verify_crc(records, header):
+                raise CorruptBatch(f"{self.name}: the CRC of the batch at offset {header.base_offset} does not hold")
+            if header.base_offset < next_offset or header.last_offset_delta < 0:
+                raise InvalidRecord(f"{self.name}: offset {header.base_offset} came, {next_offset} is due")
+            next_offset = header.next_offset
+            headers.append(header)
+        return headers
+
+    def _runs(self, headers: list[BatchHeader]) -> list[list[BatchHeader]]:
+        """Batches that go to disk in one write: all of them, unless a segment cannot hold so much."""
+        if not headers:
+            return []
+        size_bytes = headers[-1].end - headers[0].position
+        span = headers[-1].last_offset - headers[0].base_offset
+        if size_bytes <= self.config.segment_bytes and span <= MAX_RELATIVE_OFFSET:
+            return [headers]
+        return [[header] for header in headers]
+
+    def _account(self, header: BatchHeader, marker: EndTransactionMarker | None, now_ms: int) -> None:
+        if not header.is_control:
+            self.producers.update(header, header.base_offset, now_ms)
+        elif marker is not None:
+            aborted = self.producers.complete(header, marker, header.base_offset, now_ms)
+            if aborted is not None:
+                self._index_aborted(aborted)
+
+    def _index_aborted(self, aborted: AbortedTransaction) -> None:
+        try:
+            self.segments[-1].transaction_index.append(aborted)
+        except OSError as error:
+            # The marker is in the log: going on would show the aborted records to consumers.
+            raise self._fail(error) from error
+
+    def _write(self, data: Buffer, headers: Sequence[BatchHeader], now_ms: int) -> None:
+        """One write for all of `data`; on an I/O error the log stays as it was."""
+        active = self.segments[-1]
+        try:
+            if self._must_roll(active, headers, len(data), now_ms):
+                self._roll_at(headers[0].base_offset)
+                active = self.segments[-1]
+            active.append(data, headers, self.config.index_interval_bytes)
+        except OSError as error:
+            raise self._append_failed(active, error) from error
+        self.log_end_offset = self.producers.end_offset = active.next_offset
+
+    def _must_roll(self, active: Segment, headers: Sequence[BatchHeader], size_bytes: int, now_ms: int) -> bool:
+        if active.size_bytes == 0:
+            return headers[-1].last_offset - active.base_offset > MAX_RELATIVE_OFFSET
+        config = self.config
+        if active.size_bytes > config.segment_bytes - size_bytes or not active.has_room_for(headers[-1].last_offset):
+            return True
+        timestamp = max(header.max_timestamp for header in headers)
+        return active.age_ms(now_ms, timestamp) > config.segment_ms - self._jitter_ms
+
+    def _append_failed(self, active: Segment, error: OSError) -> LogOffline:
+        try:
+            active.repair()
+        except OSError:
+            return self._fail(error)
+        if self.on_failure is not None:
+            self.on_failure(self, error)
+        return LogOffline(f"{active.log_path} could not be written: {error}")
+
+    def _fail(self, error: Exception) -> LogOffline:
+        """Takes the log offline: what it has on disk is no longer known to be right."""
+        if self._offline is None:
+            self._offline = f"partition {self.name} is offline: {error}"
+            _logger.error("%s", self._offline)
+            if self.on_failure is not None:
+                self.on_failure(self, error)
+        return LogOffline(self._offline)
+
+    def take_offline(self, reason: str) -> None:
+        """The directory failed: nothing is read or written here until the broker starts again."""
+        if self._offline is None:
+            self._offline = f"partition {self.name} is offline: {reason}"
+
+    def _check_online(self) -> None:
+        if self._offline is not None:
+            raise LogOffline(self._offline)
+
+    # -- rolling ---------------------------------------------------------------------------------------
+
+    def roll(self) -> None:
+        """Begins a new segment at the log's end. The old one reaches the disk with the next flush."""
+        self._check_online()
+        try:
+            self._roll_at(self.log_end_offset)
+        except OSError as error:
+            raise LogOffline(f"{self.name} could not begin a new segment: {error}") from error
+
+    def _roll_at(self, offset: int) -> None:
+        active = self.segments[-1]
+        if active.size_bytes == 0 and active.base_offset == offset:
+            return
+        # Everything that can fail comes first: a log that did not roll goes on in its old segment.
+        active.write_indexes()
+        segment = self._new_segment(offset)
+        if active.size_bytes == 0:
+            self._discard([self.segments.pop()], self._clock.now_ms())
+            self._bases.pop()
+        else:
+            active.seal()
+            self._due_snapshots.append(self._snapshot_at(offset))
+        self.segments.append(segment)
+        self._bases.append(offset)
+        self._names_changed = True
+        self._jitter_ms = self._jitter_of(segment)
+
+    def _snapshot_at(self, offset: int) -> tuple[Path, bytes]:
+        return snapshots.path_of(self.directory, offset), snapshots.encode(self.producers.entries())
+
+    # -- reaching the disk -----------------------------------------------------------------------------
+
+    @property
+    def needs_flush(self) -> bool:
+        """flush.messages: an acknowledgement must wait until the recovery point has passed its records."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
+    def flush_is_due(self, now_ms: int) -> bool:
+        """Whether a flush should begin now: flush.messages, flush.ms, or a segment that was closed."""
+        if self.recovery_point >= self.log_end_offset or self._offline is not None:
+            return False
+        return (
+            self.needs_flush
+            or self.recovery_point < self.segments[-1].base_offset
+            or now_ms - self._last_flush_ms >= self.config.flush_ms
+        )
+
+    @property
+    def is_flushing(self) -> bool:
+        return self._flush is not None
+
+    def begin_flush(self) -> Flush:
+        """Collects what a flush up to the log's end must write. One at a time."""
+        self._check_online()
+        assert self._flush is None, f"{self.name} is being flushed"
+        first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
+        files = []
+        try:
+            for segment in self.segments[first:]:
+                files.extend(segment.open_files(with_indexes=segment is not self.segments[-1]))
+        except OSError as error:
+            raise self._fail(error) from error
+        self._flush = Flush(
+            self.log_end_offset, self._truncations, files, self._due_snapshots, self.epochs,
+            self.epochs.take_changed(), self._disk, self.directory, self._names_changed,
+        )  # fmt: skip
+        self._due_snapshots = []
+        self._names_changed = False
+        return self._flush
+
+    def end_flush(self, flush: Flush) -> None:
+        """Moves the recovery point. A failed flush takes the log offline: which pages are lost is not known."""
+        assert flush is self._flush
+        self._flush = None
+        if flush.error is not None:
+            raise self._fail(flush.error) from flush.error
+        self._last_flush_ms = self._clock.now_ms()
+        if flush.truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, flush.end_offset)
+
+    def flush(self) -> None:
+        """Brings everything to disk, here and now."""
+        flush = self.begin_flush()
+        flush.run()
+        self.end_flush(flush)
+
+    def close(self, *, clean: bool = True) -> None:
+        """Gives the files back; after a clean close nothing needs recovery."""
+        if clean and self._offline is None:
+            for segment in self.segments:
+                segment.write_indexes()
+            self._due_snapshots.append(self._snapshot_at(self.log_end_offset))
+            self.flush()
+        self._files.forget_under(self.directory)
+        self.take_offline("it was closed")
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, *, end_offset: int, min_one: bool = True) -> FileSlice | None:
+        """Whole batches from the one that holds `offset`, all below `end_offset`; None if there is none.
+
+        With `min_one` the first batch comes even if it is larger than `max_bytes` (KIP-74).
+        """
+        self._check_online()
+        if offset < self.log_start_offset or offset > self.log_end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} holds offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}",
+            )
+        if offset >= end_offset:
+            return None
+        try:
+            segment = self._segment_from(offset)
+            return segment.read(offset, max_bytes, end_offset=end_offset, min_one=min_one)
+        except CorruptLog as error:
+            self._fail(error)
+            raise
+        except OSError as error:
+            raise self._fail(error) from error
+
+    def _segment_from(self, offset: int) -> Segment:
+        """The segment that holds `offset`, or the next records after it."""
+        number = bisect_right(self._bases, offset) - 1
+        last = len(self.segments) - 1
+        while number < last and self.segments[number].next_offset <= offset:
+            number += 1
+        return self.segments[number]
+
+    def read_bytes(self, offset: int, max_bytes: int, *, end_offset: int, min_one: bool = True) -> bytes:
+        found = self.read(offset, max_bytes, end_offset=end_offset, min_one=min_one)
+        return found.read() if found is not None else b""
+
+    def offset_for_timestamp(self, timestamp: int, *, end_offset: int) -> TimestampOffset | None:
+        """The first record at or after `timestamp`, in the order of offsets; None if there is none to see."""
+        self._check_online()
+        try:
+            for segment in self.segments:
+                if segment.largest.timestamp >= timestamp:
+                    for header in segment.headers_since(timestamp):
+                        found = self._first_since(segment, header, timestamp)
+                        if found is not None:
+                            return found if found.offset < end_offset else None
+        except CorruptLog as error:
+            self._fail(error)
+            raise
+        return None
+
+    def offset_of_max_timestamp(self, end_offset: int) -> TimestampOffset | None:
+        """The first record that has the largest timestamp of the log."""
+        self._check_online()
+        segment = max(self.segments, key=lambda segment: segment.largest.timestamp)
+        timestamp, last_offset = segment.largest
+        if timestamp < 0:
+            return None
+        try:
+            header = segment.header_at(segment.position_of(last_offset))
+            found = self._first_since(segment, header, timestamp)
+        except CorruptLog as error:
+            self._fail(error)
+            raise
+        return found if found is not None and found.offset < end_offset else None
+
+    def _first_since(self, segment: Segment, header: BatchHeader, timestamp: int) -> TimestampOffset | None:
+        if header.next_offset <= self.log_start_offset:
+            return None
+        data = segment.batch_at(header)
+        header = header._replace(position=0)
+        if not verify_crc(data, header):
+            position = segment.position_of(header.base_offset)
+            raise CorruptLog(segment.log_path, position, "the CRC of the batch does not hold")
+        for record in read_batch(data, header):
+            if record.timestamp >= timestamp and record.offset >= self.log_start_offset:
+                return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+        return None
+
+    # -- transactions ----------------------------------------------------------------------------------
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """T1: no transaction that a read_committed consumer sees below it is undecided."""
+        first_unstable = self.producers.first_unstable_offset(high_watermark)
+        if first_unstable is None:
+            return high_watermark
+        return min(high_watermark, max(first_unstable, self.log_start_offset))
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions with records in `start_offset..end_offset`, in the order of first offsets."""
+        found = []
+        for segment in self.segments[max(bisect_right(self._bases, start_offset) - 1, 0) :]:
+            for aborted in segment.transaction_index.entries():
+                if aborted.last_offset >= start_offset and aborted.first_offset < end_offset:
+                    found.append(aborted)
+                if aborted.last_stable_offset >= end_offset:
+                    return sorted(found, key=lambda aborted: aborted.first_offset)
+        return sorted(found, key=lambda aborted: aborted.first_offset)
+
+    def expire_producers(self, now_ms: int) -> int:
+        return self.producers.expire(now_ms)
+
+    # -- removing --------------------------------------------------------------------------------------
+
+    def delete_records_before(self, offset: int) -> int:
+        """DeleteRecords: the log now begins at `offset`. Files go with retention. Returns the log start."""
+        self._check_online()
+        if offset > self.log_end_offset or offset < 0:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.name} ends at {self.log_end_offset}, {offset} lies beyond"
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset)
+        return self.log_start_offset
+
+    def apply_retention(self, now_ms: int, high_watermark: int) -> list[DeletedSegment]:
+        """Removes the segments whose time has come, the oldest first; says which."""
+        self._check_online()
+        deletes = self.config.deletes_old_segments
+        reasons = retention.deletable(
+            self._segment_facts(), now_ms=now_ms, high_watermark=high_watermark,
+            log_start_offset=self.log_start_offset,
+            retention_bytes=self.config.retention_bytes if deletes else -1,
+            retention_ms=self.config.retention_ms if deletes else -1,
+        )  # fmt: skip
+        if len(reasons) == len(self.segments):
+            self.roll()
+        victims = self.segments[: len(reasons)]
+        if victims:
+            try:
+                self._discard(victims, now_ms)
+            except OSError as error:
+                raise self._fail(error) from error
+            del self.segments[: len(victims)], self._bases[: len(victims)]
+            self.log_start_offset = max(self.log_start_offset, self._bases[0])
+            self.epochs.truncate_from_start(self.log_start_offset)
+            self.recovery_point = max(self.recovery_point, self._bases[0])
+        return [
+            DeletedSegment(segment.base_offset, segment.size_bytes, reason)
+            for segment, reason in zip(victims, reasons, strict=True)
+        ]
+
+    def _segment_facts(self) -> list[retention.SegmentFacts]:
+        ends = [*self._bases[1:], self.log_end_offset]
+        return [
+            retention.SegmentFacts(
+                segment.base_offset, end, segment.size_bytes, segment.largest_timestamp_or_mtime,
+                segment is self.segments[-1],
+            )
+            for segment, end in zip(self.segments, ends, strict=True)
+        ]  # fmt: skip
+
+    def _discard(self, segments: Sequence[Segment], now_ms: int) -> None:
+        """Renames the files; `remove_deleted_files` removes them after file.delete.delay.ms."""
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        for segment in segments:
+            self._deleted_files += [(due_ms, path) for path in segment.mark_deleted()]
+            snapshot = snapshots.path_of(self.directory, segment.base_offset)
+            if self._disk.exists(snapshot):
+                self._disk.remove(snapshot)
+
+    def remove_deleted_files(self, now_ms: int) -> int:
+        """Removes files whose delay is over; returns how many. A second name is another file: it may be gone."""
+        due = [path for due_ms, path in self._deleted_files if due_ms <= now_ms]
+        self._deleted_files = [(due_ms, path) for due_ms, path in self._deleted_files if due_ms > now_ms]
+        for path in due:
+            if self._disk.exists(path):
+                self._disk.remove(path)
+        return len(due)
+
+    # -- truncating ------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Removes every batch that reaches `offset` or lies above it, as a follower does under a new leader."""
+        self._check_online()
+        if offset >= self.log_end_offset:
+            return
+        if offset < self._bases[0]:
+            self.truncate_fully_and_start_at(offset)
+            return
+        now_ms = self._clock.now_ms()
+        try:
+            kept = bisect_right(self._bases, offset)
+            self._discard(self.segments[kept:], now_ms)
+            if kept < len(self.segments):
+                self.segments[kept - 1].unseal(self.config.segment_index_bytes)
+            self.segments[kept - 1].truncate(offset)
+            self._take_segments(self.segments[:kept])
+            self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+            self.epochs.truncate_from_end(self.log_end_offset)
+            self._after_truncation()
+            self._restore_producers([], now_ms)
+        except OSError as error:
+            raise self._fail(error) from error
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Removes everything; the next offset is `offset`, as where a leader's log begins."""
+        self._check_online()
+        try:
+            self._discard(self.segments, self._clock.now_ms())
+            for at in snapshots.offsets_in(self._disk, self.directory):
+                self._disk.remove(snapshots.path_of(self.directory, at))
+            self._take_segments([self._new_segment(offset)])
+            self.log_start_offset = offset
+            self.producers.clear(offset)
+            self.epochs.clear()
+            self._after_truncation()
+        except OSError as error:
+            raise self._fail(error) from error
+
+    def _after_truncation(self) -> None:
+        """What was flushed above the cut is flushed no more: that must be on disk before it is written again."""
+        self._truncations += 1
+        self._names_changed = True
+        self._due_snapshots = [
+            (path, data) for path, data in self._due_snapshots if int(path.stem) <= self.log_end_offset
+        ]
+        self.epochs.flush()
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        if self.on_recovery_point_lowered is not None:
+            self.on_recovery_point_lowered(self)
+
+
+def _marker_in(records: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
+    if not header.is_control:
+        return None
+    found = read_batch(records, header)
+    return end_transaction_marker(found[0]) if found else None

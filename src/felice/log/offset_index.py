@@ -1,0 +1,31 @@
+"""From offset to position: `<base offset>.index`, 8 bytes an entry.
+
+An entry holds int32 relative offset (the *last* offset of a batch, minus the
+segment's base offset) and int32 position (where that batch begins in the log).
+Both columns rise. One entry every `index.interval.bytes`; the reader scans batch
+headers from the entry that it found.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from felice.log.index_file import IndexFile
+
+
+class OffsetIndex(IndexFile):
+    layout = Struct(">ii")
+    column_types = ("i", "i")
+
+    __slots__ = ()
+
+    def append(self, last_offset: int, position: int) -> None:
+        self._append(last_offset - self.base_offset, position)
+
+    def truncate(self, offset: int) -> None:
+        """Forgets batches that end at or after `offset`."""
+        keys, _ = self._columns()
+        kept = self._count
+        while kept and keys[kept - 1] >= offset - self.base_offset:
+            kept -= 1
+        self.truncate_entries(kept)

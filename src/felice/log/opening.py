@@ -1,0 +1,151 @@
+"""Brings a partition's files into the state that `Log` starts from.
+
+Keeps true: the segments returned are consecutive, none empty but perhaps the last,
+            which is the active one; leftovers of interrupted deletions are gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from felice.config import TopicConfig
+from felice.log import recovery
+from felice.log.epochs import FILE_NAME as EPOCHS_FILE_NAME
+from felice.log.epochs import LeaderEpochs
+from felice.log.errors import CorruptLog
+from felice.log.files import OpenFiles
+from felice.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SUFFIXES, Segment
+
+_logger = logging.getLogger(__name__)
+
+_CLEANED_SUFFIX = ".cleaned"
+_SWAP_SUFFIX = ".swap"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    segments: list[Segment]
+    rescanned: list[Segment]
+    cuts: list[recovery.Cut]
+
+
+def open_segments(
+    files: OpenFiles,
+    directory: Path,
+    config: TopicConfig,
+    epochs: LeaderEpochs,
+    *,
+    recovery_point: int,
+    log_start_offset: int,
+    clean_shutdown: bool,
+    now_ms: int,
+) -> Opened:
+    base_offsets = _tidy(files, directory)
+    if not base_offsets:
+        segment = new_segment(files, directory, log_start_offset, config, now_ms)
+        return Opened([segment], [], [])
+    segments = [
+        Segment.open(
+            files, directory, base, index_bytes=config.segment_index_bytes, sealed=base != base_offsets[-1]
+        )
+        for base in base_offsets
+    ]
+    if clean_shutdown:
+        for segment in segments:
+            recovery.ready_segment(segment, index_interval_bytes=config.index_interval_bytes)
+        return Opened(segments, [], [])
+    return _recover(segments, epochs, config, recovery_point)
+
+
+def new_segment(
+    files: OpenFiles, directory: Path, base_offset: int, config: TopicConfig, now_ms: int
+) -> Segment:
+    return Segment.create(
+        files, directory, base_offset, index_bytes=config.segment_index_bytes, created_ms=now_ms
+    )
+
+
+def _tidy(files: OpenFiles, directory: Path) -> list[int]:
+    """Removes what interrupted deletions left and gives the base offsets of the segments."""
+    names = files.disk.listdir(directory)
+    for name in names:
+        if name.endswith(_SWAP_SUFFIX):
+            raise CorruptLog(directory / name, 0, "a log cleaner was stopped while it replaced this segment")
+    for name in names:
+        if name.endswith((DELETED_SUFFIX, _CLEANED_SUFFIX, ".tmp")):
+            files.disk.remove(directory / name)
+    base_offsets = sorted(int(name[:-4]) for name in names if name.endswith(LOG_SUFFIX) and name[:-4].isdigit())
+    for name in names:
+        stem, _, suffix = name.partition(".")
+        if f".{suffix}" in SUFFIXES and stem.isdigit() and int(stem) not in base_offsets:
+            _logger.warning("%s has no log beside it and is removed", directory / name)
+            files.disk.remove(directory / name)
+    return base_offsets
+
+
+def _recover(
+    segments: Sequence[Segment], epochs: LeaderEpochs, config: TopicConfig, recovery_point: int
+) -> Opened:
+    """Scans from the segment that holds the recovery point; a cut ends the log there."""
+    kept: list[Segment] = []
+    rescanned: list[Segment] = []
+    cuts: list[recovery.Cut] = []
+    for number, segment in enumerate(segments):
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else None
+        if following is not None and following <= recovery_point:
+            recovery.ready_segment(segment, index_interval_bytes=config.index_interval_bytes)
+            kept.append(segment)
+            continue
+        if not rescanned:
+            epochs.truncate_from_end(segment.base_offset)
+        if cuts:
+            segment.mark_deleted()
+            continue
+        cut = _recover_one(segment, epochs, config, recovery_point, following)
+        kept.append(segment)
+        rescanned.append(segment)
+        if cut is not None:
+            cuts.append(cut)
+    if kept[-1].next_offset < recovery_point:
+        last = kept[-1]
+        raise CorruptLog(
+            last.log_path, last.size_bytes,
+            f"the log ends at offset {last.next_offset}, but was flushed up to {recovery_point}",
+        )  # fmt: skip
+    for segment in rescanned[:-1]:
+        segment.seal()
+    return Opened(kept, rescanned, cuts)
+
+
+def _recover_one(
+    segment: Segment, epochs: LeaderEpochs, config: TopicConfig, recovery_point: int, following: int | None
+) -> recovery.Cut | None:
+    cut = recovery.recover_segment(
+        segment, epochs, recovery_point=recovery_point, index_interval_bytes=config.index_interval_bytes
+    )
+    if cut is None and following is not None and segment.next_offset > following:
+        raise CorruptLog(
+            segment.log_path, segment.size_bytes,
+            f"it goes up to offset {segment.next_offset}, but the next segment begins at {following}",
+        )  # fmt: skip
+    return cut
+
+
+def load_epochs(epochs: LeaderEpochs, directory: Path) -> bool:
+    """Reads the epoch history; False if the file cannot be believed and the log must be asked."""
+    try:
+        epochs.load()
+    except ValueError as error:
+        _logger.warning("%s is made anew from the log: %s", directory / EPOCHS_FILE_NAME, error)
+        return False
+    return True
+
+
+def rebuild_epochs(epochs: LeaderEpochs, segments: Sequence[Segment]) -> None:
+    epochs.clear()
+    for segment in segments:
+        for header in segment.headers(0):
+            epochs.assign(header.leader_epoch, header.base_offset)

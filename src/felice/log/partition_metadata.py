@@ -1,0 +1,44 @@
+"""The topic id of a partition's directory: `partition.metadata`.
+
+Text: `version: 0`, then `topic_id: ` and the id as Kafka writes it, 16 bytes in
+base64url without padding. A directory whose id is not its topic's belongs to a
+topic of the same name that was deleted.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from pathlib import Path
+from uuid import UUID
+
+from felice.config import parse_properties
+from felice.env import Disk
+from felice.log.errors import CorruptLog
+
+FILE_NAME = "partition.metadata"
+
+
+def format_uuid(value: UUID) -> str:
+    return urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
+
+
+def parse_uuid(text: str) -> UUID:
+    return UUID(bytes=urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+
+def read(disk: Disk, directory: Path) -> UUID | None:
+    """The topic id, None where the directory has none."""
+    path = directory / FILE_NAME
+    if not disk.exists(path):
+        return None
+    try:
+        fields = parse_properties(disk.read_bytes(path).decode("ascii"))
+        if fields["version"] != "0":
+            raise ValueError(f"version {fields['version']} is not 0")
+        return parse_uuid(fields["topic_id"])
+    except (KeyError, ValueError) as error:
+        raise CorruptLog(path, 0, f"not a partition.metadata file: {error}") from error
+
+
+def write(disk: Disk, directory: Path, topic_id: UUID) -> None:
+    disk.write_atomic(directory / FILE_NAME, f"version: 0\ntopic_id: {format_uuid(topic_id)}".encode("ascii"))

@@ -1,0 +1,260 @@
+"""What a partition knows of the producers that write to it.
+
+Keeps true:  T2  the sequences of a producer epoch are contiguous in the log; a
+                 batch that comes again within the last five is not appended again.
+             T1  the last stable offset is not above the high watermark, nor above
+                 the first record of a transaction whose fate a consumer below the
+                 high watermark cannot know yet.
+
+Decides and remembers only. `Log` asks before it appends (`check`, `check_marker`)
+and tells afterwards (`update`, `complete`); `snapshots` has the file format.
+
+Times are the broker's clock at the append, never the record's own timestamps: a
+producer of old events must not be forgotten the moment it writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from felice.log.snapshots import SnapshotEntry
+from felice.log.transaction_index import AbortedTransaction
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader, increment_sequence
+from felice.records.control import ControlType, EndTransactionMarker
+
+# Kafka's number: with max.in.flight <= 5 every retry of a client falls inside.
+BATCHES_REMEMBERED = 5
+
+
+class RememberedBatch(NamedTuple):
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return increment_sequence(self.last_sequence, -self.offset_delta)
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class ProducerState:
+    producer_id: int
+    epoch: int
+    coordinator_epoch: int = -1
+    current_txn_first_offset: int = -1
+    last_timestamp: int = -1
+    batches: list[RememberedBatch] = field(default_factory=list)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def has_open_transaction(self) -> bool:
+        return self.current_txn_first_offset >= 0
+
+    def duplicate_of(self, header: BatchHeader) -> RememberedBatch | None:
+        if header.producer_epoch == self.epoch:
+            for batch in self.batches:
+                if batch.last_sequence == header.last_sequence and batch.first_sequence == header.base_sequence:
+                    return batch
+        return None
+
+    def adopt_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+
+    def remember(self, batch: RememberedBatch) -> None:
+        if len(self.batches) == BATCHES_REMEMBERED:
+            del self.batches[0]
+        self.batches.append(batch)
+
+    def entry(self) -> SnapshotEntry:
+        last = self.batches[-1] if self.batches else RememberedBatch(NO_SEQUENCE, -1, 0, -1)
+        return SnapshotEntry(
+            self.producer_id, self.epoch, last.last_sequence, last.last_offset, last.offset_delta,
+            self.last_timestamp, self.coordinator_epoch, self.current_txn_first_offset,
+        )  # fmt: skip
+
+    @classmethod
+    def from_entry(cls, entry: SnapshotEntry) -> ProducerState:
+        state = cls(
+            entry.producer_id, entry.producer_epoch, entry.coordinator_epoch,
+            entry.current_txn_first_offset, entry.timestamp,
+        )  # fmt: skip
+        if entry.last_offset >= 0:
+            state.remember(
+                RememberedBatch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
+            )
+        return state
+
+
+class ProducerStates:
+    """All producers of one partition, as of `end_offset`."""
+
+    __slots__ = ("_ended", "_ongoing", "_states", "end_offset", "expiration_ms")
+
+    def __init__(self, expiration_ms: int) -> None:
+        self.expiration_ms = expiration_ms
+        self.end_offset = 0
+        self._states: dict[int, ProducerState] = {}
+        # First offsets of open transactions by producer id. A dict keeps the order of insertion, which is
+        # that of the offsets: the first value is the earliest.
+        self._ongoing: dict[int, int] = {}
+        # Transactions that ended: first offset -> offset of the marker, until the high watermark passes it.
+        self._ended: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __iter__(self) -> Iterator[ProducerState]:
+        return iter(self._states.values())
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        return self._states.get(producer_id)
+
+    # -- before an append ------------------------------------------------------------------------------
+
+    def check(self, header: BatchHeader, *, sequences: bool = True) -> RememberedBatch | None:
+        """The batch that `header` repeats, or None if it may be appended; raises what the client is told.
+
+        A coordinator's own writes carry no sequences: only the epoch is checked.
+        """
+        state = self._states.get(header.producer_id)
+        if state is None:
+            # KIP-360: the state may have expired; any sequence may start it anew.
+            return None
+        if sequences and (duplicate := state.duplicate_of(header)) is not None:
+            return duplicate
+        self._check_epoch(state, header.producer_epoch)
+        if sequences:
+            self._check_sequence(state, header)
+        if state.has_open_transaction and not header.is_transactional:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has an open transaction here, but the batch is not transactional",
+            )
+        return None
+
+    def _check_epoch(self, state: ProducerState, epoch: int) -> None:
+        if epoch < state.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {state.producer_id} has epoch {state.epoch} here, the batch has {epoch}",
+            )
+
+    def _check_sequence(self, state: ProducerState, header: BatchHeader) -> None:
+        if state.epoch == NO_PRODUCER_EPOCH:
+            return
+        fresh = header.producer_epoch > state.epoch or not state.batches
+        expected = 0 if fresh else increment_sequence(state.last_sequence, 1)
+        if header.base_sequence != expected:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {state.producer_id} epoch {header.producer_epoch}: "
+                f"sequence {header.base_sequence} came, {expected} was expected",
+            )
+
+    def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
+        state = self._states.get(header.producer_id)
+        if state is None:
+            return
+        self._check_epoch(state, header.producer_epoch)
+        if marker.coordinator_epoch < state.coordinator_epoch:
+            raise ApiError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a marker for producer {header.producer_id} came from coordinator epoch "
+                f"{marker.coordinator_epoch}, after one from {state.coordinator_epoch}",
+            )
+
+    # -- after an append -------------------------------------------------------------------------------
+
+    def update(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
+        """A batch of data with a producer id was appended at `base_offset`."""
+        state = self._state_of(header)
+        last_offset = base_offset + header.last_offset_delta
+        state.remember(RememberedBatch(header.last_sequence, last_offset, header.last_offset_delta, now_ms))
+        state.last_timestamp = now_ms
+        if header.is_transactional and not state.has_open_transaction:
+            state.current_txn_first_offset = base_offset
+            self._ongoing[header.producer_id] = base_offset
+
+    def complete(
+        self, header: BatchHeader, marker: EndTransactionMarker, offset: int, now_ms: int
+    ) -> AbortedTransaction | None:
+        """A marker was appended at `offset`. Returns the entry for the transaction index of an aborted one.
+
+        A marker without an open transaction is kept in the log and leaves no trace in the index.
+        """
+        state = self._state_of(header)
+        state.coordinator_epoch = marker.coordinator_epoch
+        state.last_timestamp = now_ms
+        if not state.has_open_transaction:
+            return None
+        first_offset, state.current_txn_first_offset = state.current_txn_first_offset, -1
+        del self._ongoing[header.producer_id]
+        self._ended[first_offset] = offset
+        if marker.control_type is ControlType.COMMIT:
+            return None
+        last_stable_offset = next(iter(self._ongoing.values()), offset + 1)
+        return AbortedTransaction(header.producer_id, first_offset, offset, last_stable_offset)
+
+    def _state_of(self, header: BatchHeader) -> ProducerState:
+        state = self._states.get(header.producer_id)
+        if state is None:
+            state = self._states[header.producer_id] = ProducerState(header.producer_id, header.producer_epoch)
+        else:
+            state.adopt_epoch(header.producer_epoch)
+        return state
+
+    # -- questions -------------------------------------------------------------------------------------
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Where the earliest transaction begins that a read_committed consumer must wait for."""
+        if not self._ongoing and not self._ended:
+            return None
+        for first, marker in list(self._ended.items()):
+            if marker < high_watermark:
+                del self._ended[first]
+        return min([*self._ended, *list(self._ongoing.values())[:1]], default=None)
+
+    def expire(self, now_ms: int) -> int:
+        """Forgets producers that have not written for long and have nothing open; returns how many."""
+        expired = [
+            producer_id
+            for producer_id, state in self._states.items()
+            if now_ms - state.last_timestamp >= self.expiration_ms and not state.has_open_transaction
+        ]
+        for producer_id in expired:
+            del self._states[producer_id]
+        return len(expired)
+
+    # -- snapshots -------------------------------------------------------------------------------------
+
+    def entries(self) -> list[SnapshotEntry]:
+        return [state.entry() for state in self._states.values()]
+
+    def restore(self, entries: Iterable[SnapshotEntry], end_offset: int, now_ms: int) -> None:
+        """Replaces everything by a snapshot; what has expired by now stays out."""
+        self.clear(end_offset)
+        for state in map(ProducerState.from_entry, entries):
+            if state.has_open_transaction or now_ms - state.last_timestamp < self.expiration_ms:
+                self._states[state.producer_id] = state
+        open_states = [state for state in self._states.values() if state.has_open_transaction]
+        for state in sorted(open_states, key=lambda state: state.current_txn_first_offset):
+            self._ongoing[state.producer_id] = state.current_txn_first_offset
+
+    def clear(self, end_offset: int) -> None:
+        self._states.clear()
+        self._ongoing.clear()
+        self._ended.clear()
+        self.end_offset = end_offset

@@ -1,0 +1,175 @@
+"""What is done to a log's files before they are served.
+
+Keeps true: after an unclean stop the log is whole batches up to the first bad
+            byte, and nothing behind it; indexes, epochs and producers agree with
+            those batches. What was flushed is served or refused, never cut: a
+            fault below the recovery point raises `CorruptLog`, and the partition
+            stays offline until a person decides.
+
+A clean stop needs no scan: indexes are looked at, and made anew where they are
+missing or cannot be right.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from felice.env import Disk, File
+from felice.log import snapshots
+from felice.log.epochs import LeaderEpochs
+from felice.log.errors import CorruptLog
+from felice.log.producers import ProducerStates
+from felice.log.segment import Segment
+from felice.protocol.errors import ApiError
+from felice.records.batch import HEADER_SIZE, BatchHeader, verify_crc
+from felice.records.control import EndTransactionMarker, end_transaction_marker
+from felice.records.reader import read_batch
+
+_logger = logging.getLogger(__name__)
+
+_WINDOW_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The tail that a recovery removed."""
+
+    path: Path
+    position: int
+    removed_bytes: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path} was cut at byte {self.position}, {self.removed_bytes} bytes removed: {self.reason}"
+
+
+def verified_batches(file: File, first_offset: int) -> Iterator[BatchHeader]:
+    """Headers of a segment's batches, each proved whole by its CRC; raises `CorruptLog` at the first that is not."""
+    path, end = file.path, file.size_bytes
+    position, next_offset = 0, first_offset
+    window, start = b"", 0
+    while position < end:
+        if position - start + HEADER_SIZE > len(window):
+            window, start = file.pread(_WINDOW_BYTES, position), position
+        header = _header(path, window, position - start, position)
+        if position + header.size_bytes > end:
+            raise CorruptLog(path, position, f"a batch of {header.size_bytes} bytes goes beyond the end at {end}")
+        if header.end > len(window):
+            window, start = file.pread(max(_WINDOW_BYTES, header.size_bytes), position), position
+            header = header._replace(position=0)
+        if not verify_crc(window, header):
+            raise CorruptLog(path, position, f"the CRC of the batch at offset {header.base_offset} does not hold")
+        if header.base_offset < next_offset:
+            raise CorruptLog(path, position, f"offset {header.base_offset} comes where {next_offset} is due")
+        yield header._replace(position=position)
+        position += header.size_bytes
+        next_offset = header.next_offset
+
+
+def _header(path: Path, window: bytes, at: int, position: int) -> BatchHeader:
+    try:
+        header = BatchHeader.parse(window, at)
+    except ApiError as error:
+        raise CorruptLog(path, position, error.message) from error
+    if header.last_offset_delta < 0:
+        raise CorruptLog(path, position, f"the batch has last offset delta {header.last_offset_delta}")
+    return header
+
+
+def recover_segment(
+    segment: Segment, epochs: LeaderEpochs, *, recovery_point: int, index_interval_bytes: int
+) -> Cut | None:
+    """Scans a segment after an unclean stop, makes its indexes anew and cuts it at its first bad batch."""
+    size_bytes = segment.size_bytes
+    segment.reset()
+    segment.transaction_index.clear()
+    cut = None
+    try:
+        for header in verified_batches(segment.log_file(), segment.base_offset):
+            segment.note(header, header.position, index_interval_bytes)
+            epochs.assign(header.leader_epoch, header.base_offset)
+    except CorruptLog as fault:
+        if segment.next_offset < recovery_point:
+            raise
+        cut = Cut(segment.log_path, segment.size_bytes, size_bytes - segment.size_bytes, fault.reason)
+        segment.repair()
+        _logger.warning("%s", cut)
+    segment.write_indexes()
+    return cut
+
+
+def ready_segment(segment: Segment, *, index_interval_bytes: int) -> None:
+    """Prepares a segment that needs no recovery; an index that cannot be right is made anew."""
+    fault = segment.index_fault()
+    if fault is None:
+        segment.locate_end()
+        if segment.largest_holds():
+            return
+        fault = f"{segment.time_index.path}: its last entry tells of no batch"
+    _logger.warning("%s", fault)
+    if segment.transaction_index.fault(segment.base_offset) is not None:
+        # It cannot be read; `restore_producers` writes it again from the markers.
+        segment.transaction_index.clear()
+    segment.rebuild_indexes(index_interval_bytes)
+
+
+def marker_of(segment: Segment, header: BatchHeader) -> EndTransactionMarker | None:
+    """The transaction marker in a control batch of the log."""
+    data = segment.batch_at(header)
+    records = read_batch(data, header._replace(position=0))
+    return end_transaction_marker(records[0]) if records else None
+
+
+def restore_producers(
+    states: ProducerStates,
+    disk: Disk,
+    directory: Path,
+    segments: Sequence[Segment],
+    *,
+    log_start_offset: int,
+    now_ms: int,
+    rescanned: Collection[Segment],
+) -> None:
+    """Producer state as of the log's end: the newest snapshot that can be read, then the batches after it.
+
+    `rescanned` segments lost their transaction index and get it back from their markers, which takes a
+    snapshot from below them.
+    """
+    log_end_offset = segments[-1].next_offset
+    newest = min((segment.base_offset for segment in rescanned), default=log_end_offset)
+    states.clear(log_start_offset)
+    for offset in reversed(snapshots.offsets_in(disk, directory)):
+        path = snapshots.path_of(directory, offset)
+        if offset > log_end_offset:
+            disk.remove(path)
+        elif offset <= newest and _restore_from(states, disk, path, offset, now_ms):
+            break
+    for segment in segments:
+        if segment.next_offset > states.end_offset:
+            _replay(states, segment, now_ms, writes_index=segment in rescanned)
+    states.end_offset = log_end_offset
+
+
+def _restore_from(states: ProducerStates, disk: Disk, path: Path, offset: int, now_ms: int) -> bool:
+    try:
+        states.restore(snapshots.decode(disk.read_bytes(path)), offset, now_ms)
+    except snapshots.CorruptSnapshot as fault:
+        _logger.warning("%s is ignored and removed: %s", path, fault)
+        disk.remove(path)
+        return False
+    return True
+
+
+def _replay(states: ProducerStates, segment: Segment, now_ms: int, *, writes_index: bool) -> None:
+    for header in segment.headers(segment.position_of(states.end_offset)):
+        if not header.has_producer_id:
+            continue
+        if not header.is_control:
+            states.update(header, header.base_offset, now_ms)
+        elif (marker := marker_of(segment, header)) is not None:
+            aborted = states.complete(header, marker, header.base_offset, now_ms)
+            if aborted is not None and writes_index:
+                segment.transaction_index.append(aborted)

@@ -1,0 +1,396 @@
+"""One segment of a partition's log: `<base offset>.log` and its indexes.
+
+Keeps true: batches stand back to back, offsets rise from batch to batch, and
+            every offset lies less than 2^31 above the segment's base offset.
+            `size_bytes` counts whole batches only: what a failed write left
+            behind it is cut off by `repair`.
+
+A batch is appended with one write. A position is found by the offset index and a
+scan of batch headers from there; each index entry is checked against the batch it
+points to, so that a damaged index is rebuilt and never leads a reader past
+records. Knows nothing of epochs, producers or clients.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from felice.env import Buffer, File, FileSlice
+from felice.log.errors import CorruptLog
+from felice.log.files import OpenFiles
+from felice.log.offset_index import OffsetIndex
+from felice.log.time_index import TimeIndex
+from felice.log.transaction_index import TransactionIndex
+from felice.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+
+_logger = logging.getLogger(__name__)
+
+LOG_SUFFIX = ".log"
+OFFSET_INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+DELETED_SUFFIX = ".deleted"
+SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+NO_TIMESTAMP = -1
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+# Base offset, length, magic and last offset delta: all that a search needs of a header.
+_SCAN = Struct(">qi4xb6xi")
+# One read brings the headers between two index entries of small batches.
+_SCAN_BYTES = 4096
+# Batch boundaries remembered for readers that go on where they stopped.
+_BOUNDARIES_REMEMBERED = 64
+
+
+class BatchPlace(NamedTuple):
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+
+
+class TimestampAndOffset(NamedTuple):
+    timestamp: int
+    offset: int
+
+
+class Segment:
+    __slots__ = (
+        "_boundaries", "_bytes_since_index", "_files", "_first_timestamp", "_largest", "base_offset", "created_ms",
+        "directory", "log_path", "next_offset", "offset_index", "size_bytes", "time_index", "transaction_index",
+    )  # fmt: skip
+
+    def __init__(self, files: OpenFiles, directory: Path, base_offset: int, *, index_bytes: int, sealed: bool) -> None:
+        self._files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.log_path = self._path(LOG_SUFFIX)
+        self.offset_index = OffsetIndex(
+            files, self._path(OFFSET_INDEX_SUFFIX), base_offset, max_bytes=index_bytes, sealed=sealed
+        )
+        self.time_index = TimeIndex(
+            files, self._path(TIME_INDEX_SUFFIX), base_offset, max_bytes=index_bytes, sealed=sealed
+        )
+        self.transaction_index = TransactionIndex(files, self._path(TRANSACTION_INDEX_SUFFIX))
+        self.size_bytes = 0
+        self.next_offset = base_offset
+        self.created_ms = 0
+        self._bytes_since_index = 0
+        self._first_timestamp: int | None = None
+        self._largest: TimestampAndOffset | None = None
+        self._boundaries: dict[int, int] = {}
+
+    def _path(self, suffix: str) -> Path:
+        return self.directory / f"{self.base_offset:020d}{suffix}"
+
+    @classmethod
+    def create(
+        cls, files: OpenFiles, directory: Path, base_offset: int, *, index_bytes: int, created_ms: int
+    ) -> Segment:
+        """A new, empty, active segment. Its files appear at once, as Kafka's do."""
+        segment = cls(files, directory, base_offset, index_bytes=index_bytes, sealed=False)
+        segment.created_ms = created_ms
+        files.get(segment.log_path, create=True).truncate(0)
+        segment.offset_index.clear()
+        segment.time_index.clear()
+        segment.transaction_index.clear()
+        segment._largest = TimestampAndOffset(NO_TIMESTAMP, base_offset)
+        return segment
+
+    @classmethod
+    def open(
+        cls, files: OpenFiles, directory: Path, base_offset: int, *, index_bytes: int, sealed: bool
+    ) -> Segment:
+        """A segment that is on disk. `locate_end` or `recovery` must find where it ends."""
+        segment = cls(files, directory, base_offset, index_bytes=index_bytes, sealed=sealed)
+        segment.size_bytes = files.disk.size(segment.log_path)
+        segment.created_ms = files.disk.mtime_ms(segment.log_path)
+        return segment
+
+    # -- appending -------------------------------------------------------------------------------------
+
+    def append(self, data: Buffer, batches: Sequence[BatchHeader], index_interval_bytes: int) -> None:
+        """Writes the batches that `data` is made of. Raises OSError; then call `repair`."""
+        self._files.get(self.log_path).pwrite(data, self.size_bytes)
+        for header in batches:
+            self.note(header, self.size_bytes, index_interval_bytes)
+
+    def note(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
+        """Takes account of a batch that stands at `position`, the end of the segment so far."""
+        last_offset = header.base_offset + header.last_offset_delta
+        largest = self._largest or self.largest
+        if header.max_timestamp > largest.timestamp:
+            self._largest = TimestampAndOffset(header.max_timestamp, last_offset)
+        if position == 0:
+            self._first_timestamp = header.max_timestamp
+        if self._bytes_since_index > index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append_if_later(*self.largest)
+            self._bytes_since_index = 0
+        self._bytes_since_index += header.size_bytes
+        self.size_bytes = position + header.size_bytes
+        self.next_offset = last_offset + 1
+
+    def repair(self) -> None:
+        """Cuts off what a failed write left behind the last whole batch."""
+        self._files.get(self.log_path).truncate(self.size_bytes)
+
+    def has_room_for(self, last_offset: int) -> bool:
+        """Whether the indexes can take another entry, one for `last_offset`."""
+        return (
+            last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+            and not self.offset_index.is_full
+            and not self.time_index.is_full
+        )
+
+    def seal(self) -> None:
+        """Closes the segment for appends: the indexes are whole and cost no memory."""
+        self.time_index.append_if_later(*self.largest)
+        self.offset_index.seal()
+        self.time_index.seal()
+
+    def write_indexes(self) -> None:
+        """Brings the index files up to the log, as at a clean stop; appends may go on."""
+        self.time_index.append_if_later(*self.largest)
+        self.offset_index.write_pending()
+        self.time_index.write_pending()
+
+    # -- timestamps ------------------------------------------------------------------------------------
+
+    @property
+    def largest(self) -> TimestampAndOffset:
+        """The largest timestamp and the last offset of the first batch that has it; (-1, base) if none."""
+        if self._largest is None:
+            entry = self.time_index.last_entry() or (NO_TIMESTAMP, self.base_offset)
+            self._largest = TimestampAndOffset(*entry)
+        return self._largest
+
+    @property
+    def largest_timestamp_or_mtime(self) -> int:
+        """What retention goes by: records without timestamps are as old as their file."""
+        largest = self.largest.timestamp
+        return largest if largest >= 0 else self._files.disk.mtime_ms(self.log_path)
+
+    def age_ms(self, now_ms: int, timestamp: int) -> int:
+        """How long the segment has been written: by record time where records have one."""
+        if self._first_timestamp is None and self.size_bytes:
+            self._first_timestamp = next(self.headers(0)).max_timestamp
+        first = self._first_timestamp
+        return timestamp - first if first is not None and first >= 0 else now_ms - self.created_ms
+
+    # -- walking ---------------------------------------------------------------------------------------
+
+    def places(self, position: int, end: int) -> Iterator[BatchPlace]:
+        """Where the batches in `position..end` stand; raises `CorruptLog` where there is none."""
+        file = self._files.get(self.log_path)
+        chunk, chunk_start = b"", position
+        while position < end:
+            at = position - chunk_start
+            if at + _SCAN.size > len(chunk):
+                chunk, chunk_start, at = file.pread(min(_SCAN_BYTES, end - position), position), position, 0
+                if len(chunk) < _SCAN.size:
+                    raise CorruptLog(self.log_path, position, "it ends inside a batch header")
+            base_offset, length, magic, last_offset_delta = _SCAN.unpack_from(chunk, at)
+            size_bytes = length + LOG_OVERHEAD
+            if magic != MAGIC or size_bytes < HEADER_SIZE or last_offset_delta < 0 or base_offset < self.base_offset:
+                raise CorruptLog(self.log_path, position, "no batch header of format 2 stands there")
+            if position + size_bytes > end:
+                raise CorruptLog(self.log_path, position, f"a batch of {size_bytes} bytes goes beyond byte {end}")
+            yield BatchPlace(position, size_bytes, base_offset, base_offset + last_offset_delta)
+            position += size_bytes
+
+    def headers(self, position: int) -> Iterator[BatchHeader]:
+        """Headers of the batches from `position` to the end, each with its position in the file."""
+        for place in self.places(position, self.size_bytes):
+            yield self.header_at(place.position)
+
+    def header_at(self, position: int) -> BatchHeader:
+        data = self._files.get(self.log_path).pread(HEADER_SIZE, position)
+        return BatchHeader.parse(data)._replace(position=position)
+
+    def batch_at(self, header: BatchHeader) -> bytes:
+        """All bytes of a batch found by `headers`."""
+        return self._files.get(self.log_path).pread(header.size_bytes, header.position)
+
+    # -- finding ---------------------------------------------------------------------------------------
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch stands that ends at or after `offset`; the segment's size if none does."""
+        if offset >= self.next_offset:
+            return self.size_bytes
+        known = self._boundaries.get(offset)
+        if known is not None:
+            return known
+        start = self._checked(self.offset_index.floor(offset - self.base_offset))
+        if start is None:
+            self.rebuild_indexes()
+            return self.position_of(offset)
+        for place in self.places(start, self.size_bytes):
+            if place.last_offset >= offset:
+                self._remember(offset, place.position)
+                return place.position
+        return self.size_bytes
+
+    def _checked(self, entry: tuple[int, int] | None) -> int | None:
+        """The position that an entry of the offset index gives, or None if the log contradicts it."""
+        if entry is None:
+            return 0
+        relative_offset, position = entry
+        if 0 <= position <= self.size_bytes - HEADER_SIZE:
+            data = self._files.get(self.log_path).pread(_SCAN.size, position)
+            base_offset, _, magic, last_offset_delta = _SCAN.unpack(data)
+            if magic == MAGIC and base_offset + last_offset_delta == self.base_offset + relative_offset:
+                return position
+        return None
+
+    def read(self, offset: int, max_bytes: int, *, end_offset: int, min_one: bool) -> FileSlice | None:
+        """Whole batches from the one that holds `offset`, all of them below `end_offset`."""
+        start = self.position_of(offset)
+        end = self.position_of(end_offset)
+        if end - start > max_bytes:
+            end = self._last_boundary(start, start + max_bytes, end, min_one)
+        elif end == self.size_bytes:
+            self._remember(self.next_offset, end)
+        if end <= start:
+            return None
+        return FileSlice(self._files.get(self.log_path), start, end - start)
+
+    def _last_boundary(self, start: int, wanted: int, end: int, min_one: bool) -> int:
+        """The last batch boundary not above `wanted`; the end of the first batch if that alone is too large."""
+        boundary = self._checked(self.offset_index.floor_by_value(wanted))
+        if boundary is None:
+            self.rebuild_indexes()
+            return self._last_boundary(start, wanted, end, min_one)
+        for place in self.places(max(start, boundary), end):
+            if place.position + place.size_bytes > wanted:
+                if place.position == start and min_one:
+                    self._remember(place.last_offset + 1, start + place.size_bytes)
+                    return start + place.size_bytes
+                self._remember(place.base_offset, place.position)
+                return place.position
+        return end
+
+    def _remember(self, offset: int, position: int) -> None:
+        if len(self._boundaries) >= _BOUNDARIES_REMEMBERED:
+            del self._boundaries[next(iter(self._boundaries))]
+        self._boundaries[offset] = position
+
+    def headers_since(self, timestamp: int) -> Iterator[BatchHeader]:
+        """Headers of batches that may hold records at or after `timestamp`, in the log's order."""
+        entry = self.time_index.entry_before(timestamp)
+        if entry is not None and not self._holds(entry):
+            self.rebuild_indexes()
+            entry = self.time_index.entry_before(timestamp)
+        start = self.position_of(entry[1]) if entry else 0
+        return (header for header in self.headers(start) if header.max_timestamp >= timestamp)
+
+    def _holds(self, entry: tuple[int, int]) -> bool:
+        """Whether the log has the batch that an entry of the time index tells of."""
+        timestamp, last_offset = entry
+        position = self.position_of(last_offset)
+        if position >= self.size_bytes:
+            return False
+        header = self.header_at(position)
+        return header.last_offset == last_offset and header.max_timestamp == timestamp
+
+    # -- opening and repairing -------------------------------------------------------------------------
+
+    def index_fault(self) -> str | None:
+        """Why an index must be rebuilt before it is used, or None. Looks at sizes and last entries only."""
+        disk = self._files.disk
+        for index in (self.offset_index, self.time_index):
+            if not disk.exists(index.path):
+                return f"{index.path} is missing"
+            if (fault := index.fault()) is not None:
+                return f"{index.path}: {fault}"
+        if self._checked(self.offset_index.last()) is None:
+            return f"{self.offset_index.path}: its last entry points to no batch"
+        if (fault := self.transaction_index.fault(self.base_offset)) is not None:
+            return f"{self.transaction_index.path}: {fault}"
+        return None
+
+    def locate_end(self) -> None:
+        """Finds the end of a whole segment from its last index entry: next offset, largest timestamp."""
+        start = self._checked(self.offset_index.last()) or 0
+        self._bytes_since_index = self.size_bytes - start
+        largest = self.largest
+        for header in self.headers(start):
+            self.next_offset = header.next_offset
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampAndOffset(header.max_timestamp, header.last_offset)
+        self._largest = largest
+
+    def largest_holds(self) -> bool:
+        """Whether the largest timestamp, which the time index gave, is that of a batch."""
+        return self.largest.timestamp < 0 or self._holds(self.largest)
+
+    def rebuild_indexes(self, index_interval_bytes: int = _SCAN_BYTES) -> None:
+        """Makes offset and time index anew from the batch headers."""
+        _logger.warning("the indexes of %s are rebuilt", self.log_path)
+        was_sealed = self.offset_index.sealed
+        end = self.size_bytes
+        self.reset()
+        for place in self.places(0, end):
+            self.note(self.header_at(place.position), place.position, index_interval_bytes)
+        if was_sealed:
+            self.seal()
+        else:
+            self.write_indexes()
+
+    def reset(self) -> None:
+        """Forgets everything that is derived from the log's bytes, on disk too; `note` brings it back."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.size_bytes = 0
+        self.next_offset = self.base_offset
+        self._bytes_since_index = 0
+        self._first_timestamp = None
+        self._largest = TimestampAndOffset(NO_TIMESTAMP, self.base_offset)
+        self._boundaries.clear()
+
+    def truncate(self, offset: int) -> None:
+        """Removes every batch that reaches `offset` or lies above it."""
+        position = self.position_of(offset)
+        self._boundaries.clear()
+        self.offset_index.truncate(offset)
+        self.time_index.truncate(offset)
+        self.transaction_index.truncate(offset)
+        self._files.get(self.log_path).truncate(position)
+        self.size_bytes = position
+        self.next_offset = self.base_offset
+        self._first_timestamp = self._largest = None
+        self.locate_end()
+
+    def unseal(self, index_bytes: int) -> None:
+        """The segment is the active one again."""
+        self.offset_index.unseal(index_bytes)
+        self.time_index.unseal(index_bytes)
+
+    # -- files -----------------------------------------------------------------------------------------
+
+    def files(self) -> list[Path]:
+        """The files that exist, the log first."""
+        return [path for suffix in SUFFIXES if self._files.disk.exists(path := self._path(suffix))]
+
+    def log_file(self) -> File:
+        return self._files.get(self.log_path)
+
+    def open_files(self, *, with_indexes: bool) -> list[File]:
+        """What a flush must sync. The active segment's indexes need not be: a recovery makes them anew."""
+        paths = self.files() if with_indexes else [self.log_path]
+        return [self._files.get(path) for path in paths]
+
+    def mark_deleted(self) -> list[Path]:
+        """Renames the files, so that a crash does not bring them back; readers under way go on."""
+        renamed = []
+        for path in self.files():
+            target = path.with_name(path.name + DELETED_SUFFIX)
+            self._files.disk.rename(path, target)
+            self._files.forget(path)
+            renamed.append(target)
+        return renamed

@@ -1,0 +1,74 @@
+"""Snapshot files of producer state: `<offset>.snapshot`.
+
+Keeps true: a snapshot that is read back is what was written; one that is not, by
+            its CRC or its length, is refused.
+
+The state as of `offset`: everything below it, nothing from it on. Layout, big
+endian: int16 version (1), uint32 CRC-32C of all that follows, int32 count, then
+the producers. Only the last batch of a producer is kept, as Kafka does, so the
+window that finds duplicates has one batch after a restart and five later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from struct import Struct, error
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from felice.env import Disk
+
+SUFFIX = ".snapshot"
+_VERSION = 1
+_HEAD = Struct(">hIi")
+_CRC_END = 6
+_ENTRY = Struct(">qhiqiqiq")
+
+
+class CorruptSnapshot(Exception):
+    """The file is not a snapshot, or not a whole one."""
+
+
+class SnapshotEntry(NamedTuple):
+    """One producer as the file has it; -1 stands for none."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
+def encode(entries: Iterable[SnapshotEntry]) -> bytes:
+    packed = [_ENTRY.pack(*entry) for entry in entries]
+    body = len(packed).to_bytes(4, "big") + b"".join(packed)
+    return _VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
+
+
+def decode(data: bytes) -> list[SnapshotEntry]:
+    try:
+        version, crc, count = _HEAD.unpack_from(data)
+    except error:
+        raise CorruptSnapshot(f"{len(data)} bytes are too few for a snapshot") from None
+    if version != _VERSION:
+        raise CorruptSnapshot(f"version {version} is not {_VERSION}")
+    if crc32c(memoryview(data)[_CRC_END:]) != crc:
+        raise CorruptSnapshot("its CRC does not hold")
+    if len(data) != _HEAD.size + count * _ENTRY.size:
+        raise CorruptSnapshot(f"{count} producers do not fit {len(data)} bytes")
+    return [SnapshotEntry(*fields) for fields in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :])]
+
+
+def path_of(directory: Path, offset: int) -> Path:
+    return directory / f"{offset:020d}{SUFFIX}"
+
+
+def offsets_in(disk: Disk, directory: Path) -> list[int]:
+    """Offsets of the snapshots in a partition's directory, rising."""
+    stems = (name.removesuffix(SUFFIX) for name in disk.listdir(directory) if name.endswith(SUFFIX))
+    return sorted(int(stem) for stem in stems if stem.isdigit())

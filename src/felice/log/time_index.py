@@ -1,0 +1,48 @@
+"""From timestamp to offset: `<base offset>.timeindex`, 12 bytes an entry.
+
+An entry holds int64 timestamp (the largest in the segment so far) and int32
+relative offset (the last offset of the batch that has it). Timestamps strictly
+rise. Written along with the offset index, and once more when the segment is
+closed, so that the last entry gives a closed segment's largest timestamp.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from felice.log.index_file import IndexFile
+
+
+class TimeIndex(IndexFile):
+    layout = Struct(">qi")
+    column_types = ("q", "i")
+
+    __slots__ = ()
+
+    @property
+    def is_full(self) -> bool:
+        # One entry stays free for the one that closing the segment writes.
+        return self._count >= self._max_entries - 1
+
+    def append_if_later(self, timestamp: int, last_offset: int) -> None:
+        last = self.last()
+        if timestamp > (last[0] if last else -1):
+            self._append(timestamp, last_offset - self.base_offset)
+
+    def entry_before(self, timestamp: int) -> tuple[int, int] | None:
+        """The last entry below `timestamp`: no batch up to its offset has a record at or after it."""
+        entry = self.floor(timestamp - 1)
+        return (entry[0], self.base_offset + entry[1]) if entry else None
+
+    def last_entry(self) -> tuple[int, int] | None:
+        """(largest timestamp, absolute offset) of the last entry."""
+        entry = self.last()
+        return (entry[0], self.base_offset + entry[1]) if entry else None
+
+    def truncate(self, offset: int) -> None:
+        """Forgets batches that end at or after `offset`."""
+        _, offsets = self._columns()
+        kept = self._count
+        while kept and offsets[kept - 1] >= offset - self.base_offset:
+            kept -= 1
+        self.truncate_entries(kept)
