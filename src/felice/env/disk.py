@@ -160,6 +160,10 @@ class SystemFile:
             os.close(self._fd)
             self._fd = -1
 
+    def __del__(self) -> None:
+        # A file that was let go stays open for the slices of it that are still being sent.
+        self.close()
+
     def fileno(self) -> int:
         return self._fd
 
