@@ -1,0 +1,1 @@
+"""Judges of histories: what was promised to clients, and whether it was kept."""

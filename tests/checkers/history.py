@@ -1,0 +1,111 @@
+"""A history of writes and reads, and the judge of it.
+
+A writer numbers its records per partition. What was acknowledged must be read,
+once, at the offset that was promised, in the writer's order; what was never
+acknowledged may be there or not, once. The judge looks at histories only: it
+knows nothing of the broker under test.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Written(NamedTuple):
+    """One record as its writer knows it; `offset` is None until it is acknowledged."""
+
+    writer: str
+    number: int
+    partition: int
+    offset: int | None
+
+
+class Read(NamedTuple):
+    writer: str
+    number: int
+    partition: int
+    offset: int
+
+
+@dataclass(slots=True)
+class History:
+    written: list[Written] = field(default_factory=list)
+    read: list[Read] = field(default_factory=list)
+    """One pass over each partition from its beginning to its end."""
+
+    @property
+    def acknowledged(self) -> list[Written]:
+        return [record for record in self.written if record.offset is not None]
+
+
+def anomalies(history: History) -> list[str]:
+    """Every promise that the history breaks, in words; empty is good."""
+    return [
+        *_lost(history),
+        *_moved(history),
+        *_duplicated(history),
+        *_invented(history),
+        *_out_of_order(history),
+        *_offsets_not_rising(history),
+    ]
+
+
+def _name(writer: str, number: int, partition: int) -> str:
+    return f"record {number} of {writer} in partition {partition}"
+
+
+def _lost(history: History) -> list[str]:
+    found = {(read.writer, read.number, read.partition) for read in history.read}
+    return [
+        f"lost: {_name(*record[:3])} was acknowledged at offset {record.offset} and is not there"
+        for record in history.acknowledged
+        if record[:3] not in found
+    ]
+
+
+def _moved(history: History) -> list[str]:
+    offsets = {(read.writer, read.number, read.partition): read.offset for read in history.read}
+    return [
+        f"moved: {_name(*record[:3])} was acknowledged at offset {record.offset} and stands at {offsets[record[:3]]}"
+        for record in history.acknowledged
+        if record[:3] in offsets and offsets[record[:3]] != record.offset
+    ]
+
+
+def _duplicated(history: History) -> list[str]:
+    counts = Counter((read.writer, read.number, read.partition) for read in history.read)
+    return [f"duplicated: {_name(*key)} stands {count} times" for key, count in counts.items() if count > 1]
+
+
+def _invented(history: History) -> list[str]:
+    known = {record[:3] for record in history.written}
+    return [
+        f"invented: {_name(*read[:3])} was never written"
+        for read in history.read
+        if tuple(read[:3]) not in known
+    ]
+
+
+def _out_of_order(history: History) -> list[str]:
+    last: dict[tuple[str, int], int] = {}
+    faults = []
+    for read in history.read:
+        key = (read.writer, read.partition)
+        if read.number < last.get(key, -1):
+            faults.append(f"out of order: {_name(*read[:3])} stands after number {last[key]}")
+        last[key] = read.number
+    return faults
+
+
+def _offsets_not_rising(history: History) -> list[str]:
+    last: dict[int, int] = defaultdict(lambda: -1)
+    faults = []
+    for read in history.read:
+        if read.offset <= last[read.partition]:
+            faults.append(
+                f"offset {read.offset} of partition {read.partition} comes after {last[read.partition]}"
+            )
+        last[read.partition] = read.offset
+    return faults

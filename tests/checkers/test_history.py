@@ -1,0 +1,39 @@
+"""The judge itself is judged: every kind of broken promise is found, and a good history passes."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkers.history import History, Read, Written, anomalies
+
+
+def good() -> History:
+    written = [Written("w", n, n % 2, n // 2) for n in range(8)] + [
+        Written("w", 8, 0, None),
+        Written("w", 9, 1, None),
+    ]
+    read = [Read("w", n, 0, n // 2) for n in (0, 2, 4, 6, 8)] + [
+        Read("w", n, 1, n // 2) for n in (1, 3, 5, 7)
+    ]
+    return History(written, read)
+
+
+def test_a_good_history_passes_whether_unacknowledged_records_are_there_or_not() -> None:
+    assert anomalies(good()) == []
+
+
+@pytest.mark.parametrize(
+    ("plant", "said"),
+    [
+        (lambda h: h.read.remove(Read("w", 6, 0, 3)), "lost: record 6 of w"),
+        (lambda h: h.read.__setitem__(3, Read("w", 6, 0, 9)), "moved: record 6 of w"),
+        (lambda h: h.read.append(Read("w", 7, 1, 4)), "duplicated: record 7 of w"),
+        (lambda h: h.read.append(Read("x", 1, 1, 4)), "invented: record 1 of x"),
+        (lambda h: h.read.append(Read("w", 3, 1, 9)), "out of order: record 3 of w"),
+        (lambda h: h.read.append(Read("w", 9, 1, 3)), "offset 3 of partition 1 comes after 3"),
+    ],
+)
+def test_a_broken_promise_is_found(plant, said: str) -> None:  # type: ignore[no-untyped-def]
+    history = good()
+    plant(history)
+    assert any(said in fault for fault in anomalies(history))
