@@ -1,0 +1,52 @@
+"""One broker for the session, fresh connections for each test, every client behind one face."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from conformance.targets import IS_APACHE, Target
+from conformance.wire import Wire
+from peers.clients import Clients
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "felice_only: states something of Felice that Apache Kafka does not do")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`felice_only` marks what Apache Kafka has no part in (our files, our process, our deliberate differences)."""
+    for item in items:
+        if IS_APACHE and item.get_closest_marker("felice_only"):
+            item.add_marker(pytest.mark.skip(reason="states something of Felice alone"))
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Target]:
+    with Target() as target:
+        yield target
+
+
+@pytest.fixture
+def wire(broker: Target) -> Iterator[Wire]:
+    with broker.wire() as connection:
+        yield connection
+
+
+@pytest.fixture
+def connect(broker: Target) -> Iterator[Callable[[], Wire]]:
+    """As many further connections as a test wants."""
+    opened: list[Wire] = []
+
+    def another() -> Wire:
+        opened.append(broker.wire())
+        return opened[-1]
+
+    yield another
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture(scope="session")
+def clients() -> Iterator[Clients]:
+    with Clients() as started:
+        yield started

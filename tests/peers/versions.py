@@ -1,0 +1,16 @@
+"""Every foreign version the conformance tests speak to, pinned in this one place.
+
+Python clients are pinned in pyproject.toml's `dev` extra; kcat is whatever Debian ships.
+"""
+
+KAFKA = "4.3.1"
+SCALA = "2.13"
+SLF4J = "1.7.36"
+
+FRANZ_GO = "v1.22.2"
+KADM = "v1.19.0"
+
+KAFKAJS = "2.2.4"
+SNAPPYJS = "0.7.0"
+LZ4JS = "0.2.0"
+ZSTD_CODEC = "0.1.5"
