@@ -40,5 +40,6 @@ class Flush:
                 self.epochs.write(self.epochs_data)
             if self.names_changed:
                 self.disk.sync_dir(self.directory)
+                self.disk.sync_dir(self.directory.parent)
         except OSError as error:
             self.error = error

@@ -93,6 +93,7 @@ class Log:
         self.log_end_offset = 0
         self.recovery_point = 0
         self.cuts: list[recovery.Cut] = []
+        self.was_closed_cleanly = False
         self.on_failure: Callable[[Log, Exception], None] | None = None
         self.on_recovery_point_lowered: Callable[[Log], None] | None = None
         self._disk = disk
@@ -418,6 +419,8 @@ class Log:
         first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
         files = []
         try:
+            if self._names_changed and self.topic_id is not None:
+                files.append(self._files.get(self.directory / partition_metadata.FILE_NAME))
             for segment in self.segments[first:]:
                 files.extend(segment.open_files(with_indexes=segment is not self.segments[-1]))
         except OSError as error:
@@ -449,10 +452,13 @@ class Log:
     def close(self, *, clean: bool = True) -> None:
         """Gives the files back; after a clean close nothing needs recovery."""
         if clean and self._offline is None:
-            for segment in self.segments:
-                segment.write_indexes()
+            try:
+                self.segments[-1].write_indexes()
+            except OSError as error:
+                raise self._fail(error) from error
             self._due_snapshots.append(self._snapshot_at(self.log_end_offset))
             self.flush()
+            self.was_closed_cleanly = True
         self._files.forget_under(self.directory)
         self.take_offline("it was closed")
 
@@ -610,7 +616,7 @@ class Log:
         ]  # fmt: skip
 
     def _discard(self, segments: Sequence[Segment], now_ms: int) -> None:
-        """Renames the files; `remove_deleted_files` removes them after file.delete.delay.ms."""
+        """Renames the files; `collect_deleted` gives them out after file.delete.delay.ms."""
         due_ms = now_ms + self.config.file_delete_delay_ms
         for segment in segments:
             self._deleted_files += [(due_ms, path) for path in segment.mark_deleted()]
@@ -618,14 +624,13 @@ class Log:
             if self._disk.exists(snapshot):
                 self._disk.remove(snapshot)
 
-    def remove_deleted_files(self, now_ms: int) -> int:
-        """Removes files whose delay is over; returns how many. A second name is another file: it may be gone."""
+    def collect_deleted(self, now_ms: int) -> list[Path]:
+        """Files that were set aside and whose delay is over; they are the caller's to remove."""
+        if not self._deleted_files:
+            return []
         due = [path for due_ms, path in self._deleted_files if due_ms <= now_ms]
         self._deleted_files = [(due_ms, path) for due_ms, path in self._deleted_files if due_ms > now_ms]
-        for path in due:
-            if self._disk.exists(path):
-                self._disk.remove(path)
-        return len(due)
+        return due
 
     # -- truncating ------------------------------------------------------------------------------------
 

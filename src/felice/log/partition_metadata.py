@@ -31,8 +31,12 @@ def read(disk: Disk, directory: Path) -> UUID | None:
     path = directory / FILE_NAME
     if not disk.exists(path):
         return None
+    data = disk.read_bytes(path)
+    if not data:
+        # Created, and the power failed before the first flush: the topic's metadata knows the id.
+        return None
     try:
-        fields = parse_properties(disk.read_bytes(path).decode("ascii"))
+        fields = parse_properties(data.decode("ascii"))
         if fields["version"] != "0":
             raise ValueError(f"version {fields['version']} is not 0")
         return parse_uuid(fields["topic_id"])
@@ -41,4 +45,10 @@ def read(disk: Disk, directory: Path) -> UUID | None:
 
 
 def write(disk: Disk, directory: Path, topic_id: UUID) -> None:
-    disk.write_atomic(directory / FILE_NAME, f"version: 0\ntopic_id: {format_uuid(topic_id)}".encode("ascii"))
+    """Writes without waiting for the disk: the log's first flush does."""
+    file = disk.open(directory / FILE_NAME, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite(f"version: 0\ntopic_id: {format_uuid(topic_id)}".encode("ascii"), 0)
+    finally:
+        file.close()

@@ -1,0 +1,338 @@
+"""One entry of `log.dirs`: the partitions on one disk, and the files that they share.
+
+Keeps true: one broker at a time uses the directory (`.lock`), and only the broker
+            and cluster that it belongs to (`meta.properties`).
+            `.kafka_cleanshutdown` exists only after a stop that left every
+            partition whole and on disk; it is gone before anything is loaded.
+            A partition that could not be loaded keeps its checkpoints, so that
+            the next start looks at it as hard as this one did.
+
+An I/O error takes the whole directory offline, as in Kafka, but for a full disk:
+then appends fail and reads go on, until there is room again.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import UUID
+
+from felice.config import TopicConfig
+from felice.env import Clock, Disk, DiskLocked, Lock
+from felice.log import checkpoints, meta_properties, partition_metadata
+from felice.log.checkpoints import Checkpoint, TopicPartition
+from felice.log.errors import LogDirectoryError
+from felice.log.files import DEFAULT_LIMIT, OpenFiles
+from felice.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
+from felice.log.meta_properties import MetaProperties
+from felice.protocol.errors import ApiError
+
+_logger = logging.getLogger(__name__)
+
+LOCK_NAME = ".lock"
+CLEAN_SHUTDOWN_NAME = ".kafka_cleanshutdown"
+_CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":"-1"}'
+
+_PARTITION_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
+_DELETE_SUFFIX = "-delete"
+_STRAY_SUFFIX = "-stray"
+_SET_ASIDE_NAME = re.compile(r".+\.[0-9a-f]{32}(-delete|-stray|-future)")
+_NAME_MAX_LENGTH = 255
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class LogDirectory:
+    """See the module. `acquire`, then `load`; `close` when done."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        path: Path,
+        *,
+        recovery_threads: int = 2,
+        producer_id_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
+        max_open_files: int = DEFAULT_LIMIT,
+    ) -> None:
+        self.path = path
+        self.directory_id: UUID | None = None
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failed: dict[TopicPartition, str] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.was_clean = False
+        self.offline_reason: str | None = None
+        self.on_offline: Callable[[LogDirectory], None] | None = None
+        self._disk = disk
+        self._clock = clock
+        self._files = OpenFiles(disk, max_open_files)
+        self._recovery_threads = recovery_threads
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._lock: Lock | None = None
+        self._recovery_points = Checkpoint(disk, path / checkpoints.RECOVERY_POINTS)
+        self._log_starts = Checkpoint(disk, path / checkpoints.LOG_START_OFFSETS)
+        self._high_watermarks = Checkpoint(disk, path / checkpoints.HIGH_WATERMARKS)
+        self._read_recovery_points: dict[TopicPartition, int] = {}
+        self._read_log_starts: dict[TopicPartition, int] = {}
+        self._deleted: list[tuple[int, Path]] = []
+        self._set_aside_count = 0
+        self._full_reported = False
+
+    # -- opening ---------------------------------------------------------------------------------------
+
+    def acquire(self, *, node_id: int, cluster_id: str, new_directory_id: UUID) -> None:
+        """Locks the directory and proves it ours; a new one becomes ours. Raises `LogDirectoryError`."""
+        try:
+            self._disk.mkdir(self.path)
+            self._lock = self._disk.lock(self.path / LOCK_NAME)
+            found = meta_properties.read(self._disk, self.path)
+            if found is None:
+                found = MetaProperties(node_id, cluster_id, new_directory_id)
+                meta_properties.write(self._disk, self.path, found)
+            meta_properties.check(found, self.path, node_id=node_id, cluster_id=cluster_id)
+            self.directory_id = found.directory_id
+        except DiskLocked as error:
+            raise LogDirectoryError(self.path, "is in use by another broker") from error
+        except OSError as error:
+            self._release()
+            raise LogDirectoryError(self.path, f"cannot be used: {error.strerror or error}") from error
+        except LogDirectoryError:
+            self._release()
+            raise
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def load(self, config_of: Callable[[str], TopicConfig]) -> None:
+        """Opens every partition, some at a time. One that cannot be opened is in `failed`, with the reason."""
+        self._take_clean_shutdown_marker()
+        self._read_recovery_points = self._recovery_points.read()
+        self._read_log_starts = self._log_starts.read()
+        self.high_watermarks = self._high_watermarks.read()
+        found = self._partition_directories()
+        with ThreadPoolExecutor(max(self._recovery_threads, 1), thread_name_prefix="log-recovery") as pool:
+            configs = [config_of(topic) for (topic, _), _ in found]
+            keys, paths = [key for key, _ in found], [path for _, path in found]
+            outcomes = pool.map(self._open_or_reason, keys, paths, configs)
+            for (topic_partition, _), outcome in zip(found, outcomes, strict=True):
+                if isinstance(outcome, Log):
+                    self._adopt(topic_partition, outcome)
+                else:
+                    self.failed[topic_partition] = outcome
+                    _logger.error("partition %s-%d is offline: %s", *topic_partition, outcome)
+
+    def _take_clean_shutdown_marker(self) -> None:
+        """Gone before loading begins: a crash meanwhile must count as an unclean stop."""
+        marker = self.path / CLEAN_SHUTDOWN_NAME
+        self.was_clean = self._disk.exists(marker)
+        if self.was_clean:
+            self._disk.remove(marker)
+            self._disk.sync_dir(self.path)
+
+    def _partition_directories(self) -> list[tuple[TopicPartition, Path]]:
+        found = []
+        for name in self._disk.listdir(self.path):
+            path = self.path / name
+            if not self._disk.is_dir(path):
+                continue
+            if _SET_ASIDE_NAME.fullmatch(name):
+                self._meet_set_aside(path)
+            elif match := _PARTITION_NAME.fullmatch(name):
+                found.append(((match["topic"], int(match["partition"])), path))
+        return found
+
+    def _meet_set_aside(self, path: Path) -> None:
+        if path.name.endswith(_DELETE_SUFFIX):
+            self._deleted.append((self._clock.now_ms(), path))
+        else:
+            _logger.warning("%s is left alone: no partition of this broker", path)
+
+    def _open_or_reason(self, topic_partition: TopicPartition, path: Path, config: TopicConfig) -> Log | str:
+        try:
+            return self._open(topic_partition, path, config, clean_shutdown=self.was_clean)
+        except ApiError as error:
+            return error.message
+        except OSError as error:
+            return str(error)
+
+    def _open(
+        self, topic_partition: TopicPartition, path: Path, config: TopicConfig, *, clean_shutdown: bool
+    ) -> Log:
+        return Log.open(
+            self._disk, self._clock, path, topic_partition, config,
+            recovery_point=self._read_recovery_points.get(topic_partition, 0),
+            log_start_offset=self._read_log_starts.get(topic_partition, 0),
+            clean_shutdown=clean_shutdown, files=self._files,
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+        )  # fmt: skip
+
+    def _adopt(self, topic_partition: TopicPartition, log: Log) -> None:
+        log.on_failure = self._on_log_failure
+        log.on_recovery_point_lowered = lambda _: self.capture_recovery_points()()
+        self.logs[topic_partition] = log
+
+    # -- partitions ------------------------------------------------------------------------------------
+
+    def create(self, topic: str, partition: int, config: TopicConfig, topic_id: UUID | None) -> Log:
+        """Begins the log of a new partition. It reaches the disk with its first flush."""
+        self._check_online()
+        topic_partition = topic, partition
+        path = self.path / f"{topic}-{partition}"
+        if topic_partition in self.logs or self._disk.exists(path):
+            raise LogDirectoryError(self.path, f"has a directory {path.name} already")
+        try:
+            self._disk.mkdir(path)
+            if topic_id is not None:
+                partition_metadata.write(self._disk, path, topic_id)
+            log = self._open(topic_partition, path, config, clean_shutdown=True)
+        except OSError as error:
+            self._on_io_error(error)
+            raise LogDirectoryError(self.path, f"cannot take a new partition: {error}") from error
+        self._adopt(topic_partition, log)
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Sets a partition aside; its files go after file.delete.delay.ms. The name is free at once."""
+        log = self.logs.get((topic, partition))
+        self._set_aside(topic, partition, _DELETE_SUFFIX, log.config.file_delete_delay_ms if log else 0)
+
+    def set_aside_as_stray(self, topic: str, partition: int) -> None:
+        """Takes a partition out that this broker should not have, and keeps its files for a person to look at."""
+        self._set_aside(topic, partition, _STRAY_SUFFIX, None)
+
+    def _set_aside(self, topic: str, partition: int, suffix: str, delay_ms: int | None) -> None:
+        topic_partition = topic, partition
+        path = self.path / f"{topic}-{partition}"
+        log = self.logs.pop(topic_partition, None)
+        if log is not None:
+            log.close(clean=False)
+        self.failed.pop(topic_partition, None)
+        target = self._set_aside_path(path.name, suffix)
+        try:
+            self._disk.rename(path, target)
+            # Else a partition of the same name would begin with this one's recovery point.
+            self._forget_checkpoints(topic_partition)
+        except OSError as error:
+            self._on_io_error(error)
+            raise LogDirectoryError(self.path, f"cannot set {path.name} aside: {error}") from error
+        if delay_ms is not None:
+            self._deleted.append((self._clock.now_ms() + delay_ms, target))
+
+    def _set_aside_path(self, name: str, suffix: str) -> Path:
+        self._set_aside_count += 1
+        unique = f"{self._clock.now_ms():016x}{self._set_aside_count:016x}{suffix}"
+        return self.path / f"{name[: _NAME_MAX_LENGTH - len(unique) - 1]}.{unique}"
+
+    def _forget_checkpoints(self, topic_partition: TopicPartition) -> None:
+        for offsets in (self._read_recovery_points, self._read_log_starts, self.high_watermarks):
+            offsets.pop(topic_partition, None)
+        self.capture_recovery_points()()
+        self.capture_log_starts()()
+
+    def collect_deleted(self, now_ms: int) -> list[Path]:
+        """Files and directories whose time to go has come, for `remove_paths`, which may run on a thread."""
+        due = [path for due_ms, path in self._deleted if due_ms <= now_ms]
+        self._deleted = [(due_ms, path) for due_ms, path in self._deleted if due_ms > now_ms]
+        for log in self.logs.values():
+            due += log.collect_deleted(now_ms)
+        return due
+
+    def remove_paths(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            if self._disk.is_dir(path):
+                self._disk.remove_tree(path)
+            elif self._disk.exists(path):
+                self._disk.remove(path)
+
+    # -- checkpoints -----------------------------------------------------------------------------------
+
+    def capture_recovery_points(self) -> Callable[[], None]:
+        """The recovery points as of now. The result writes them, on any thread; it may raise OSError."""
+        current = {topic_partition: log.recovery_point for topic_partition, log in self.logs.items()}
+        return self._recovery_points.capture({**self._kept(self._read_recovery_points), **current})
+
+    def capture_log_starts(self) -> Callable[[], None]:
+        """The log start offsets that are not simply those of the first segments."""
+        moved = {
+            topic_partition: log.log_start_offset
+            for topic_partition, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        return self._log_starts.capture({**self._kept(self._read_log_starts), **moved})
+
+    def capture_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
+        return self._high_watermarks.capture({**self._kept(self.high_watermarks), **offsets})
+
+    def _kept(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {
+            topic_partition: offset
+            for topic_partition, offset in offsets.items()
+            if topic_partition in self.failed
+        }
+
+    # -- failing ---------------------------------------------------------------------------------------
+
+    def _check_online(self) -> None:
+        if self.offline_reason is not None:
+            raise LogDirectoryError(self.path, f"is offline: {self.offline_reason}")
+
+    def _on_log_failure(self, log: Log, error: Exception) -> None:
+        if isinstance(error, OSError):
+            self._on_io_error(error)
+        elif log.offline_reason is not None:
+            _logger.error("%s; the other partitions of %s go on", log.offline_reason, self.path)
+
+    def _on_io_error(self, error: OSError) -> None:
+        if error.errno not in _FULL:
+            self.fail(error)
+        elif not self._full_reported:
+            self._full_reported = True
+            _logger.error("the disk of %s is full: appends fail until there is room: %s", self.path, error)
+
+    def fail(self, error: Exception) -> None:
+        """Takes the directory and all its partitions offline until the broker starts again."""
+        if self.offline_reason is not None:
+            return
+        self.offline_reason = str(error)
+        _logger.error("log directory %s is offline: %s", self.path, error)
+        for log in self.logs.values():
+            log.take_offline(f"log directory {self.path} failed: {error}")
+        if self.on_offline is not None:
+            self.on_offline(self)
+
+    # -- closing ---------------------------------------------------------------------------------------
+
+    def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+        """Brings everything to disk and gives the directory back. Only a stop without fault counts as clean."""
+        try:
+            if self.offline_reason is None:
+                self._close_logs(high_watermarks or {})
+        except OSError as error:
+            self.fail(error)
+        finally:
+            self._release()
+
+    def _close_logs(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        is_clean = not self.failed
+        for log in self.logs.values():
+            try:
+                log.close()
+            except (ApiError, OSError) as error:
+                _logger.error("partition %s could not be closed: %s", log.name, error)
+            is_clean = is_clean and log.was_closed_cleanly
+        self.capture_recovery_points()()
+        self.capture_log_starts()()
+        self.capture_high_watermarks(high_watermarks)()
+        if is_clean:
+            self._disk.write_atomic(self.path / CLEAN_SHUTDOWN_NAME, _CLEAN_SHUTDOWN_CONTENT)
+
+    def abandon(self) -> None:
+        """Lets go without bringing anything to disk, as a crash would; the next start recovers."""
+        for log in self.logs.values():
+            log.close(clean=False)
+        self._release()

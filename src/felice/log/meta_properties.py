@@ -1,0 +1,57 @@
+"""Whose a log directory is: `meta.properties`.
+
+Java properties. Version 1 (KRaft's) names node.id, cluster.id and directory.id;
+version 0 (ZooKeeper's) names broker.id and cluster.id and is accepted as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from felice.config import format_properties, parse_properties
+from felice.env import Disk
+from felice.log.errors import LogDirectoryError
+from felice.log.partition_metadata import format_uuid, parse_uuid
+
+FILE_NAME = "meta.properties"
+_NODE_ID_KEYS = {"0": "broker.id", "1": "node.id"}
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    node_id: int
+    cluster_id: str
+    directory_id: UUID | None
+
+
+def read(disk: Disk, directory: Path) -> MetaProperties | None:
+    """What the directory says of itself, None if it is new."""
+    path = directory / FILE_NAME
+    if not disk.exists(path):
+        return None
+    try:
+        fields = parse_properties(disk.read_bytes(path).decode("utf-8"))
+        node_id = int(fields[_NODE_ID_KEYS[fields["version"]]])
+        directory_id = parse_uuid(fields["directory.id"]) if "directory.id" in fields else None
+        return MetaProperties(node_id, fields["cluster.id"], directory_id)
+    except (KeyError, ValueError) as error:
+        raise LogDirectoryError(directory, f"has a {FILE_NAME} that cannot be read: {error!r}") from error
+
+
+def write(disk: Disk, directory: Path, meta: MetaProperties) -> None:
+    properties = {"version": "1", "node.id": str(meta.node_id), "cluster.id": meta.cluster_id}
+    if meta.directory_id is not None:
+        properties["directory.id"] = format_uuid(meta.directory_id)
+    disk.write_atomic(directory / FILE_NAME, format_properties(properties).encode("utf-8"))
+
+
+def check(found: MetaProperties, directory: Path, *, node_id: int, cluster_id: str) -> None:
+    """Refuses a directory of another broker or another cluster: its offsets are not ours to continue."""
+    if found.cluster_id != cluster_id:
+        raise LogDirectoryError(
+            directory, f"belongs to cluster {found.cluster_id}, this broker to cluster {cluster_id}"
+        )
+    if found.node_id != node_id:
+        raise LogDirectoryError(directory, f"belongs to node {found.node_id}, this broker is node {node_id}")
