@@ -101,7 +101,9 @@ class LeaderEpochs:
             last = self.entries[-1]
             if last.epoch == epoch and last.start_offset <= start_offset:
                 return
-            while self.entries and (self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset):
+            while self.entries and (
+                self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset
+            ):
                 self.entries.pop()
         self.entries.append(EpochEntry(epoch, start_offset))
         self._changed = True

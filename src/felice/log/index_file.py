@@ -57,9 +57,21 @@ class IndexFile:
     layout: ClassVar[Struct]
     column_types: ClassVar[tuple[str, str]]
 
-    __slots__ = ("_count", "_files", "_keys", "_max_entries", "_sealed", "_values", "_written", "base_offset", "path")
+    __slots__ = (
+        "_count",
+        "_files",
+        "_keys",
+        "_max_entries",
+        "_sealed",
+        "_values",
+        "_written",
+        "base_offset",
+        "path",
+    )
 
-    def __init__(self, files: OpenFiles, path: Path, base_offset: int, *, max_bytes: int, sealed: bool) -> None:
+    def __init__(
+        self, files: OpenFiles, path: Path, base_offset: int, *, max_bytes: int, sealed: bool
+    ) -> None:
         self.path = path
         self.base_offset = base_offset
         self._files = files

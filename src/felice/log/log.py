@@ -148,7 +148,9 @@ class Log:
         self.cuts = opened.cuts
         self.log_start_offset = max(log_start_offset, opened.segments[0].base_offset)
         # What a clean stop left is on disk, and so is what a recovery found below the old recovery point.
-        self.recovery_point = self.log_end_offset if clean_shutdown else min(recovery_point, self.log_end_offset)
+        self.recovery_point = (
+            self.log_end_offset if clean_shutdown else min(recovery_point, self.log_end_offset)
+        )
         if not epochs_known:
             opening.rebuild_epochs(self.epochs, opened.segments)
         self.epochs.truncate_from_end(self.log_end_offset)
@@ -168,7 +170,9 @@ class Log:
         )  # fmt: skip
 
     def _new_segment(self, base_offset: int) -> Segment:
-        return opening.new_segment(self._files, self.directory, base_offset, self.config, self._clock.now_ms())
+        return opening.new_segment(
+            self._files, self.directory, base_offset, self.config, self._clock.now_ms()
+        )
 
     # -- facts -----------------------------------------------------------------------------------------
 
@@ -245,7 +249,10 @@ class Log:
         if header.producer_id >= 0:
             self._account(header, marker, now_ms)
         return AppendInfo(
-            base_offset, base_offset + header.last_offset_delta, valid.log_append_time_ms, self.log_start_offset
+            base_offset,
+            base_offset + header.last_offset_delta,
+            valid.log_append_time_ms,
+            self.log_start_offset,
         )
 
     def _checked_marker(self, valid: Validated) -> EndTransactionMarker | None:
@@ -280,7 +287,9 @@ class Log:
                 # KAFKA-18723: the leader changed while it answered; the rest is fetched under the new epoch.
                 break
             if not verify_crc(records, header):
-                raise CorruptBatch(f"{self.name}: the CRC of the batch at offset {header.base_offset} does not hold")
+                raise CorruptBatch(
+                    f"{self.name}: the CRC of the batch at offset {header.base_offset} does not hold"
+                )
             if header.base_offset < next_offset or header.last_offset_delta < 0:
                 raise InvalidRecord(f"{self.name}: offset {header.base_offset} came, {next_offset} is due")
             next_offset = header.next_offset
@@ -324,11 +333,15 @@ class Log:
             raise self._append_failed(active, error) from error
         self.log_end_offset = self.producers.end_offset = active.next_offset
 
-    def _must_roll(self, active: Segment, headers: Sequence[BatchHeader], size_bytes: int, now_ms: int) -> bool:
+    def _must_roll(
+        self, active: Segment, headers: Sequence[BatchHeader], size_bytes: int, now_ms: int
+    ) -> bool:
         if active.size_bytes == 0:
             return headers[-1].last_offset - active.base_offset > MAX_RELATIVE_OFFSET
         config = self.config
-        if active.size_bytes > config.segment_bytes - size_bytes or not active.has_room_for(headers[-1].last_offset):
+        if active.size_bytes > config.segment_bytes - size_bytes or not active.has_room_for(
+            headers[-1].last_offset
+        ):
             return True
         timestamp = max(header.max_timestamp for header in headers)
         return active.age_ms(now_ms, timestamp) > config.segment_ms - self._jitter_ms
@@ -571,7 +584,8 @@ class Log:
         self._check_online()
         if offset > self.log_end_offset or offset < 0:
             raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.name} ends at {self.log_end_offset}, {offset} lies beyond"
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name} ends at {self.log_end_offset}, {offset} lies beyond",
             )
         if offset > self.log_start_offset:
             self.log_start_offset = offset

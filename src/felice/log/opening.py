@@ -77,7 +77,9 @@ def _tidy(files: OpenFiles, directory: Path) -> list[int]:
     for name in names:
         if name.endswith((DELETED_SUFFIX, _CLEANED_SUFFIX, ".tmp")):
             files.disk.remove(directory / name)
-    base_offsets = sorted(int(name[:-4]) for name in names if name.endswith(LOG_SUFFIX) and name[:-4].isdigit())
+    base_offsets = sorted(
+        int(name[:-4]) for name in names if name.endswith(LOG_SUFFIX) and name[:-4].isdigit()
+    )
     for name in names:
         stem, _, suffix = name.partition(".")
         if f".{suffix}" in SUFFIXES and stem.isdigit() and int(stem) not in base_offsets:

@@ -64,7 +64,10 @@ class ProducerState:
     def duplicate_of(self, header: BatchHeader) -> RememberedBatch | None:
         if header.producer_epoch == self.epoch:
             for batch in self.batches:
-                if batch.last_sequence == header.last_sequence and batch.first_sequence == header.base_sequence:
+                if (
+                    batch.last_sequence == header.last_sequence
+                    and batch.first_sequence == header.base_sequence
+                ):
                     return batch
         return None
 
@@ -211,7 +214,9 @@ class ProducerStates:
     def _state_of(self, header: BatchHeader) -> ProducerState:
         state = self._states.get(header.producer_id)
         if state is None:
-            state = self._states[header.producer_id] = ProducerState(header.producer_id, header.producer_epoch)
+            state = self._states[header.producer_id] = ProducerState(
+                header.producer_id, header.producer_epoch
+            )
         else:
             state.adopt_epoch(header.producer_epoch)
         return state

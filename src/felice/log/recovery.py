@@ -43,7 +43,9 @@ class Cut:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.path} was cut at byte {self.position}, {self.removed_bytes} bytes removed: {self.reason}"
+        return (
+            f"{self.path} was cut at byte {self.position}, {self.removed_bytes} bytes removed: {self.reason}"
+        )
 
 
 def verified_batches(file: File, first_offset: int) -> Iterator[BatchHeader]:
@@ -56,12 +58,16 @@ def verified_batches(file: File, first_offset: int) -> Iterator[BatchHeader]:
             window, start = file.pread(_WINDOW_BYTES, position), position
         header = _header(path, window, position - start, position)
         if position + header.size_bytes > end:
-            raise CorruptLog(path, position, f"a batch of {header.size_bytes} bytes goes beyond the end at {end}")
+            raise CorruptLog(
+                path, position, f"a batch of {header.size_bytes} bytes goes beyond the end at {end}"
+            )
         if header.end > len(window):
             window, start = file.pread(max(_WINDOW_BYTES, header.size_bytes), position), position
             header = header._replace(position=0)
         if not verify_crc(window, header):
-            raise CorruptLog(path, position, f"the CRC of the batch at offset {header.base_offset} does not hold")
+            raise CorruptLog(
+                path, position, f"the CRC of the batch at offset {header.base_offset} does not hold"
+            )
         if header.base_offset < next_offset:
             raise CorruptLog(path, position, f"offset {header.base_offset} comes where {next_offset} is due")
         yield header._replace(position=position)

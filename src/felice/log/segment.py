@@ -65,7 +65,9 @@ class Segment:
         "directory", "log_path", "next_offset", "offset_index", "size_bytes", "time_index", "transaction_index",
     )  # fmt: skip
 
-    def __init__(self, files: OpenFiles, directory: Path, base_offset: int, *, index_bytes: int, sealed: bool) -> None:
+    def __init__(
+        self, files: OpenFiles, directory: Path, base_offset: int, *, index_bytes: int, sealed: bool
+    ) -> None:
         self._files = files
         self.directory = directory
         self.base_offset = base_offset
@@ -197,10 +199,17 @@ class Segment:
                     raise CorruptLog(self.log_path, position, "it ends inside a batch header")
             base_offset, length, magic, last_offset_delta = _SCAN.unpack_from(chunk, at)
             size_bytes = length + LOG_OVERHEAD
-            if magic != MAGIC or size_bytes < HEADER_SIZE or last_offset_delta < 0 or base_offset < self.base_offset:
+            if (
+                magic != MAGIC
+                or size_bytes < HEADER_SIZE
+                or last_offset_delta < 0
+                or base_offset < self.base_offset
+            ):
                 raise CorruptLog(self.log_path, position, "no batch header of format 2 stands there")
             if position + size_bytes > end:
-                raise CorruptLog(self.log_path, position, f"a batch of {size_bytes} bytes goes beyond byte {end}")
+                raise CorruptLog(
+                    self.log_path, position, f"a batch of {size_bytes} bytes goes beyond byte {end}"
+                )
             yield BatchPlace(position, size_bytes, base_offset, base_offset + last_offset_delta)
             position += size_bytes
 
