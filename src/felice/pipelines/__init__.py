@@ -1,0 +1,1 @@
+"""Pipelines: what reads topics, computes, and writes topics, always on Spark."""

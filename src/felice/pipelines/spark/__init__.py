@@ -1,0 +1,11 @@
+"""Topics as Spark reads and writes them: the Python data source `felice`.
+
+options     what a query asks for                (PURE)
+planning    offsets to ranges to tasks           (PURE)
+cluster     what the driver asks the brokers
+reader      batches and streams, in the driver
+fetching    ranges to Arrow, in the workers
+writer      Arrow to topics, in the workers
+source      what Spark calls first
+session     a session with the source registered; `java` finds its Java
+"""

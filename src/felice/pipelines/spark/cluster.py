@@ -1,0 +1,173 @@
+"""What a query asks the cluster: which partitions it reads, and where they begin and end.
+
+Keeps true: an answer covers all partitions asked for or raises; offsets beyond what
+            the log holds are never planned silently.
+Asks through `client.blocking`. Reads and writes no records: `fetching` and `writer` do.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from felice.client.blocking import BlockingClient
+from felice.client.errors import KafkaException
+from felice.pipelines.spark.offsets import EARLIEST, LATEST, Offsets, Partition, to_checkpoint
+from felice.pipelines.spark.options import (
+    AtOffsets,
+    AtTimestamp,
+    AtTimestamps,
+    Earliest,
+    Latest,
+    OptionError,
+    Position,
+    SourceOptions,
+)
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+
+
+class DataLoss(RuntimeError):
+    """Records a query should have read are gone, and it asked to fail then."""
+
+
+def report_losses(losses: Iterable[str], fail: bool) -> None:
+    """Raise DataLoss, or with failOnDataLoss=false log and go on."""
+    found = list(losses)
+    if found and fail:
+        raise DataLoss("; ".join(found) + '. Set option("failOnDataLoss", "false") to go on without them.')
+    for loss in found:
+        log.warning("%s", loss)
+
+
+class ClusterView:
+    """One query's view. Lives in the driver's Python process; never pickled."""
+
+    def __init__(self, options: SourceOptions, client: BlockingClient) -> None:
+        self._options = options
+        self._client = client
+        self._partitions: list[Partition] = []
+        self._partitions_good_until = float("-inf")
+
+    def partitions(self) -> list[Partition]:
+        if time.monotonic() >= self._partitions_good_until:
+            self._partitions = self._retry(self._ask_partitions)
+            self._partitions_good_until = time.monotonic() + self._options.topics_good_for_s
+        return self._partitions
+
+    def earliest(self, partitions: Iterable[Partition] | None = None) -> Offsets:
+        return self._offsets_at(EARLIEST, self.partitions() if partitions is None else partitions)
+
+    def latest(self) -> Offsets:
+        return self._offsets_at(LATEST, self.partitions())
+
+    def start(self, position: Position) -> Offsets:
+        return self._resolve(position, "starting")
+
+    def end(self, position: Position) -> Offsets:
+        return self._resolve(position, "ending")
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _resolve(self, position: Position, end: str) -> Offsets:
+        match position:
+            case Earliest():
+                return self.earliest()
+            case Latest():
+                return self.latest()
+            case AtOffsets(offsets):
+                self._expect_all(f"{end}Offsets", offsets)
+                return self._within_log(offsets)
+            case AtTimestamp(timestamp_ms):
+                wanted = dict.fromkeys(self.partitions(), timestamp_ms)
+                return self._at_timestamps(f"{end}Timestamp", wanted)
+            case AtTimestamps(timestamps_ms):
+                self._expect_all(f"{end}OffsetsByTimestamp", timestamps_ms)
+                return self._at_timestamps(f"{end}OffsetsByTimestamp", timestamps_ms)
+
+    def _expect_all(self, name: str, given: Mapping[Partition, int]) -> None:
+        partitions = set(self.partitions())
+        if missing := sorted(partitions - given.keys()):
+            raise OptionError(
+                name, f"says nothing of {_listed(missing)}; -1 stands for latest, -2 for earliest"
+            )
+        if unknown := sorted(given.keys() - partitions):
+            raise OptionError(name, f"names {_listed(unknown)}, which this query does not read")
+
+    def _within_log(self, offsets: Offsets) -> Offsets:
+        earliest, latest = self.earliest(), self.latest()
+        named = {LATEST: latest, EARLIEST: earliest}
+        resolved = {key: named[offset][key] if offset in named else offset for key, offset in offsets.items()}
+        report_losses(
+            (
+                f"partition {key[1]} of topic {key[0]} holds offsets {earliest[key]} to {latest[key]}, not {offset}"
+                for key, offset in sorted(resolved.items())
+                if not earliest[key] <= offset <= latest[key]
+            ),
+            self._options.fail_on_data_loss,
+        )
+        return {key: min(max(offset, earliest[key]), latest[key]) for key, offset in resolved.items()}
+
+    def _at_timestamps(self, name: str, timestamps_ms: Mapping[Partition, int]) -> Offsets:
+        found = self._list_offsets(timestamps_ms)
+        if late := sorted(key for key, offset in found.items() if offset < 0):
+            if name.startswith("starting") and not self._options.late_timestamp_is_latest:
+                raise OptionError(
+                    name,
+                    f"{_listed(late)} hold no record that new; set startingOffsetsByTimestampStrategy=latest "
+                    "to start at their ends",
+                )
+            found.update(self._offsets_at(LATEST, late))
+        return found
+
+    def _offsets_at(self, which: int, partitions: Iterable[Partition]) -> Offsets:
+        return self._list_offsets(dict.fromkeys(partitions, which))
+
+    def _list_offsets(self, wanted: Mapping[Partition, int]) -> Offsets:
+        if not wanted:
+            return {}
+        found = self._retry(lambda: self._client.list_offsets(wanted))
+        return {key: answer.offset for key, answer in found.items()}
+
+    def _ask_partitions(self) -> list[Partition]:
+        subscription = self._options.subscription
+        named = sorted(set(subscription.topics) | {topic for topic, _ in subscription.partitions})
+        topics = self._client.metadata(named or None).topics
+        if faults := [
+            f"{name} ({topic.error.str()})" for name, topic in sorted(topics.items()) if topic.error
+        ]:
+            raise OptionError("subscribe", f"cannot read {', '.join(faults)}")
+        existing = sorted(
+            (name, p) for name in topics if subscription.matches(name) for p in topics[name].partitions
+        )
+        if not subscription.partitions:
+            return existing
+        if gone := sorted(set(subscription.partitions) - set(existing)):
+            raise OptionError("assign", f"there is no {_listed(gone)}")
+        return list(subscription.partitions)
+
+    def _retry(self, ask: Callable[[], Answer]) -> Answer:
+        for attempt in range(self._options.offset_retries + 1):
+            try:
+                return ask()
+            except KafkaException as error:
+                if attempt == self._options.offset_retries or not error.error.retriable():
+                    raise
+                log.warning("asking for offsets failed; asking again", exc_info=True)
+                time.sleep(self._options.offset_retry_interval_ms / 1000)
+        raise AssertionError("unreachable")
+
+
+def open_view(options: SourceOptions) -> ClusterView:
+    # The view retries by itself, as the query asked; its client need not.
+    patience = {"retry_timeout_ms": options.offset_retry_interval_ms}
+    return ClusterView(options, BlockingClient(options.client, **patience))
+
+
+def _listed(partitions: Iterable[Partition]) -> str:
+    return str(to_checkpoint(dict.fromkeys(partitions, 0)))

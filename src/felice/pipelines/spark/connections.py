@@ -1,0 +1,15 @@
+"""A worker process's connections: one client for each configuration, kept from task to task."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from felice.client.blocking import BlockingClient, BlockingConfig
+
+# A worker serves few queries at a time; beyond this many configurations the oldest connects anew.
+CLIENTS_KEPT = 8
+
+
+@lru_cache(maxsize=CLIENTS_KEPT)
+def client_of(config: BlockingConfig) -> BlockingClient:
+    return BlockingClient(config)

@@ -1,0 +1,71 @@
+"""What a Spark worker does with its part of a batch: fetch whole record batches, hand on Arrow.
+
+Keeps true: each record between a range's offsets is handed on once, in order within
+            its partition; records that are gone fail the task, unless the query
+            said to go on without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from felice.client.blocking import EARLIEST, LATEST, BlockingClient, OffsetOutOfRange
+from felice.pipelines.spark.cluster import report_losses
+from felice.pipelines.spark.connections import client_of
+from felice.pipelines.spark.offsets import Partition
+from felice.pipelines.spark.options import SourceOptions
+from felice.pipelines.spark.planning import Task
+from felice.records.arrow import batches_to_arrow
+
+Spans = dict[Partition, tuple[int, int]]
+
+
+def read_task(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    client = client_of(options.client)
+    for spans in _rounds(task):
+        yield from _read(client, spans, options)
+
+
+def _rounds(task: Task) -> list[Spans]:
+    """The task's ranges, at most one of a partition at a time, since that is how they are fetched."""
+    rounds: list[Spans] = []
+    for piece in task:
+        key = (piece.topic, piece.partition)
+        free = next((spans for spans in rounds if key not in spans), None)
+        if free is None:
+            rounds.append(free := {})
+        free[key] = (piece.start, piece.end)
+    return rounds
+
+
+def _read(client: BlockingClient, spans: Spans, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    left = dict(spans)
+    while left:
+        try:
+            for piece in client.fetch(left):
+                key = (piece.topic, piece.partition)
+                yield from batches_to_arrow(
+                    [piece.data],
+                    *spans[key],
+                    topic=piece.topic,
+                    partition=piece.partition,
+                    with_headers=options.include_headers,
+                )
+                left[key] = (piece.next_offset, spans[key][1])
+            return
+        except OffsetOutOfRange as error:
+            left = {key: span for key, span in left.items() if span[0] < span[1]}
+            _step_over_loss(client, left, (error.topic, error.partition), options)
+
+
+def _step_over_loss(client: BlockingClient, left: Spans, key: Partition, options: SourceOptions) -> None:
+    """Report what `key` no longer holds, and go on at what it does hold, if anything."""
+    start, end = left.pop(key)
+    first = client.list_offsets({key: EARLIEST})[key].offset
+    last = client.list_offsets({key: LATEST})[key].offset
+    held = f"partition {key[1]} of topic {key[0]} holds offsets {first} to {last}"
+    report_losses([f"{held}, not all of {start} to {end}"], options.fail_on_data_loss)
+    if max(start, first) < min(end, last):
+        left[key] = (max(start, first), min(end, last))

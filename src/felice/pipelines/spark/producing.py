@@ -1,0 +1,142 @@
+"""What a Spark worker does with its part of the rows: Arrow to record batches, and to the brokers.
+
+Keeps true: rows with a partition go there; else a key decides as in Java's producer
+            (murmur2), so the rows of one key stay in order; rows with neither are
+            dealt out in runs. `flush` returns when all is acknowledged, or raises.
+At most about FLUSH_AT_BYTES of rows are held.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from felice.client.errors import KafkaException
+from felice.pipelines.spark.connections import client_of
+from felice.pipelines.spark.options import SinkOptions
+from felice.records.arrow import arrow_to_batches, key_hashes
+
+FLUSH_AT_BYTES = 16 * 1024 * 1024
+# Rows without key or partition go to one partition for so many, then to the next: larger batches.
+RUN_ROWS = 5_000
+TOPIC_WAIT_S = 0.1
+
+RECORD_COLUMNS = ("key", "value", "headers")
+
+
+class RowError(ValueError):
+    """A row that cannot be written, and why."""
+
+
+class TopicWriter:
+    """Collects rows and writes them in large pieces."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._client = client_of(options.client)
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._partition_counts: dict[str, int] = {}
+        # Tasks start at different partitions, so that small ones do not all fill the same.
+        self._turn = random.randrange(1 << 16)
+        self.rows_written = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._held.append(rows)
+        self._held_bytes += rows.nbytes
+        if self._held_bytes >= FLUSH_AT_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        held, self._held, self._held_bytes = self._held, [], 0
+        if not held:
+            return
+        now_ms = time.time_ns() // 1_000_000
+        batches = [
+            (topic, partition, batch)
+            for topic, rows in self._by_topic(pa.Table.from_batches(held).combine_chunks())
+            for partition, part in self._by_partition(topic, rows)
+            for batch in arrow_to_batches(
+                part,
+                timestamp_ms=now_ms,
+                codec=self._options.codec,
+                level=self._options.compression_level,
+                target_bytes=self._options.batch_bytes,
+            )
+        ]
+        self._client.produce(batches, self._options.acks)
+        self.rows_written += sum(len(rows) for rows in held)
+
+    def _by_topic(self, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+        # As in Spark's Kafka sink the option, if given, overrules the column.
+        if self._options.topic is not None:
+            yield self._options.topic, rows
+            return
+        topics = rows["topic"]
+        if topics.null_count:
+            raise RowError("a row has null for its topic, and there is no option 'topic' to fall back on")
+        for topic in sorted(topics.unique().to_pylist()):
+            yield topic, rows.filter(pc.equal(topics, topic))
+
+    def _by_partition(self, topic: str, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        count = self._partition_count(topic)
+        records = rows.select([name for name in RECORD_COLUMNS if name in rows.column_names])
+        if count == 1 and "partition" not in rows.column_names:
+            yield 0, records
+            return
+        chosen = self._choose(topic, rows, count)
+        order = np.argsort(chosen, kind="stable")
+        records = records.take(pa.array(order))
+        edges = np.searchsorted(chosen[order], np.arange(count + 1))
+        for partition, (start, end) in enumerate(itertools.pairwise(edges)):
+            if start < end:
+                yield partition, records.slice(start, end - start)
+
+    def _choose(self, topic: str, rows: pa.Table, count: int) -> np.ndarray:
+        """The partition of each row."""
+        chosen = self._runs(len(rows), count)
+        if "key" in rows.column_names and len(rows):
+            hashes = key_hashes(_one_chunk(rows["key"]))
+            keyed = hashes.is_valid().to_numpy(zero_copy_only=False)
+            chosen = np.where(keyed, hashes.fill_null(0).to_numpy(zero_copy_only=False) % count, chosen)
+        if "partition" in rows.column_names:
+            given = _one_chunk(rows["partition"])
+            asked = given.is_valid().to_numpy(zero_copy_only=False)
+            chosen = np.where(asked, given.fill_null(0).to_numpy(zero_copy_only=False), chosen)
+            if len(chosen) and not 0 <= chosen.min() <= chosen.max() < count:
+                wrong = chosen[(chosen < 0) | (chosen >= count)][0]
+                raise RowError(f"a row asks for partition {wrong} of topic {topic}, which has {count}")
+        return chosen
+
+    def _runs(self, rows: int, count: int) -> np.ndarray:
+        runs = np.arange(rows) // RUN_ROWS + self._turn
+        self._turn += -(-rows // RUN_ROWS)
+        return runs % count
+
+    def _partition_count(self, topic: str) -> int:
+        if topic not in self._partition_counts:
+            self._partition_counts[topic] = self._ask_partition_count(topic)
+        return self._partition_counts[topic]
+
+    def _ask_partition_count(self, topic: str) -> int:
+        """Asking creates the topic where brokers create topics by themselves; that takes a moment."""
+        deadline = time.monotonic() + self._options.client.retry_timeout_ms / 1000
+        while True:
+            described = self._client.metadata([topic], allow_auto_create=True).topics[topic]
+            if described.error is None and described.partitions:
+                return len(described.partitions)
+            if (
+                described.error is not None and not described.error.retriable()
+            ) or time.monotonic() > deadline:
+                raise KafkaException(described.error)
+            time.sleep(TOPIC_WAIT_S)
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -1,0 +1,183 @@
+"""Reads topics into Spark: a batch between two offsets, or a stream of such batches.
+
+Keeps true: a batch read again after a failure is the same batch, since its offsets
+            are Spark's and the log does not change; a stream's next batch begins
+            where the last one ended; nothing added after `availableNow` began is read.
+The driver's process plans (`cluster`, `planning`); workers read (`fetching`). A
+reader is pickled from the one to the others, so it opens nothing before it is used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from felice.pipelines.spark.cluster import ClusterView, open_view, report_losses
+from felice.pipelines.spark.fetching import read_task
+from felice.pipelines.spark.offsets import Offsets, from_checkpoint, to_checkpoint
+from felice.pipelines.spark.options import SourceOptions
+from felice.pipelines.spark.planning import OffsetRange, Task, count_new, plan_batch, plan_tasks, share_limit
+
+# An idle query asks for its latest offset some 90 times a second; each answer that
+# brings nothing new is waited for a little longer, up to this.
+IDLE_PAUSE_MIN_S = 0.01
+IDLE_PAUSE_MAX_S = 0.1
+
+
+class TaskPartition(InputPartition):
+    """What one Spark task reads."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.task = task
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: SourceOptions, cores: int) -> None:
+        self._options = options
+        self._cores = cores
+        self._positions = options.for_batch()
+
+    def partitions(self) -> list[InputPartition]:
+        starting, ending = self._positions
+        view = open_view(self._options)
+        try:
+            start, end = view.start(starting), view.end(ending)
+        finally:
+            view.close()
+        ranges = [OffsetRange(*key, start[key], max(start[key], end[key])) for key in sorted(start)]
+        return _tasks(ranges, self._options, self._cores)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # For a plan without partitions Spark makes one that holds None.
+        if isinstance(partition, TaskPartition):
+            yield from read_task(partition.task, self._options)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions, cores: int) -> None:
+        self._options = options
+        self._cores = cores
+        self._starting = options.for_stream()
+        self._initial: dict[str, Any] | None = None
+        self._view: ClusterView | None = None
+        self._ends: LatestOffsets | None = None
+        self._target: Offsets | None = None
+        self._last_batch_at = time.monotonic()
+
+    def initialOffset(self) -> dict[str, Any]:
+        # Spark asks twice for a new query, and must be told the same although the end has moved.
+        if self._initial is None:
+            self._initial = to_checkpoint(self._cluster().start(self._starting))
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if (ceiling := self._options.max_offsets_per_trigger) is not None:
+            return ReadMaxRows(ceiling)
+        if (floor := self._options.min_offsets_per_trigger) is not None:
+            return ReadMinRows(floor)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        begin = from_checkpoint(start)
+        end = self._target if self._target is not None else self._latest().newer_than(begin)
+        if end == begin:
+            return start
+        begin |= self._cluster().earliest(end.keys() - begin.keys())
+        if self._too_few(begin, end, limit):
+            return start
+        if isinstance(limit, ReadMaxRows):
+            end = share_limit(limit.max_rows, begin, end)
+        self._last_batch_at = time.monotonic()
+        return to_checkpoint(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        known = self._ends.known if self._ends is not None else None
+        return None if known is None else to_checkpoint(known)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._cluster().latest()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        begin, until = from_checkpoint(start), from_checkpoint(end)
+        batch = plan_batch(begin, until, self._cluster().earliest(until.keys() - begin.keys()))
+        report_losses(batch.losses, self._options.fail_on_data_loss)
+        return _tasks(batch.ranges, self._options, self._cores)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, TaskPartition):
+            yield from read_task(partition.task, self._options)
+
+    def stop(self) -> None:
+        if self._view is not None:
+            self._view.close()
+            self._view = self._ends = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_view": None, "_ends": None}
+
+    def _too_few(self, begin: Offsets, end: Offsets, limit: ReadLimit) -> bool:
+        """A batch below minOffsetsPerTrigger waits, but no longer than maxTriggerDelay."""
+        floor = self._options.min_offsets_per_trigger
+        if floor is None or self._target is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        waited_ms = (time.monotonic() - self._last_batch_at) * 1000
+        return count_new(begin, end) < floor and waited_ms < self._options.max_trigger_delay_ms
+
+    def _cluster(self) -> ClusterView:
+        if self._view is None:
+            self._view = open_view(self._options)
+        return self._view
+
+    def _latest(self) -> LatestOffsets:
+        if self._ends is None:
+            self._ends = LatestOffsets(self._cluster().latest)
+        return self._ends
+
+
+class LatestOffsets:
+    """The ends of all partitions, asked for less and less often while nothing comes."""
+
+    def __init__(
+        self,
+        ask: Callable[[], Offsets],
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._ask = ask
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._next_ask_at = monotonic()
+        self._pause_s = IDLE_PAUSE_MIN_S
+        self.known: Offsets | None = None
+
+    def newer_than(self, start: Offsets) -> Offsets:
+        """The ends. While they stay at `start`, an answer takes up to IDLE_PAUSE_MAX_S."""
+        if self.known == start and (wait_s := self._next_ask_at - self._monotonic()) > 0:
+            self._sleep(wait_s)
+        self.known = self._ask()
+        idle = self.known == start
+        self._pause_s = min(self._pause_s * 2, IDLE_PAUSE_MAX_S) if idle else IDLE_PAUSE_MIN_S
+        self._next_ask_at = self._monotonic() + self._pause_s
+        return self.known
+
+
+def _tasks(ranges: Any, options: SourceOptions, cores: int) -> list[InputPartition]:
+    tasks = plan_tasks(
+        ranges,
+        cores=cores,
+        min_partitions=options.min_partitions,
+        max_records_per_partition=options.max_records_per_partition,
+    )
+    return [TaskPartition(task) for task in tasks]

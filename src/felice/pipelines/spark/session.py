@@ -1,0 +1,65 @@
+"""A Spark session that can read and write topics, with Java found and workers matched.
+
+Keeps true: workers run the Python of the driver, and the source is registered.
+            What the user has set already (JAVA_HOME, PYSPARK_PYTHON, a running
+            session) is used, not overwritten, unless it cannot run Spark at all.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from felice.pipelines.spark.java import find_java
+from felice.pipelines.spark.source import FeliceDataSource
+
+JAVA_STOPS_WITHIN_S = 30
+
+
+def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | None = None) -> SparkSession:
+    """A SparkSession on this machine with `format("felice")` ready."""
+    prepare_environment()
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in (config or {}).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("felice")` known to a session of one's own, classic or Connect."""
+    source = type("FeliceDataSource", (FeliceDataSource,), {"cores": _cores(spark)})
+    spark.dataSource.register(source)
+
+
+def stop(spark: SparkSession) -> None:
+    """Stop a classic session and wait until its Java has ended, with its temporary files."""
+    spark.stop()
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    gateway.shutdown()
+    # Spark's Java ends when its standard input does; PySpark would leave that to the end of this process.
+    process = gateway.proc
+    process.stdin.close()
+    process.wait(timeout=JAVA_STOPS_WITHIN_S)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def prepare_environment() -> None:
+    """What the JVM that Spark starts, and the workers it starts, will inherit."""
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _cores(spark: SparkSession) -> int:
+    """A Connect session has no SparkContext to ask; then this machine's cores are the best guess."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:
+        return os.cpu_count() or 1

@@ -1,0 +1,60 @@
+"""`format("felice")`: what Spark asks first, and hands on to readers and writers.
+
+Keeps true: a wrong option or schema is refused before anything is read or written.
+Called by keyword, so the parameters carry Spark's names.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import ClassVar
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from felice.pipelines.spark.options import OptionError, SinkOptions, SourceOptions
+from felice.pipelines.spark.reader import BatchReader, StreamReader
+from felice.pipelines.spark.schema import source_schema
+from felice.pipelines.spark.writer import BatchWriter, StreamWriter, check_schema
+
+
+class FeliceDataSource(DataSource):
+    # The session's cores, set by `session.register`; 0 means this machine's.
+    cores: ClassVar[int] = 0
+
+    @classmethod
+    def name(cls) -> str:
+        return "felice"
+
+    def schema(self) -> StructType:
+        return source_schema(SourceOptions.parse(self.options).include_headers)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return BatchReader(self._source_options(schema), self._cores())
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        return StreamReader(self._source_options(schema), self._cores())
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        if overwrite:
+            raise OptionError("mode", 'a topic cannot be overwritten; use mode("append")')
+        return BatchWriter(self._sink_options(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        # `overwrite` says output mode "complete": as in Spark's Kafka sink, each batch is appended whole.
+        return StreamWriter(self._sink_options(schema))
+
+    def _source_options(self, schema: StructType) -> SourceOptions:
+        options = SourceOptions.parse(self.options)
+        own = source_schema(options.include_headers)
+        if schema != own:
+            raise OptionError("schema", f"a topic's columns are fixed: {own.simpleString()}")
+        return options
+
+    def _sink_options(self, schema: StructType) -> SinkOptions:
+        options = SinkOptions.parse(self.options)
+        check_schema(schema, options)
+        return options
+
+    def _cores(self) -> int:
+        return self.cores or os.cpu_count() or 1

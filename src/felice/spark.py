@@ -1,0 +1,19 @@
+"""Spark over topics: `felice.spark.session(name)`, or `felice.spark.register(spark)` for your own session.
+
+    spark = felice.spark.session("orders")
+    spark.read.format("felice").option("kafka.bootstrap.servers", "127.0.0.1:9092").option("subscribe", "orders")
+
+The work is done in `felice.pipelines.spark`; this is its public name.
+"""
+
+from __future__ import annotations
+
+try:
+    import pyspark  # noqa: F401
+except ImportError as error:
+    raise ImportError("felice.spark needs Spark: pip install 'felice[spark]'") from error
+
+from felice.pipelines.spark.java import JavaNotFound
+from felice.pipelines.spark.session import register, session
+
+__all__ = ["JavaNotFound", "register", "session"]

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import pytest
+
+from felice.pipelines.spark.options import (
+    AtOffsets,
+    AtTimestamp,
+    AtTimestamps,
+    Earliest,
+    Latest,
+    OptionError,
+    SinkOptions,
+    SourceOptions,
+)
+
+BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "flights"}
+
+
+def source(**more: str) -> SourceOptions:
+    return SourceOptions.parse(BASE | more)
+
+
+def test_names_come_in_any_case() -> None:
+    assert SourceOptions.parse({"KAFKA.Bootstrap.Servers": "h:1", "SUBSCRIBE": "a"}).subscription.topics == (
+        "a",
+    )
+
+
+def test_several_topics_are_subscribed_once_each() -> None:
+    assert source(subscribe="b, a,b").subscription.topics == ("b", "a")
+
+
+def test_a_pattern_matches_whole_names() -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribePattern": "fl.*s"}
+    subscription = SourceOptions.parse(given).subscription
+    assert subscription.matches("flights")
+    assert not subscription.matches("my-flights")
+    assert not subscription.matches("flights-2")
+
+
+def test_assigned_partitions_are_subscribed() -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "assign": '{"a":[1,0]}'}
+    assert SourceOptions.parse(given).subscription.partitions == (("a", 0), ("a", 1))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"subscribe": "a", "assign": '{"a":[0]}'},
+        {"subscribe": "a", "subscribePattern": "a"},
+    ],
+)
+def test_exactly_one_way_to_name_topics(given: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match="exactly one of"):
+        SourceOptions.parse({"kafka.bootstrap.servers": "h:1"} | given)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("subscribed", "a", "did you mean subscribe"),
+        ("path", "/tmp", "topics have no path"),
+        ("colour", "red", "unknown; known are"),
+        ("startingOffsets", "first", "not JSON"),
+        ("startingOffsets", "", "is empty"),
+        ("startingTimestamp", "noon", "whole number"),
+        ("startingOffsetsByTimestampStrategy", "guess", "one of error, latest"),
+        ("maxOffsetsPerTrigger", "0", "at least 1"),
+        ("maxOffsetsPerTrigger", "many", "whole number"),
+        ("minPartitions", "-1", "at least 1"),
+        ("maxTriggerDelay", "soon", "duration"),
+        ("failOnDataLoss", "perhaps", "one of true, false"),
+        ("kafka.auto.offset.reset", "latest", "use startingOffsets"),
+        ("kafka.enable.auto.commit", "true", "checkpoint"),
+        ("kafka.key.deserializer", "x", "always bytes"),
+        ("kafka.fetch.min.byte", "1", "did you mean 'fetch.min.bytes'"),
+        ("kafka.acks", "all", "belongs to the producer"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(name: str, value: str, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        source(**{name: value})
+
+
+def test_a_broker_is_required() -> None:
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
+        SourceOptions.parse({"subscribe": "a"})
+
+
+def test_a_pattern_that_is_none_is_refused() -> None:
+    with pytest.raises(OptionError, match="not a regular expression"):
+        SourceOptions.parse({"kafka.bootstrap.servers": "h:1", "subscribePattern": "("})
+
+
+def test_a_batch_reads_everything_unless_told_otherwise() -> None:
+    assert source().for_batch() == (Earliest(), Latest())
+
+
+def test_a_stream_starts_at_the_end_unless_told_otherwise() -> None:
+    assert source().for_stream() == Latest()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("startingOffsets", "Earliest", Earliest()),
+        ("startingOffsets", '{"flights":{"0":3,"1":-2}}', AtOffsets({("flights", 0): 3, ("flights", 1): -2})),
+        ("startingTimestamp", "1000", AtTimestamp(1000)),
+        ("startingOffsetsByTimestamp", '{"flights":{"0":1000}}', AtTimestamps({("flights", 0): 1000})),
+    ],
+)
+def test_where_a_query_starts(name: str, value: str, expected: object) -> None:
+    assert source(**{name: value}).for_batch()[0] == expected
+    assert source(**{name: value}).for_stream() == expected
+
+
+def test_a_timestamp_for_all_beats_offsets_by_timestamp_beats_offsets() -> None:
+    by_partition = {"startingOffsetsByTimestamp": '{"flights":{"0":1000}}', "startingOffsets": "earliest"}
+    assert source(**by_partition).for_stream() == AtTimestamps({("flights", 0): 1000})
+    assert source(**by_partition, startingTimestamp="7").for_stream() == AtTimestamp(7)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("startingOffsets", "latest"),
+        ("startingOffsets", '{"flights":{"0":-1}}'),
+        ("endingOffsets", "earliest"),
+        ("endingOffsets", '{"flights":{"0":-2}}'),
+        ("maxOffsetsPerTrigger", "5"),
+        ("minOffsetsPerTrigger", "5"),
+    ],
+)
+def test_a_batch_refuses_what_only_a_stream_can(name: str, value: str) -> None:
+    with pytest.raises(OptionError, match=name):
+        source(**{name: value}).for_batch()
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_refuses_an_end(name: str) -> None:
+    value = {"endingOffsets": "latest", "endingTimestamp": "5"}.get(name, '{"flights":{"0":5}}')
+    with pytest.raises(OptionError, match="has no end"):
+        source(**{name: value}).for_stream()
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"), [("15m", 900_000), ("2 h", 7_200_000), ("250ms", 250), ("7", 7), ("3s", 3000)]
+)
+def test_durations_as_spark_writes_them(text: str, milliseconds: int) -> None:
+    assert source(maxTriggerDelay=text).max_trigger_delay_ms == milliseconds
+
+
+def test_the_least_of_a_batch_may_not_exceed_the_most() -> None:
+    with pytest.raises(OptionError, match="more than maxOffsetsPerTrigger"):
+        source(minOffsetsPerTrigger="6", maxOffsetsPerTrigger="5")
+
+
+@pytest.mark.parametrize(
+    ("given", "client_id"),
+    [
+        ({}, "felice-spark-source"),
+        ({"groupIdPrefix": "team-a"}, "team-a-source"),
+        ({"kafka.group.id": "team-b"}, "team-b"),
+        ({"kafka.client.id": "mine", "kafka.group.id": "team-b"}, "mine"),
+    ],
+)
+def test_a_group_name_is_what_brokers_see_of_a_reader(given: dict[str, str], client_id: str) -> None:
+    assert source(**given).client.client_id == client_id
+
+
+def test_two_group_names_are_one_too_many() -> None:
+    with pytest.raises(OptionError, match="one of the two"):
+        source(**{"groupIdPrefix": "a", "kafka.group.id": "b"})
+
+
+def test_a_reader_sees_uncommitted_records_unless_told_otherwise_as_javas_do() -> None:
+    assert source().client.isolation_level == 0
+    assert source(**{"kafka.isolation.level": "read_committed"}).client.isolation_level == 1
+
+
+def test_what_the_client_is_told_reaches_it() -> None:
+    options = source(
+        **{
+            "kafka.request.timeout.ms": "7000",
+            "kafka.fetch.max.bytes": "1000",
+            "kafka.max.partition.fetch.bytes": "500",
+            "kafka.fetch.max.wait.ms": "20",
+            "kafka.metadata.max.age.ms": "1500",
+            "kafka.client.rack": "r1",
+            "kafkaConsumer.pollTimeoutMs": "9000",
+        }
+    )
+    client = options.client
+    assert (client.request_timeout_ms, client.fetch_max_bytes, client.partition_max_bytes) == (
+        7000,
+        1000,
+        500,
+    )
+    assert (client.fetch_max_wait_ms, client.client_rack, client.retry_timeout_ms) == (20, "r1", 9000)
+    assert options.topics_good_for_s == 1.5
+
+
+@pytest.mark.parametrize("name", ["kafka.session.timeout.ms", "kafka.fetch.min.bytes"])
+def test_what_would_have_no_effect_is_refused(name: str) -> None:
+    with pytest.raises(OptionError, match="no effect"):
+        source(**{name: "5"})
+
+
+def test_the_sink_takes_a_topic_and_what_the_producer_takes() -> None:
+    options = SinkOptions.parse(
+        {
+            "kafka.bootstrap.servers": "h:1",
+            "topic": "out",
+            "kafka.acks": "1",
+            "kafka.compression.type": "zstd",
+            "kafka.compression.level": "3",
+            "kafka.batch.size": "5000",
+            "kafka.delivery.timeout.ms": "2500",
+            "checkpointLocation": "/tmp/c",
+            "queryName": "q",
+        }
+    )
+    assert (options.topic, options.acks, options.batch_bytes) == ("out", 1, 5000)
+    assert (options.codec.name, options.compression_level) == ("ZSTD", 3)
+    assert options.client.retry_timeout_ms == 2500
+
+
+def test_the_sink_waits_for_all_replicas_unless_told_otherwise() -> None:
+    assert SinkOptions.parse({"kafka.bootstrap.servers": "h:1"}).acks == -1
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("subscribe", "unknown"), ("topics", "did you mean topic"), ("kafka.value.serializer", "always bytes")],
+)
+def test_the_sink_refuses_by_name_too(name: str, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        SinkOptions.parse({"kafka.bootstrap.servers": "h:1", name: "x"})
