@@ -136,14 +136,16 @@ class BlockingClient:
 
     # Metadata
 
-    def metadata(self, topics: Iterable[str] | None = None) -> ClusterMetadata:
+    def metadata(
+        self, topics: Iterable[str] | None = None, *, allow_auto_create: bool = False
+    ) -> ClusterMetadata:
         """Brokers, and these topics (None: all). A topic that does not exist carries its error."""
         names = None if topics is None else list(topics)
-        self._refresh(names)
+        self._refresh(names, allow_auto_create)
         return self._topology.describe(names)
 
-    def _refresh(self, topics: list[str] | None) -> None:
-        response = self._call_any(metadata_request(topics, allow_auto_create=False))
+    def _refresh(self, topics: list[str] | None, allow_auto_create: bool = False) -> None:
+        response = self._call_any(metadata_request(topics, allow_auto_create=allow_auto_create))
         self._topology.update(response, complete=topics is None)
 
     def _call_any(self, request: Any) -> Any:
@@ -291,9 +293,7 @@ class BlockingClient:
         for node_id, partitions in led.items():
             yield from self._fetch_from(node_id, [ranges[p] for p in partitions], options)
 
-    def _fetch_from(
-        self, node_id: int, left: list[_Range], options: _FetchOptions
-    ) -> Iterator[RawBatches]:
+    def _fetch_from(self, node_id: int, left: list[_Range], options: _FetchOptions) -> Iterator[RawBatches]:
         """Read one leader until its ranges are done or something needs a fresh look at the metadata."""
         alone = len(self._topology.brokers) == 1
         try:
