@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+
+from felice.client.errors import KafkaException, error_of
+from felice.client.model import ClusterMetadata, PartitionMetadata, TopicMetadata
+from felice.client.partitioners import murmur2_random
+from felice.pipelines.spark import producing
+from felice.pipelines.spark.options import SinkOptions
+from felice.pipelines.spark.producing import RowError, TopicWriter
+from felice.records.reader import read_records
+
+UNKNOWN_TOPIC = 3
+INVALID_TOPIC = 17
+
+
+class Brokers:
+    """Keeps what was produced, by topic and partition."""
+
+    def __init__(self) -> None:
+        self.partitions = {"out": 3, "one": 1}
+        self.errors: dict[str, list[int]] = {}
+        self.records: dict[tuple[str, int], list[Any]] = {}
+        self.requests: list[int] = []
+
+    def metadata(self, topics: list[str], *, allow_auto_create: bool) -> ClusterMetadata:
+        assert allow_auto_create
+        (name,) = topics
+        if self.errors.get(name):
+            return ClusterMetadata(
+                topics={name: TopicMetadata(name, error=error_of(self.errors[name].pop(0)))}
+            )
+        partitions = {index: PartitionMetadata(index) for index in range(self.partitions[name])}
+        return ClusterMetadata(topics={name: TopicMetadata(name, partitions)})
+
+    def produce(self, batches: Iterable[tuple[str, int, Any]], acks: int) -> None:
+        self.requests.append(acks)
+        for topic, partition, batch in batches:
+            self.records.setdefault((topic, partition), []).extend(read_records(batch))
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    brokers = Brokers()
+    monkeypatch.setattr(producing, "client_of", lambda config: brokers)
+    return brokers
+
+
+def write(*batches: dict[str, list[Any]], **given: str) -> int:
+    options = SinkOptions.parse({"kafka.bootstrap.servers": "h:1"} | given)
+    writer = TopicWriter(options)
+    for columns in batches:
+        writer.add(pa.RecordBatch.from_pydict(columns))
+    writer.flush()
+    return writer.rows_written
+
+
+def test_a_key_goes_where_javas_producer_puts_it_and_keeps_its_order(brokers: Brokers) -> None:
+    keys = [f"k{index % 7}" for index in range(100)]
+    assert write({"key": keys, "value": [str(index) for index in range(100)]}, topic="out") == 100
+    found = {partition: records for (_, partition), records in brokers.records.items()}
+    assert sum(map(len, found.values())) == 100
+    for partition, records in found.items():
+        assert {murmur2_random(record.key, 3) for record in records} == {partition}
+        values = [int(record.value) for record in records]
+        assert values == sorted(values)
+
+
+def test_a_partition_column_decides_before_the_key(brokers: Brokers) -> None:
+    columns = {
+        "key": ["a", "a", "a"],
+        "value": ["0", "1", "2"],
+        "partition": pa.array([2, None, 0], pa.int32()),
+    }
+    write(columns, topic="out")
+    by_key = murmur2_random(b"a", 3)
+    assert [r.value for r in brokers.records["out", 2]] == ([b"0", b"1"] if by_key == 2 else [b"0"])
+    assert b"2" in [r.value for r in brokers.records["out", 0]]
+    assert b"1" in [r.value for r in brokers.records["out", by_key or 0]]
+
+
+@pytest.mark.parametrize("partition", [3, -1])
+def test_a_partition_there_is_none_of_is_refused(brokers: Brokers, partition: int) -> None:
+    with pytest.raises(RowError, match=f"partition {partition} of topic out, which has 3"):
+        write({"value": ["x"], "partition": pa.array([partition], pa.int32())}, topic="out")
+
+
+def test_a_topic_with_one_partition_honours_the_column_too(brokers: Brokers) -> None:
+    with pytest.raises(RowError, match="partition 1 of topic one, which has 1"):
+        write({"value": ["x"], "partition": pa.array([1], pa.int32())}, topic="one")
+
+
+def test_rows_without_key_are_dealt_over_all_partitions(brokers: Brokers) -> None:
+    write({"value": ["x"] * (3 * producing.RUN_ROWS)}, topic="out")
+    assert [len(brokers.records["out", partition]) for partition in range(3)] == [producing.RUN_ROWS] * 3
+
+
+def test_the_topic_column_sends_each_row_to_its_topic(brokers: Brokers) -> None:
+    write({"value": ["a", "b", "c"], "topic": ["one", "out", "one"]})
+    assert [r.value for r in brokers.records["one", 0]] == [b"a", b"c"]
+    assert [r.value for key, records in brokers.records.items() if key[0] == "out" for r in records] == [b"b"]
+
+
+def test_the_topic_option_overrules_the_column(brokers: Brokers) -> None:
+    write({"value": ["a"], "topic": ["out"]}, topic="one")
+    assert list(brokers.records) == [("one", 0)]
+
+
+def test_a_null_topic_is_refused(brokers: Brokers) -> None:
+    with pytest.raises(RowError, match="null for its topic"):
+        write({"value": ["a", "b"], "topic": ["one", None]})
+
+
+def test_null_keys_and_values_stay_null_and_headers_travel(brokers: Brokers) -> None:
+    headers = pa.array(
+        [[{"key": "h", "value": b"1"}], None],
+        pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    )
+    write({"key": pa.array([None, "k"]), "value": pa.array(["v", None]), "headers": headers}, topic="one")
+    first, second = brokers.records["one", 0]
+    assert (first.key, first.value, first.headers) == (None, b"v", (("h", b"1"),))
+    assert (second.key, second.value, second.headers) == (b"k", None, ())
+
+
+def test_rows_are_gathered_into_few_requests(brokers: Brokers) -> None:
+    assert write(*[{"value": ["x" * 100] * 10}] * 20, topic="one") == 200
+    assert brokers.requests == [-1]
+
+
+def test_no_more_than_a_bounded_part_is_held(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producing, "FLUSH_AT_BYTES", 2000)
+    assert write(*[{"value": ["x" * 100] * 10}] * 20, topic="one") == 200
+    assert len(brokers.requests) >= 10
+
+
+def test_a_task_without_rows_writes_nothing(brokers: Brokers) -> None:
+    assert write(topic="one") == 0
+    assert brokers.requests == []
+
+
+def test_a_topic_being_created_is_waited_for(brokers: Brokers) -> None:
+    brokers.errors["one"] = [UNKNOWN_TOPIC, UNKNOWN_TOPIC]
+    assert write({"value": ["x"]}, topic="one") == 1
+
+
+def test_a_topic_that_cannot_be_is_not_waited_for(brokers: Brokers) -> None:
+    brokers.errors["one"] = [INVALID_TOPIC]
+    with pytest.raises(KafkaException):
+        write({"value": ["x"]}, topic="one")
