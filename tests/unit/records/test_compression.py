@@ -1,0 +1,123 @@
+"""Codecs: framing that other clients accept, limits, and broken data."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import subprocess
+import sys
+
+import cramjam
+import lz4.frame
+import pytest
+import zstandard
+
+from felice.records.compression import Codec, compress, decompress
+from felice.records.errors import BatchTooLarge, CorruptBatch
+
+COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
+TEXT = b"".join(b"line %d of some text\n" % number for number in range(9000))
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("data", [b"", b"x", TEXT, bytes(3_000_000)], ids=["empty", "byte", "text", "zeros"])
+def test_round_trip(codec: Codec, data: bytes) -> None:
+    assert bytes(decompress(codec, compress(codec, data))) == data
+    assert bytes(decompress(codec, memoryview(bytearray(compress(codec, memoryview(data)))))) == data
+
+
+def test_uncompressed_data_is_not_copied() -> None:
+    data = memoryview(TEXT)
+    assert decompress(Codec.NONE, data) is data
+    assert compress(Codec.NONE, data) is data
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"), [(Codec.GZIP, (-1, 1, 9)), (Codec.LZ4, (1, 9, 12)), (Codec.ZSTD, (-5, 1, 19))]
+)
+def test_levels(codec: Codec, levels: tuple[int, ...]) -> None:
+    for level in levels:
+        assert bytes(decompress(codec, compress(codec, TEXT, level))) == TEXT
+
+
+def test_lz4_level_9_means_the_fast_compressor() -> None:
+    assert compress(Codec.LZ4, TEXT, 9) == compress(Codec.LZ4, TEXT)
+    assert len(compress(Codec.LZ4, TEXT, 10)) < len(compress(Codec.LZ4, TEXT, 9))
+
+
+def test_lz4_blocks_are_independent_and_64_kib() -> None:
+    info = lz4.frame.get_frame_info(compress(Codec.LZ4, TEXT))
+    assert (info["block_linked"], info["block_size"], info["content_size"]) == (False, 65536, 0)
+
+
+def test_snappy_is_written_in_xerial_blocks() -> None:
+    data = bytes(compress(Codec.SNAPPY, TEXT))
+    assert data[:16] == b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+    (length,) = struct.unpack_from(">i", data, 16)
+    assert bytes(cramjam.snappy.decompress_raw(data[20 : 20 + length])) == TEXT[: 32 * 1024]
+
+
+def test_raw_snappy_is_read() -> None:
+    assert decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))) == TEXT
+
+
+def test_gzip_of_several_members_is_read() -> None:
+    assert decompress(Codec.GZIP, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
+
+
+def test_zstd_of_a_streaming_writer_is_read() -> None:
+    stream = zstandard.ZstdCompressor().compressobj()
+    frame = stream.compress(TEXT) + stream.flush()
+    assert zstandard.frame_content_size(frame) == -1
+    assert decompress(Codec.ZSTD, frame) == TEXT
+    assert decompress(Codec.ZSTD, frame + frame) == TEXT + TEXT
+    with pytest.raises(CorruptBatch):
+        decompress(Codec.ZSTD, frame[:-3])
+    with pytest.raises(BatchTooLarge):
+        decompress(Codec.ZSTD, frame, len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_decompressed_size_is_bounded(codec: Codec) -> None:
+    data = compress(codec, TEXT)
+    assert decompress(codec, data, len(TEXT)) == TEXT
+    with pytest.raises(BatchTooLarge):
+        decompress(codec, data, len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_cut_data_is_corrupt(codec: Codec) -> None:
+    data = bytes(compress(codec, TEXT[:5000]))
+    for size in [0, 1, 5, 12, 17, 19, len(data) // 2, len(data) - 1]:
+        with pytest.raises(CorruptBatch):
+            decompress(codec, data[:size])
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_noise_is_corrupt(codec: Codec) -> None:
+    for noise in (b"\xff" * 40, b"not compressed at all, just text", bytes(40)):
+        with pytest.raises(CorruptBatch):
+            decompress(codec, noise)
+
+
+def test_a_snappy_block_length_is_not_believed() -> None:
+    header = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+    for length in (-1, 0, 100, 2**31 - 1):
+        with pytest.raises(CorruptBatch):
+            decompress(Codec.SNAPPY, header + struct.pack(">i", length) + b"abc")
+
+
+def test_names() -> None:
+    assert Codec.of_name("lz4") is Codec.LZ4
+    assert Codec.of_name("uncompressed") is Codec.of_name("none") is Codec.NONE
+    with pytest.raises(ValueError, match="brotli"):
+        Codec.of_name("brotli")
+
+
+def test_codecs_are_not_imported_before_they_are_used() -> None:
+    script = (
+        "import sys, felice.records.validate, felice.records.arrow\n"
+        "print([name for name in ('lz4', 'zstandard', 'cramjam', 'pyarrow', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
