@@ -1,0 +1,32 @@
+"""The table of APIs."""
+
+from felice.protocol.api import API
+from felice.protocol.schema import Versions, schema_of
+
+
+def test_request_and_response_of_an_api_belong_together() -> None:
+    for key, api in API.by_key.items():
+        request, response = schema_of(api.request), schema_of(api.response)
+        assert request.api_key == response.api_key == api.key == key
+        assert (request.kind, response.kind) == ("request", "response")
+        assert request.versions == response.versions == api.versions
+        assert request.flexible == response.flexible
+        assert (request.name, response.name) == (f"{api.name}Request", f"{api.name}Response")
+
+
+def test_what_is_advertised_differs_from_what_is_declared_for_two_apis_only() -> None:
+    different = {api.name: api.advertised for api in API.by_key.values() if api.advertised != api.versions}
+    assert different == {"Produce": Versions(0, 13), "InitProducerId": Versions(0, 5)}
+
+
+def test_only_versions_both_advertised_and_declared_are_accepted() -> None:
+    assert not API.PRODUCE.accepts(2)
+    assert API.PRODUCE.accepts(3)
+    assert API.INIT_PRODUCER_ID.accepts(5)
+    assert not API.INIT_PRODUCER_ID.accepts(6)
+
+
+def test_api_without_flexible_versions_has_old_headers() -> None:
+    assert API.OFFSET_DELETE.flexible_from is None
+    assert API.OFFSET_DELETE.request_header_version(0) == 1
+    assert API.OFFSET_DELETE.response_header_version(0) == 0
