@@ -1,0 +1,36 @@
+"""When to look at which group next: one time a group, the earliest first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from felice.coordinator.shard import NEVER_MS
+
+
+@dataclass(slots=True)
+class Alarms:
+    """A time that was replaced stays in the heap until it comes up, and is then passed over."""
+
+    _times: dict[str, int] = field(default_factory=dict)
+    _heap: list[tuple[int, str]] = field(default_factory=list)
+
+    def set(self, group_id: str, time_ms: int) -> None:
+        self._times[group_id] = time_ms
+        heappush(self._heap, (time_ms, group_id))
+
+    def next_ms(self) -> int:
+        while self._heap:
+            time_ms, group_id = self._heap[0]
+            if self._times.get(group_id) == time_ms:
+                return time_ms
+            heappop(self._heap)
+        return NEVER_MS
+
+    def take_due(self, now_ms: int) -> list[str]:
+        due = []
+        while self.next_ms() <= now_ms:
+            _, group_id = heappop(self._heap)
+            del self._times[group_id]
+            due.append(group_id)
+        return due

@@ -1,0 +1,171 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete and expiry: what may be committed, and how long it is kept.
+
+Keeps true:  G1: with a generation, only a member of the current one commits. Without one, only while the group
+             has no members: that is the administrator, or a consumer that assigns its partitions itself.
+             An offset expires only while nobody reads its topic, and never under an open transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from felice.coordinator.group.classic_group import NO_STATE_TIMESTAMP, ClassicGroup
+from felice.coordinator.group.offsets import OffsetStore
+from felice.coordinator.group.rebalance import start_session
+from felice.coordinator.group.records import CommittedOffset, OffsetRecord
+from felice.coordinator.group.states import GroupState
+from felice.coordinator.group.turn import Turn
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponsePartition,
+)
+from felice.protocol.messages.offset_fetch import OffsetFetchResponsePartitions
+from felice.protocol.primitives import ZERO_UUID
+
+NO_OFFSET = -1
+_DEFAULT_RETENTION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One offset of a request whose topic and partition exist, and its row in the response."""
+
+    topic: str
+    asked: OffsetCommitRequestPartition
+    row: OffsetCommitResponsePartition
+    topic_id: UUID = ZERO_UUID
+
+
+# Committing
+
+
+def check_commit(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode:
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    generation, member_id = request.generation_id_or_member_epoch, request.member_id
+    if generation < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    if generation < 0 and not member_id and request.group_instance_id is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = group.check_member(member_id, request.group_instance_id)
+    if error != ErrorCode.NONE:
+        return error
+    if generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def commit(group: ClassicGroup, request: OffsetCommitRequest, commits: list[Commit], turn: Turn) -> None:
+    """The request was checked. Fills the rows, and writes those that are good."""
+    member = group.members.get(request.member_id)
+    if member is not None:
+        start_session(group, member, turn)
+    wall_ms = turn.now.wall_ms
+    expire_ms = -1 if request.retention_time_ms == _DEFAULT_RETENTION else wall_ms + request.retention_time_ms
+    for wanted in commits:
+        metadata = wanted.asked.committed_metadata or ""
+        if len(metadata) > turn.settings.offset_metadata_max_size:
+            wanted.row.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            continue
+        committed = CommittedOffset(
+            offset=wanted.asked.committed_offset,
+            leader_epoch=wanted.asked.committed_leader_epoch,
+            metadata=metadata,
+            commit_timestamp_ms=wall_ms,
+            expire_timestamp_ms=expire_ms,
+            topic_id=wanted.topic_id,
+        )
+        turn.outcome.records.append(
+            OffsetRecord(group.group_id, wanted.topic, wanted.asked.partition_index, committed)
+        )
+
+
+# Fetching
+
+
+def fetch(
+    offsets: OffsetStore, group_id: str, topic: str, partitions: Iterable[int], require_stable: bool
+) -> list[OffsetFetchResponsePartitions]:
+    """Rows for these partitions; nothing committed is an offset of -1, and no error."""
+    return [_fetch_one(offsets, group_id, topic, partition, require_stable) for partition in partitions]
+
+
+def _fetch_one(
+    offsets: OffsetStore, group_id: str, topic: str, partition: int, require_stable: bool
+) -> OffsetFetchResponsePartitions:
+    if require_stable and offsets.is_pending(group_id, topic, partition):
+        return no_offset(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    committed = offsets.get(group_id, topic, partition)
+    if committed is None:
+        return no_offset(partition, ErrorCode.NONE)
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def no_offset(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition, committed_offset=NO_OFFSET, metadata="", error_code=error
+    )
+
+
+# Removing
+
+
+def removals(offsets: OffsetStore, group_id: str) -> list[OffsetRecord]:
+    """Everything that the group has committed."""
+    return [
+        OffsetRecord(group_id, topic, partition, None)
+        for topic, partitions in offsets.topics(group_id).items()
+        for partition in partitions
+    ]
+
+
+def topic_removals(offsets: OffsetStore, topics: Iterable[str]) -> list[OffsetRecord]:
+    return [
+        OffsetRecord(group_id, topic, partition, None)
+        for topic in topics
+        for group_id, partition in offsets.of_topic(topic)
+    ]
+
+
+def expired(group: ClassicGroup, offsets: OffsetStore, turn: Turn) -> list[OffsetRecord]:
+    """What nobody has needed for `offsets.retention.minutes`."""
+    if not _may_expire(group):
+        return []
+    return [
+        OffsetRecord(group.group_id, topic, partition, None)
+        for topic, partitions in offsets.topics(group.group_id).items()
+        if group.state is GroupState.EMPTY or not group.is_subscribed_to(topic)
+        for partition, committed in partitions.items()
+        if _is_over(group, committed, turn) and not offsets.is_pending(group.group_id, topic, partition)
+    ]
+
+
+def _may_expire(group: ClassicGroup) -> bool:
+    if group.state is GroupState.EMPTY:
+        return True
+    return group.is_consumer_type and group.state is GroupState.STABLE and group.subscribed_topics is not None
+
+
+def _is_over(group: ClassicGroup, committed: CommittedOffset, turn: Turn) -> bool:
+    if committed.expire_timestamp_ms != -1:
+        return turn.now.wall_ms >= committed.expire_timestamp_ms
+    since_ms = committed.commit_timestamp_ms
+    if (
+        group.protocol_type is not None
+        and group.state is GroupState.EMPTY
+        and group.state_timestamp_ms != NO_STATE_TIMESTAMP
+    ):
+        # KIP-211: a group's offsets age together, from the moment it lost its last member.
+        since_ms = group.state_timestamp_ms
+    return turn.now.wall_ms - since_ms >= turn.settings.offsets_retention_ms

@@ -1,0 +1,388 @@
+"""The group coordinator of this broker: group requests in, answers out.
+
+Keeps true:  every call is answered, with the error that Kafka gives where the group is not here, not loaded yet,
+             or cannot be written. What is answered is in the log.
+How:         finds the group's shard in the runtime and lets it decide; names and ids of topics come from the
+             cluster's image. A method gives the response, or an awaitable of it when it must wait.
+Leaves:      versions' differences in form to the handlers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from felice.config import BrokerConfig
+from felice.coordinator.group import commits as offset_rules
+from felice.coordinator.group.commits import Commit
+from felice.coordinator.group.rebalance import join_error
+from felice.coordinator.group.records import GroupRecordCodec, Record
+from felice.coordinator.group.settings import GroupSettings
+from felice.coordinator.group.shard import GroupShard
+from felice.coordinator.group.turn import Caller
+from felice.coordinator.runtime import CoordinatorRuntime, PartitionSource
+from felice.coordinator.shard import Instant, Outcome, ReplyAfterWrite, Waiter
+from felice.env import Environment
+from felice.metadata.image import ClusterImage, TopicImage
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.delete_groups import DeletableGroupResult
+from felice.protocol.messages.describe_groups import DescribedGroup
+from felice.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from felice.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
+from felice.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from felice.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from felice.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from felice.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseTopics,
+)
+from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+GROUP_TOPIC = "__consumer_offsets"
+_TOPIC_IDS_SINCE = 10  # of OffsetCommit and OffsetFetch
+NO_NODE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who asks: the version of the request, the client's id, and the address that it comes from."""
+
+    version: int
+    client_id: str = ""
+    host: str = ""
+
+
+class GroupCoordinator:
+    """`image` gives the cluster as it is now; `create_topic` begins to create an internal topic, if need be."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        env: Environment,
+        partitions: PartitionSource,
+        image: Callable[[], ClusterImage],
+        create_topic: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._random = env.random
+        self._image = image
+        self._known_topics: dict[str, uuid.UUID] = {}
+        self._create_topic = create_topic
+        settings = GroupSettings.of(config)
+        self._runtime: CoordinatorRuntime[GroupShard, Record] = CoordinatorRuntime(
+            topic=GROUP_TOPIC,
+            partition_count=self._partition_count,
+            new_shard=lambda: GroupShard(settings),
+            codec=GroupRecordCodec(),
+            partitions=partitions,
+            clock=env.clock,
+            write_timeout_ms=config.offsets_commit_timeout_ms,
+        )
+
+    # Life
+
+    def start(self) -> None:
+        self._known_topics = self._topic_ids()
+        self._runtime.start()
+
+    def stop(self) -> None:
+        """Everybody who waits is told to look for another coordinator."""
+        self._runtime.stop()
+
+    def on_image(self) -> None:
+        """The cluster changed: shards follow their leaders, offsets of deleted topics go."""
+        before, self._known_topics = self._known_topics, self._topic_ids()
+        self._runtime.follow_roles()
+        deleted = [name for name, topic_id in before.items() if self._known_topics.get(name) != topic_id]
+        if deleted:
+            self.on_topics_deleted(deleted)
+
+    def on_topics_deleted(self, topics: Sequence[str]) -> None:
+        for hosted in self._runtime.loaded():
+            shard = hosted.shard
+            hosted.run(lambda _, shard=shard: shard.on_topics_deleted(topics))  # type: ignore[misc]
+
+    def _topic_ids(self) -> dict[str, uuid.UUID]:
+        return {name: topic.topic_id for name, topic in self._image().topics.items()}
+
+    def _partition_count(self) -> int:
+        topic = self._image().topics.get(GROUP_TOPIC)
+        return self._config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
+
+    # Finding
+
+    def leader_of(self, group_id: str) -> int:
+        """The broker that coordinates a group; `NO_NODE` while the topic is being created or has no leader."""
+        topic = self._image().topics.get(GROUP_TOPIC)
+        if topic is None:
+            self._create_topic(GROUP_TOPIC)
+            return NO_NODE
+        partition = topic.partition(self._runtime.partition_for(group_id))
+        return NO_NODE if partition is None else partition.leader
+
+    # Membership
+
+    def join(
+        self, request: JoinGroupRequest, client: Client
+    ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+            return shard.join(request, self._joining(request, client, waiter), now)
+
+        return self._call(request.group_id, event, lambda error: join_error(error, request.member_id))
+
+    def _joining(self, request: JoinGroupRequest, client: Client, waiter: Waiter) -> Caller:
+        unique = uuid.UUID(int=self._random.getrandbits(128), version=4)
+        new_member_id = f"{request.group_instance_id or client.client_id}-{unique}"
+        return Caller(waiter, client.version, client.client_id, client.host, new_member_id)
+
+    def sync(
+        self, request: SyncGroupRequest, client: Client
+    ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+            return shard.sync(request, Caller(waiter, client.version), now)
+
+        return self._call(request.group_id, event, lambda error: SyncGroupResponse(error_code=error))
+
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        """The most frequent request by far: answered without a waiter."""
+        try:
+            _check_group_id(request.group_id)
+            hosted = self._runtime.hosted(request.group_id)
+        except ApiError as error:
+            if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                # Members' sessions start when loading ends; and Java's consumer takes this error for fatal.
+                return HeartbeatResponse()
+            return HeartbeatResponse(error_code=error.code)
+        response = hosted.shard.heartbeat(request, hosted.now())
+        hosted.follow_deadlines()
+        return response
+
+    def leave(
+        self, group_id: str, leavers: list[MemberIdentity], client: Client
+    ) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+            return shard.leave(group_id, leavers, Caller(waiter, client.version), now)
+
+        return self._call(group_id, event, lambda error: LeaveGroupResponse(error_code=error))
+
+    # Offsets
+
+    def commit(
+        self, request: OffsetCommitRequest, client: Client
+    ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+        response, commits = self._resolve_commits(request, client.version)
+        if not commits:
+            return response
+
+        def failed(error: ErrorCode) -> OffsetCommitResponse:
+            code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error == ErrorCode.MESSAGE_TOO_LARGE else error
+            for wanted in commits:
+                wanted.row.error_code = wanted.row.error_code or code
+            return response
+
+        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+            error, records = shard.commit(request, commits, Caller(waiter, client.version), now)
+            outcome: Outcome[Record] = Outcome(records=records)
+            if error != ErrorCode.NONE:
+                outcome.reply(waiter, failed(error))
+            else:
+                outcome.after_write.append(ReplyAfterWrite(waiter, response, failed))
+            return outcome
+
+        # An empty group id is allowed here: old consumers without a group commit under it.
+        return self._call(request.group_id, event, failed, may_be_empty=True)
+
+    def _resolve_commits(
+        self, request: OffsetCommitRequest, version: int
+    ) -> tuple[OffsetCommitResponse, list[Commit]]:
+        """The response with a row for every partition asked, and those that may be committed."""
+        response = OffsetCommitResponse()
+        commits: list[Commit] = []
+        for asked in request.topics:
+            topic, unknown = self._resolve_topic(asked, version)
+            rows = []
+            for partition in asked.partitions:
+                row = OffsetCommitResponsePartition(partition_index=partition.partition_index)
+                rows.append(row)
+                if topic is None or topic.partition(partition.partition_index) is None:
+                    row.error_code = unknown
+                else:
+                    commits.append(Commit(topic.name, partition, row, asked.topic_id))
+            response.topics.append(
+                OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=rows)
+            )
+        return response, commits
+
+    def _resolve_topic(
+        self, asked: OffsetCommitRequestTopic | OffsetFetchRequestTopics, version: int
+    ) -> tuple[TopicImage | None, ErrorCode]:
+        """The topic, and the error for partitions that it does not have."""
+        image = self._image()
+        if version < _TOPIC_IDS_SINCE:
+            return image.topics.get(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        topic = image.topic_by_id(asked.topic_id)
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return topic, unknown
+
+    def fetch(
+        self, request: OffsetFetchRequestGroup, require_stable: bool, client: Client
+    ) -> OffsetFetchResponseGroup | Awaitable[OffsetFetchResponseGroup]:
+        """Classic groups do not check the member id and epoch of version 9: those are the new protocol's."""
+
+        def failed(error: ErrorCode) -> OffsetFetchResponseGroup:
+            return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error)
+
+        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+            if request.topics is None:
+                topics = self._fetch_all(shard, request.group_id, require_stable, client.version)
+            else:
+                topics = [
+                    self._fetch_topic(shard, request.group_id, asked, require_stable, client.version)
+                    for asked in request.topics
+                ]
+            response = OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
+            return Outcome(after_write=[ReplyAfterWrite(waiter, response, failed)])
+
+        return self._call(request.group_id, event, failed, may_be_empty=True)
+
+    def _fetch_all(
+        self, shard: GroupShard, group_id: str, require_stable: bool, version: int
+    ) -> list[OffsetFetchResponseTopics]:
+        found = []
+        for name, partitions in shard.offsets.topics(group_id).items():
+            topic = self._image().topics.get(name)
+            if topic is None and version >= _TOPIC_IDS_SINCE:
+                continue  # a topic that is gone has no id to tell
+            rows = offset_rules.fetch(shard.offsets, group_id, name, partitions, require_stable)
+            topic_id = topic.topic_id if topic is not None else uuid.UUID(int=0)
+            found.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=rows))
+        return found
+
+    def _fetch_topic(
+        self,
+        shard: GroupShard,
+        group_id: str,
+        asked: OffsetFetchRequestTopics,
+        require_stable: bool,
+        version: int,
+    ) -> OffsetFetchResponseTopics:
+        name = asked.name
+        if version >= _TOPIC_IDS_SINCE:
+            topic = self._image().topic_by_id(asked.topic_id)
+            if topic is None:
+                rows = [
+                    offset_rules.no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID)
+                    for index in asked.partition_indexes
+                ]
+                return OffsetFetchResponseTopics(topic_id=asked.topic_id, partitions=rows)
+            name = topic.name
+        rows = offset_rules.fetch(shard.offsets, group_id, name, asked.partition_indexes, require_stable)
+        return OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id, partitions=rows)
+
+    def delete_offsets(
+        self, request: OffsetDeleteRequest, client: Client
+    ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+        response = OffsetDeleteResponse()
+        topics = self._image().topics
+        unknown = [topic for topic in request.topics if topic.name not in topics]
+        for topic in unknown:
+            rows = [
+                OffsetDeleteResponsePartition(
+                    partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                for partition in topic.partitions
+            ]
+            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=rows))
+        known = [topic for topic in request.topics if topic.name in topics]
+        narrowed = OffsetDeleteRequest(group_id=request.group_id, topics=known)
+
+        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+            return shard.delete_offsets(narrowed, response, Caller(waiter, client.version))
+
+        return self._call(request.group_id, event, lambda error: OffsetDeleteResponse(error_code=error))
+
+    # Administration
+
+    def describe(self, group_id: str, client: Client) -> DescribedGroup:
+        try:
+            return self._runtime.hosted(group_id).shard.describe(group_id, client.version)
+        except ApiError as error:
+            return DescribedGroup(group_id=group_id, error_code=error.code)
+
+    def list(self, request: ListGroupsRequest) -> ListGroupsResponse:
+        """Only the groups that this broker coordinates: a client asks every broker."""
+        try:
+            groups = [
+                group
+                for hosted in self._runtime.all_loaded()
+                for group in hosted.shard.list(request.states_filter, request.types_filter)
+            ]
+        except ApiError as error:
+            return ListGroupsResponse(error_code=error.code)
+        return ListGroupsResponse(groups=groups)
+
+    def delete(self, group_id: str, client: Client) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:
+        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+            return shard.delete(group_id, Caller(waiter, client.version))
+
+        def failed(error: ErrorCode) -> DeletableGroupResult:
+            return DeletableGroupResult(group_id=group_id, error_code=error)
+
+        return self._call(group_id, event, failed, may_be_empty=True)
+
+    # Inside
+
+    def _call(
+        self,
+        group_id: str,
+        event: Callable[[GroupShard, Waiter, Instant], Outcome[Record]],
+        failed: Callable[[ErrorCode], T],
+        *,
+        may_be_empty: bool = False,
+    ) -> T | Awaitable[T]:
+        try:
+            if not may_be_empty:
+                _check_group_id(group_id)
+            answer: T | Awaitable[T] = self._runtime.call(group_id, event)
+            return answer
+        except ApiError as error:
+            return failed(error.code)
+
+
+def _check_group_id(group_id: str) -> None:
+    if not group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID)
+
+
+def gather(answers: Sequence[T | Awaitable[T]], build: Callable[[list[T]], U]) -> U | Awaitable[U]:
+    """One response of several answers: at once if all are there, else an awaitable of it."""
+    if not any(isinstance(answer, asyncio.Future) for answer in answers):
+        return build(cast("list[T]", answers))
+    return _wait_for_all(answers, build)
+
+
+async def _wait_for_all(answers: Sequence[T | Awaitable[T]], build: Callable[[list[T]], U]) -> U:
+    found: list[T] = []
+    for answer in answers:
+        found.append(await answer if isinstance(answer, asyncio.Future) else cast("T", answer))
+    return build(found)

@@ -1,0 +1,42 @@
+"""One member of a classic group. Data, and two questions about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from felice.coordinator.shard import NEVER_MS, Waiter
+
+
+@dataclass(slots=True)
+class Member:
+    """`protocols` are (name, metadata) in the member's order of preference.
+
+    `joining` and `syncing` are its parked requests. While one is parked it cannot heartbeat, so its session
+    deadline does not count; a member that never got an answer (`is_new`) is an exception, or a client that gave
+    up would stay for ever.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    is_new: bool = False
+    joining: Waiter | None = None
+    syncing: Waiter | None = None
+    session_deadline_ms: int = NEVER_MS
+
+    def metadata(self, protocol: str) -> bytes:
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: frozenset[str]) -> str:
+        """The first of its protocols that everybody can speak."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    @property
+    def expires(self) -> bool:
+        """Whether silence until the deadline means that it is gone."""
+        return self.is_new or (self.joining is None and self.syncing is None)

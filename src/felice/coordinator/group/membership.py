@@ -1,0 +1,65 @@
+"""Heartbeat and LeaveGroup: staying in a group, and going."""
+
+from __future__ import annotations
+
+from felice.coordinator.group.classic_group import ClassicGroup
+from felice.coordinator.group.rebalance import (
+    complete_if_all_joined,
+    drop_member,
+    prepare_rebalance,
+    start_session,
+)
+from felice.coordinator.group.states import GroupState
+from felice.coordinator.group.turn import Turn
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.heartbeat import HeartbeatRequest
+from felice.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+
+
+def heartbeat(group: ClassicGroup, request: HeartbeatRequest, turn: Turn) -> ErrorCode:
+    """Prolongs the session, also while a rebalance waits for this member: it lives, it is only slow to rejoin."""
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.check_member(request.member_id, request.group_instance_id)
+    if error != ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    start_session(group, group.members[request.member_id], turn)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def leave(group: ClassicGroup, leavers: list[MemberIdentity], turn: Turn) -> LeaveGroupResponse:
+    """Each leaver has its own error; what remains of the group rebalances once, for all of them."""
+    if group.state is GroupState.DEAD:
+        return LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    responses = [
+        MemberResponse(
+            member_id=leaver.member_id,
+            group_instance_id=leaver.group_instance_id,
+            error_code=_leave_one(group, leaver, turn),
+        )
+        for leaver in leavers
+    ]
+    if any(response.error_code == ErrorCode.NONE for response in responses):
+        if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            prepare_rebalance(group, turn)
+        else:
+            complete_if_all_joined(group, turn)
+    return LeaveGroupResponse(members=responses)
+
+
+def _leave_one(group: ClassicGroup, leaver: MemberIdentity, turn: Turn) -> ErrorCode:
+    member_id, instance_id = leaver.member_id, leaver.group_instance_id
+    if not member_id:
+        # An administrator removes a static member by its instance id alone.
+        member_id = group.static_members.get(instance_id or "", "")
+    elif member_id in group.pending_joins:
+        group.remove(member_id)
+        return ErrorCode.NONE
+    error = group.check_member(member_id, instance_id)
+    if error == ErrorCode.NONE:
+        drop_member(group, group.members[member_id], turn)
+    return error

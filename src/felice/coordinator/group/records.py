@@ -1,0 +1,112 @@
+"""What a group shard writes: records of `__consumer_offsets`, in Kafka's format.
+
+Keeps true:  Kafka itself, and its tools, can read every record written here, and the reverse.
+
+An offset commit is written in version 3; in version 1 where the client gave a retention time of its own, the
+only version with an expiry; in version 4 where the topic's id is known. Group metadata is written in version 3.
+These are the versions that Kafka writes: 4 of group metadata would add nothing but flexibility.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+from uuid import UUID
+
+from felice.protocol.codec import data_version, decode_data, encode_data
+from felice.protocol.messages.offsets_topic import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from felice.protocol.primitives import ZERO_UUID
+
+_LEGACY_OFFSET_COMMIT_TYPE = 0
+_OFFSET_COMMIT_TYPE = 1
+_GROUP_METADATA_TYPE = 2
+_GROUP_METADATA_VERSION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """`expire_timestamp_ms` is -1 unless the commit brought a retention time of its own."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int = -1
+    topic_id: UUID = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRecord:
+    """A commit, or with None the removal of one."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A group as of one generation, or with None its removal."""
+
+    group_id: str
+    value: GroupMetadataValue | None
+
+
+Record: TypeAlias = GroupRecord | OffsetRecord
+
+
+class GroupRecordCodec:
+    def encode(self, record: Record) -> tuple[bytes, bytes | None]:
+        if isinstance(record, GroupRecord):
+            key = encode_data(GroupMetadataKey(group=record.group_id))
+            return key, None if record.value is None else encode_data(record.value, _GROUP_METADATA_VERSION)
+        key = encode_data(
+            OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
+        )
+        return key, None if record.committed is None else _encode_committed(record.committed)
+
+    def decode(self, key: bytes, value: bytes | None) -> Record | None:
+        record_type = data_version(key)
+        if record_type == _GROUP_METADATA_TYPE:
+            group_key = decode_data(GroupMetadataKey, key)
+            return GroupRecord(
+                group_key.group, None if value is None else decode_data(GroupMetadataValue, value)
+            )
+        if record_type in (_LEGACY_OFFSET_COMMIT_TYPE, _OFFSET_COMMIT_TYPE):
+            # Type 0 differs from type 1 in its number only.
+            offset_key = decode_data(OffsetCommitKey, _OFFSET_COMMIT_TYPE.to_bytes(2) + key[2:])
+            committed = None if value is None else _decode_committed(value)
+            return OffsetRecord(offset_key.group, offset_key.topic, offset_key.partition, committed)
+        return None
+
+
+def _encode_committed(committed: CommittedOffset) -> bytes:
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+        expire_timestamp=committed.expire_timestamp_ms,
+        topic_id=committed.topic_id,
+    )
+    if committed.expire_timestamp_ms != -1:
+        return encode_data(value, 1)
+    return encode_data(value, 3 if committed.topic_id == ZERO_UUID else 4)
+
+
+def _decode_committed(data: bytes) -> CommittedOffset:
+    value = decode_data(OffsetCommitValue, data)
+    return CommittedOffset(
+        offset=value.offset,
+        leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        commit_timestamp_ms=value.commit_timestamp,
+        expire_timestamp_ms=value.expire_timestamp,
+        topic_id=value.topic_id,
+    )

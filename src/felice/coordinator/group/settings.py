@@ -1,0 +1,34 @@
+"""The broker's options that the group coordinator reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from felice.config import BrokerConfig
+
+# How long the JoinGroup of a new member may stay parked. Its client may have gone and come back under another
+# id, and the member left behind would hold up every rebalance. Fixed in Kafka as well.
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    initial_rebalance_delay_ms: int = 3000
+    min_session_timeout_ms: int = 6000
+    max_session_timeout_ms: int = 1_800_000
+    max_size: int = 2**31 - 1
+    offset_metadata_max_size: int = 4096
+    offsets_retention_ms: int = 10_080 * 60_000
+    offsets_retention_check_interval_ms: int = 600_000
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> GroupSettings:
+        return cls(
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            min_session_timeout_ms=config.group_min_session_timeout_ms,
+            max_session_timeout_ms=config.group_max_session_timeout_ms,
+            max_size=config.group_max_size,
+            offset_metadata_max_size=config.offset_metadata_max_bytes,
+            offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+            offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        )

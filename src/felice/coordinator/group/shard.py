@@ -1,0 +1,331 @@
+"""One partition of `__consumer_offsets`: its groups and their offsets, as a pure state machine.
+
+Keeps true:  what a restart needs is in the log: each settled generation with its members, each commit.
+             A group exists from its first join or commit until its tombstone.
+Finds the group and applies the rules that are older than any group; the rest is in `join`, `sync`,
+`membership`, `rebalance`, `commits` and `listing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from felice.coordinator.group import commits as offset_rules
+from felice.coordinator.group import listing, membership, rebalance
+from felice.coordinator.group.alarms import Alarms
+from felice.coordinator.group.classic_group import ClassicGroup
+from felice.coordinator.group.commits import Commit
+from felice.coordinator.group.join import join
+from felice.coordinator.group.offsets import OffsetStore
+from felice.coordinator.group.rebalance import drop_member, join_error
+from felice.coordinator.group.records import GroupRecord, OffsetRecord, Record
+from felice.coordinator.group.settings import GroupSettings
+from felice.coordinator.group.states import GroupState
+from felice.coordinator.group.sync import sync
+from felice.coordinator.group.turn import Caller, Turn
+from felice.coordinator.shard import (
+    NEVER_MS,
+    NO_PRODUCER_ID,
+    Instant,
+    Outcome,
+    Reply,
+    ReplyAfterWrite,
+    Undo,
+)
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.delete_groups import DeletableGroupResult
+from felice.protocol.messages.describe_groups import DescribedGroup
+from felice.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from felice.protocol.messages.join_group import JoinGroupRequest
+from felice.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from felice.protocol.messages.list_groups import ListedGroup
+from felice.protocol.messages.offset_commit import OffsetCommitRequest
+from felice.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_GROUP_ID_NOT_FOUND_SINCE = 9  # of OffsetCommit
+
+
+class GroupShard:
+    def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = OffsetStore()
+        self._alarms = Alarms()
+        self._loaded = False
+        self._next_expiry_ms = NEVER_MS
+
+    # The log
+
+    def replay(self, record: Record, producer_id: int = NO_PRODUCER_ID) -> Undo:
+        if isinstance(record, OffsetRecord):
+            if record.committed is not None and producer_id == NO_PRODUCER_ID:
+                self._find_or_create(record.group_id)
+            return self.offsets.apply(record, producer_id)
+        if record.value is None:
+            return self._remove(record.group_id)
+        if not self._loaded:
+            self.groups[record.group_id] = ClassicGroup.restore(record.group_id, record.value, self._alarms)
+        # Once loaded, a record of a living group only says what the group already is.
+        return _nothing
+
+    def replay_marker(self, producer_id: int, committed: bool) -> None:
+        for record in self.offsets.end_transaction(producer_id, committed):
+            self._find_or_create(record.group_id)
+
+    def on_loaded(self, now: Instant) -> Outcome[Record]:
+        """Sessions start anew: the members could not reach anybody while the log was read."""
+        self._loaded = True
+        self._next_expiry_ms = now.steady_ms + self.settings.offsets_retention_check_interval_ms
+        turn = Turn(self.settings, now)
+        for group in self.groups.values():
+            for member in group.members.values():
+                rebalance.start_session(group, member, turn)
+            if len(group.members) > self.settings.max_size:
+                rebalance.prepare_rebalance(group, turn)
+        return turn.outcome
+
+    def on_unloaded(self, error: ErrorCode) -> list[Reply]:
+        replies: list[Reply] = []
+        for group in self.groups.values():
+            group.state = GroupState.DEAD
+            for member in group.members.values():
+                if member.joining is not None:
+                    replies.append(Reply(member.joining, join_error(error, member.member_id)))
+                if member.syncing is not None:
+                    replies.append(Reply(member.syncing, SyncGroupResponse(error_code=error)))
+                member.joining = member.syncing = None
+        return replies
+
+    # Time
+
+    def next_deadline_ms(self) -> int:
+        return min(self._alarms.next_ms(), self._next_expiry_ms)
+
+    def on_time(self, now: Instant) -> Outcome[Record]:
+        turn = Turn(self.settings, now)
+        for group_id in self._alarms.take_due(now.steady_ms):
+            group = self.groups.get(group_id)
+            if group is not None:
+                rebalance.on_time(group, turn)
+        if self._next_expiry_ms <= now.steady_ms:
+            self._next_expiry_ms = now.steady_ms + self.settings.offsets_retention_check_interval_ms
+            self._expire(turn)
+        return turn.outcome
+
+    def _expire(self, turn: Turn) -> None:
+        for group in self.groups.values():
+            gone = offset_rules.expired(group, self.offsets, turn)
+            turn.outcome.records += gone
+            kept = sum(map(len, self.offsets.topics(group.group_id).values())) - len(gone)
+            if kept == 0 and self._is_idle(group):
+                turn.outcome.records.append(GroupRecord(group.group_id, None))
+
+    def _is_idle(self, group: ClassicGroup) -> bool:
+        return (
+            group.state is GroupState.EMPTY
+            and not group.pending_joins
+            and not self.offsets.has_pending(group.group_id)
+        )
+
+    # Membership
+
+    def join(self, request: JoinGroupRequest, caller: Caller, now: Instant) -> Outcome[Record]:
+        turn = Turn(self.settings, now)
+        timeout_ms = request.session_timeout_ms
+        if not self.settings.min_session_timeout_ms <= timeout_ms <= self.settings.max_session_timeout_ms:
+            turn.outcome.reply(
+                caller.waiter, join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+            )
+            return turn.outcome
+        group = self.groups.get(request.group_id)
+        if group is None and request.member_id:
+            turn.outcome.reply(caller.waiter, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+            return turn.outcome
+        if group is not None:
+            join(group, request, caller, turn)
+        else:
+            self._join_first(request, caller, turn)
+        return turn.outcome
+
+    def _join_first(self, request: JoinGroupRequest, caller: Caller, turn: Turn) -> None:
+        """A new group is written at once, still empty, so that a restart knows of it."""
+        group = ClassicGroup(request.group_id, alarms=self._alarms)
+        empty = group.record()
+        join(group, request, caller, turn)
+        if group.members or group.pending_joins:
+            self.groups[group.group_id] = group
+            turn.outcome.records.insert(0, empty)
+            turn.outcome.after_write.append(GroupCreated(self, group))
+
+    def sync(self, request: SyncGroupRequest, caller: Caller, now: Instant) -> Outcome[Record]:
+        turn = Turn(self.settings, now)
+        group = self.groups.get(request.group_id)
+        if group is None:
+            response = SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+            turn.outcome.reply(caller.waiter, response)
+        else:
+            sync(group, request, caller, turn)
+        return turn.outcome
+
+    def heartbeat(self, request: HeartbeatRequest, now: Instant) -> HeartbeatResponse:
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        return HeartbeatResponse(error_code=membership.heartbeat(group, request, Turn(self.settings, now)))
+
+    def leave(
+        self, group_id: str, leavers: list[MemberIdentity], caller: Caller, now: Instant
+    ) -> Outcome[Record]:
+        turn = Turn(self.settings, now)
+        group = self.groups.get(group_id)
+        if group is None:
+            response = LeaveGroupResponse(members=[_unknown(leaver) for leaver in leavers])
+        else:
+            response = membership.leave(group, leavers, turn)
+        turn.outcome.reply(caller.waiter, response)
+        return turn.outcome
+
+    # Offsets
+
+    def commit(
+        self, request: OffsetCommitRequest, commits: list[Commit], caller: Caller, now: Instant
+    ) -> tuple[ErrorCode, list[Record]]:
+        """An error for the whole request, or the records that the good rows ask for."""
+        turn = Turn(self.settings, now)
+        group = self.groups.get(request.group_id)
+        if group is None and request.generation_id_or_member_epoch >= 0:
+            known = caller.version >= _GROUP_ID_NOT_FOUND_SINCE
+            return (ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION), []
+        if group is None:
+            # Not kept yet: replaying its first commit makes it a simple group.
+            group = ClassicGroup(request.group_id, alarms=self._alarms)
+        error = offset_rules.check_commit(group, request)
+        if error == ErrorCode.NONE:
+            offset_rules.commit(group, request, commits, turn)
+        return error, turn.outcome.records
+
+    def delete_offsets(
+        self, request: OffsetDeleteRequest, response: OffsetDeleteResponse, caller: Caller
+    ) -> Outcome[Record]:
+        """`response` holds the topics that do not exist; the others are added."""
+        outcome: Outcome[Record] = Outcome()
+        group = self.groups.get(request.group_id)
+        error = listing.check_offset_delete(group)
+        if error != ErrorCode.NONE or group is None:
+            outcome.reply(caller.waiter, OffsetDeleteResponse(error_code=error))
+            return outcome
+        for topic in request.topics:
+            subscribed = group.state is not GroupState.EMPTY and group.is_subscribed_to(topic.name)
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+            indexes = [partition.partition_index for partition in topic.partitions]
+            rows = [
+                OffsetDeleteResponsePartition(partition_index=index, error_code=code) for index in indexes
+            ]
+            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=rows))
+            if not subscribed:
+                outcome.records += [
+                    OffsetRecord(request.group_id, topic.name, index, None)
+                    for index in indexes
+                    if self.offsets.get(request.group_id, topic.name, index) is not None
+                ]
+        outcome.after_write.append(ReplyAfterWrite(caller.waiter, response, _offset_delete_error))
+        return outcome
+
+    def on_topics_deleted(self, topics: Iterable[str]) -> Outcome[Record]:
+        return Outcome(records=list(offset_rules.topic_removals(self.offsets, topics)))
+
+    # Administration
+
+    def describe(self, group_id: str, version: int) -> DescribedGroup:
+        group = self.groups.get(group_id)
+        if group is None:
+            return listing.describe_missing(group_id, version)
+        return listing.describe(group)
+
+    def list(self, states: list[str], types: list[str]) -> list[ListedGroup]:
+        return [
+            listing.listed(group) for group in self.groups.values() if listing.matches(group, states, types)
+        ]
+
+    def delete(self, group_id: str, caller: Caller) -> Outcome[Record]:
+        error = listing.check_delete(self.groups.get(group_id))
+        result = DeletableGroupResult(group_id=group_id, error_code=error)
+        if error != ErrorCode.NONE:
+            return Outcome([Reply(caller.waiter, result)])
+        records: list[Record] = [
+            *offset_rules.removals(self.offsets, group_id),
+            GroupRecord(group_id, None),
+        ]
+
+        def failed(error: ErrorCode) -> DeletableGroupResult:
+            return DeletableGroupResult(group_id=group_id, error_code=error)
+
+        return Outcome(records=records, after_write=[ReplyAfterWrite(caller.waiter, result, failed)])
+
+    # Groups come and go
+
+    def _find_or_create(self, group_id: str) -> ClassicGroup:
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = ClassicGroup(group_id, alarms=self._alarms)
+        return group
+
+    def forget(self, group: ClassicGroup) -> None:
+        if self.groups.get(group.group_id) is group:
+            del self.groups[group.group_id]
+        group.state = GroupState.DEAD
+
+    def _remove(self, group_id: str) -> Undo:
+        group = self.groups.get(group_id)
+        if group is None:
+            return _nothing
+        before = group.state
+        self.forget(group)
+
+        def undo() -> None:
+            group.state = before
+            self.groups[group_id] = group
+
+        return undo
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCreated:
+    """A group's first record is safe, or the group never was."""
+
+    shard: GroupShard
+    group: ClassicGroup
+
+    def on_committed(self, now: Instant) -> Outcome[Record]:
+        return Outcome()
+
+    def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[Record]:
+        turn = Turn(self.shard.settings, now)
+        for member in list(self.group.members.values()):
+            rebalance.answer_join(self.group, member, join_error(rebalance.storing_error(error)), turn)
+            drop_member(self.group, member, turn)
+        self.shard.forget(self.group)
+        return turn.outcome
+
+
+def _nothing() -> None:
+    """Undoes a record that changed nothing."""
+
+
+def _unknown(leaver: MemberIdentity) -> MemberResponse:
+    return MemberResponse(
+        member_id=leaver.member_id,
+        group_instance_id=leaver.group_instance_id,
+        error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+    )
+
+
+def _offset_delete_error(error: ErrorCode) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(error_code=error)

@@ -1,0 +1,332 @@
+"""One shard on this broker: its state machine, its partition's log, and the calls in between.
+
+Keeps true:  a shard sees its events one at a time, and its records reach the log in the order of its events.
+             Nobody is told of a change before the change, and all before it, is committed.
+             A write that is refused leaves neither a record nor a trace in the shard's state.
+How:         the records of all events of one turn of the event loop are applied at once and appended together
+             when the turn is over: one append serves a burst of commits. Continuations run as the high
+             watermark passes. One timer follows the shard's earliest deadline.
+Leaves:      which partitions have a shard here to `runtime`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from felice.coordinator.shard import (
+    NEVER_MS,
+    NO_PRODUCER_ID,
+    AfterWrite,
+    Instant,
+    Outcome,
+    RecordCodec,
+    Shard,
+    Undo,
+)
+from felice.env import Clock
+from felice.log.log import AppendOrigin
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.primitives import MalformedMessage
+from felice.records.batch import BatchHeader, iter_batches
+from felice.records.builder import BatchBuilder
+from felice.records.control import ControlType, end_transaction_marker
+from felice.records.reader import read_batch
+from felice.replication.partition import ACKS_ALL, Partition
+
+R = TypeVar("R")
+S = TypeVar("S", bound=Shard[Any])
+
+log = logging.getLogger(__name__)
+
+LOAD_CHUNK_BYTES = 1024 * 1024
+"""How much of the log is read before others have a turn. Kafka's `offsets.load.buffer.size` is five of these."""
+BATCH_ROOM_BYTES = 512
+"""Kept free in a batch for its header and the lengths inside its records."""
+RECORD_ROOM_BYTES = 32
+
+# What a refused append means to a caller who knows nothing of the topic behind the coordinator.
+_CALLERS_ERROR = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.MESSAGE_TOO_LARGE,
+}
+
+Encoded = tuple[bytes, bytes | None]
+
+
+@dataclass(slots=True)
+class _Write(Generic[R]):
+    """What one event wants written, and what follows."""
+
+    encoded: list[Encoded]
+    undo: list[Undo]
+    after: list[AfterWrite[R]] = field(default_factory=list)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(_encoded_size, self.encoded))
+
+
+class HostedShard(Generic[S, R]):
+    def __init__(
+        self, shard: S, codec: RecordCodec[R], partition: Partition, clock: Clock, write_timeout_ms: int
+    ) -> None:
+        self.shard = shard
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.is_loaded = False
+        self._codec = codec
+        self._clock = clock
+        self._write_timeout_ms = write_timeout_ms
+        self._closed = False
+        self._pending: list[_Write[R]] = []
+        self._in_flight: deque[tuple[int, list[_Write[R]]]] = deque()
+        self._committing: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = NEVER_MS
+
+    def now(self) -> Instant:
+        return Instant(self._clock.now_ms(), int(self._clock.monotonic() * 1000))
+
+    # Loading
+
+    @property
+    def is_log_empty(self) -> bool:
+        return self.partition.log_start_offset == self.partition.log_end_offset
+
+    async def load(self) -> None:
+        """Replay the whole log, in bites."""
+        offset, end_offset = self.partition.log_start_offset, self.partition.log_end_offset
+        while offset < end_offset and not self._closed:
+            chunk = self.partition.log.read_bytes(offset, LOAD_CHUNK_BYTES, end_offset=end_offset)
+            reached = self._replay_chunk(chunk, offset)
+            if reached == offset:
+                break  # compaction may leave nothing at the end
+            offset = reached
+            await asyncio.sleep(0)
+        if not self._closed:
+            self.finish_loading()
+
+    def finish_loading(self) -> None:
+        self.is_loaded = True
+        self.run(self.shard.on_loaded)
+
+    def _replay_chunk(self, chunk: bytes, offset: int) -> int:
+        for header in iter_batches(chunk):
+            if header.is_control:
+                self._replay_marker(chunk, header)
+            else:
+                self._replay_batch(chunk, header)
+            offset = max(offset, header.next_offset)
+        return offset
+
+    def _replay_batch(self, chunk: bytes, header: BatchHeader) -> None:
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+        for stored in read_batch(chunk, header):
+            try:
+                record = self._codec.decode(
+                    bytes(stored.key or b""), None if stored.value is None else bytes(stored.value)
+                )
+            except MalformedMessage as error:
+                log.warning(
+                    "%s: record at offset %d is passed over: %s", self.partition, stored.offset, error
+                )
+                continue
+            if record is not None:
+                self.shard.replay(record, producer_id)
+
+    def _replay_marker(self, chunk: bytes, header: BatchHeader) -> None:
+        for stored in read_batch(chunk, header):
+            marker = end_transaction_marker(stored)
+            if marker is not None:
+                self.shard.replay_marker(header.producer_id, marker.control_type is ControlType.COMMIT)
+
+    # Events
+
+    def run(self, event: Callable[[Instant], Outcome[R]]) -> None:
+        """One event, and what follows from it."""
+        self._carry_out(event(self.now()))
+        self.follow_deadlines()
+
+    def _carry_out(self, outcome: Outcome[R]) -> None:
+        for reply in outcome.replies:
+            reply.waiter.answer(reply.response)
+        if outcome.records or outcome.after_write:
+            self._write(outcome.records, outcome.after_write)
+
+    def _write(self, records: list[R], after: list[AfterWrite[R]]) -> None:
+        encoded = [self._codec.encode(record) for record in records]
+        limit = self._batch_limit_bytes
+        if any(_encoded_size(entry) > limit for entry in encoded):
+            self._fail([_Write([], [], after)], ErrorCode.MESSAGE_TOO_LARGE)
+        elif not records and not self._pending and not self._in_flight:
+            self._complete([_Write([], [], after)])
+        else:
+            undo = [self.shard.replay(record) for record in records]
+            if not self._pending:
+                asyncio.get_running_loop().call_soon(self._flush)
+            # Where the records of one event do not fit into one batch, what follows waits for the last.
+            self._pending += _split(encoded, undo, limit)
+            self._pending[-1].after = after
+
+    @property
+    def _batch_limit_bytes(self) -> int:
+        return self.partition.log.config.max_message_bytes - BATCH_ROOM_BYTES
+
+    # Writing
+
+    def _flush(self) -> None:
+        writes, self._pending = self._pending, []
+        batches = list(_batches(writes, self._batch_limit_bytes))
+        for position, batch in enumerate(batches):
+            try:
+                last_offset = self._append(batch)
+            except ApiError as error:
+                refused = [write for later in batches[position:] for write in later]
+                self._undo(refused)
+                self._fail(refused, error.code)
+                break
+            self._in_flight.append((last_offset, batch))
+        self._complete_committed()
+        self.follow_deadlines()
+
+    def _append(self, batch: list[_Write[R]]) -> int:
+        """Returns the last offset; the end of the log if there is nothing but continuations."""
+        if self._closed or self.partition.leader_epoch != self.leader_epoch:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        now_ms = self._clock.now_ms()
+        builder = BatchBuilder()
+        for write in batch:
+            for key, value in write.encoded:
+                builder.append(now_ms, key, value)
+        if not builder.record_count:
+            return self.partition.log_end_offset - 1
+        info = self.partition.append(
+            builder.build(), required_acks=ACKS_ALL, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
+        )
+        return info.last_offset
+
+    def _complete_committed(self) -> None:
+        while self._in_flight and self._in_flight[0][0] < self.partition.high_watermark:
+            self._complete(self._in_flight.popleft()[1])
+        if self._in_flight and self._committing is None:
+            self._committing = asyncio.get_running_loop().create_task(self._wait_committed())
+
+    async def _wait_committed(self) -> None:
+        try:
+            while self._in_flight:
+                offset, batch = self._in_flight[0]
+                try:
+                    await self.partition.wait_committed(offset, self._write_timeout_ms / 1000)
+                except ApiError as error:
+                    # It is in the log and may be committed yet. The caller must ask, or do it again.
+                    if self._in_flight and self._in_flight[0][1] is batch:
+                        self._in_flight.popleft()
+                        self._fail(batch, error.code)
+                while self._in_flight and self._in_flight[0][0] < self.partition.high_watermark:
+                    self._complete(self._in_flight.popleft()[1])
+                self.follow_deadlines()
+        finally:
+            self._committing = None
+
+    def _complete(self, writes: list[_Write[R]]) -> None:
+        now = self.now()
+        for write in writes:
+            for after in write.after:
+                self._carry_out(after.on_committed(now))
+
+    def _fail(self, writes: list[_Write[R]], error: ErrorCode) -> None:
+        callers_error = _CALLERS_ERROR.get(error, error)
+        now = self.now()
+        for write in writes:
+            for after in write.after:
+                self._carry_out(after.on_failed(callers_error, now))
+
+    @staticmethod
+    def _undo(writes: list[_Write[R]]) -> None:
+        for write in reversed(writes):
+            for undo in reversed(write.undo):
+                undo()
+
+    # Time
+
+    def follow_deadlines(self) -> None:
+        """Set the timer to the shard's earliest deadline."""
+        deadline_ms = self.shard.next_deadline_ms()
+        if self._closed or not self.is_loaded or deadline_ms >= self._timer_ms:
+            return  # a timer that rings early does no harm
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_ms = max(deadline_ms - self.now().steady_ms, 0)
+        self._timer_ms = deadline_ms
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer, self._timer_ms = None, NEVER_MS
+        self.run(self.shard.on_time)
+
+    # The end
+
+    def close(self, error: ErrorCode) -> None:
+        """This broker no longer coordinates here: whoever waits is told so."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._committing is not None:
+            self._committing.cancel()
+        waiting = [write for _, batch in self._in_flight for write in batch] + self._pending
+        self._in_flight.clear()
+        self._pending = []
+        now = self.now()
+        replies = [
+            reply
+            for write in waiting
+            for after in write.after
+            for reply in after.on_failed(error, now).replies
+        ]
+        for reply in replies + self.shard.on_unloaded(error):
+            reply.waiter.answer(reply.response)
+
+
+def _encoded_size(encoded: Encoded) -> int:
+    key, value = encoded
+    return len(key) + len(value or b"") + RECORD_ROOM_BYTES
+
+
+def _split(encoded: list[Encoded], undo: list[Undo], limit: int) -> Iterator[_Write[Any]]:
+    """Pieces that fit into a batch each; one empty piece where there are no records."""
+    piece: _Write[Any] = _Write([], [])
+    size = 0
+    for entry, back in zip(encoded, undo, strict=True):
+        if piece.encoded and size + _encoded_size(entry) > limit:
+            yield piece
+            piece, size = _Write([], []), 0
+        piece.encoded.append(entry)
+        piece.undo.append(back)
+        size += _encoded_size(entry)
+    yield piece
+
+
+def _batches(writes: list[_Write[R]], limit: int) -> Iterator[list[_Write[R]]]:
+    """Whole writes together, as many as fit into one batch."""
+    batch: list[_Write[R]] = []
+    size = 0
+    for write in writes:
+        if batch and size + write.size_bytes > limit:
+            yield batch
+            batch, size = [], 0
+        batch.append(write)
+        size += write.size_bytes
+    if batch:
+        yield batch

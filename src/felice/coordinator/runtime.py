@@ -1,0 +1,191 @@
+"""The shards of one internal topic on this broker: which are here, loaded or loading, and how to reach them.
+
+Keeps true:  a shard is here exactly while this broker leads its partition, and only in that leader epoch.
+             A key always belongs to the same shard: Java's string hash modulo the number of partitions.
+Group and transaction coordinators share it; each brings its shards, its codec and its topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+from felice.coordinator.hosted_shard import HostedShard
+from felice.coordinator.shard import Instant, Outcome, RecordCodec, Shard, Waiter
+from felice.env import Clock
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.replication.partition import Partition
+
+R = TypeVar("R")
+S = TypeVar("S", bound=Shard[Any])
+
+log = logging.getLogger(__name__)
+
+
+class PartitionSource(Protocol):
+    """The partitions that this broker holds."""
+
+    def get(self, topic: str, partition: int) -> Partition | None: ...
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode`: over UTF-16 units, in 32 bits that wrap."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    hashed = 0
+    for position in range(0, len(units), 2):
+        hashed = (31 * hashed + int.from_bytes(units[position : position + 2])) & 0xFFFFFFFF
+    return hashed - (1 << 32) if hashed >= 1 << 31 else hashed
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """Java's `Utils.abs(hash) % count`, whose abs of the smallest number is 0."""
+    hashed = java_string_hash(key)
+    return (0 if hashed == -(1 << 31) else abs(hashed)) % partition_count
+
+
+class Answer:
+    """A call's answer: there already, or a future once somebody waits for it."""
+
+    __slots__ = ("_future", "_is_given", "_response")
+
+    def __init__(self) -> None:
+        self._response: Any = None
+        self._is_given = False
+        self._future: asyncio.Future[Any] | None = None
+
+    def answer(self, response: Any) -> None:
+        self._response, self._is_given = response, True
+        if self._future is not None and not self._future.done():
+            self._future.set_result(response)
+
+    def take(self) -> Any:
+        """The response, or an awaitable of it."""
+        if self._is_given:
+            return self._response
+        self._future = asyncio.get_running_loop().create_future()
+        return self._future
+
+
+class CoordinatorRuntime(Generic[S, R]):
+    def __init__(
+        self,
+        *,
+        topic: str,
+        partition_count: Callable[[], int],
+        new_shard: Callable[[], S],
+        codec: RecordCodec[R],
+        partitions: PartitionSource,
+        clock: Clock,
+        write_timeout_ms: int,
+    ) -> None:
+        self.topic = topic
+        self._partition_count = partition_count
+        self._new_shard = new_shard
+        self._codec = codec
+        self._partitions = partitions
+        self._clock = clock
+        self._write_timeout_ms = write_timeout_ms
+        self._hosted: dict[int, HostedShard[S, R]] = {}
+        self._loading: set[asyncio.Task[None]] = set()
+        self._is_running = False
+
+    def start(self) -> None:
+        self._is_running = True
+        self.follow_roles()
+
+    def stop(self) -> None:
+        self._is_running = False
+        for partition in list(self._hosted):
+            self._close(partition, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def follow_roles(self) -> None:
+        """Leaders may have changed: load what this broker leads now, close what it leads no more."""
+        if not self._is_running:
+            return
+        for partition in range(self._partition_count()):
+            try:
+                self._host(partition)
+            except ApiError as error:
+                assert error.code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def partition_for(self, key: str) -> int:
+        return partition_for(key, self._partition_count())
+
+    # Calls
+
+    def hosted(self, key: str) -> HostedShard[S, R]:
+        """The loaded shard of a key; raises `ApiError` with what a caller must hear if there is none here."""
+        return self._host(self.partition_for(key))
+
+    def call(self, key: str, event: Callable[[S, Waiter, Instant], Outcome[R]]) -> Any:
+        """Let the key's shard handle an event that answers its waiter: the answer, or an awaitable of it."""
+        hosted = self.hosted(key)
+        answer = Answer()
+        hosted.run(lambda now: event(hosted.shard, answer, now))
+        return answer.take()
+
+    def loaded(self) -> list[HostedShard[S, R]]:
+        """The shards here that can speak."""
+        return [hosted for _, hosted in sorted(self._hosted.items()) if hosted.is_loaded]
+
+    def all_loaded(self) -> Iterator[HostedShard[S, R]]:
+        """Every shard here; raises COORDINATOR_LOAD_IN_PROGRESS if one cannot speak yet."""
+        self._check_running()
+        self.follow_roles()
+        for _, hosted in sorted(self._hosted.items()):
+            if not hosted.is_loaded:
+                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            yield hosted
+
+    # Shards come and go
+
+    def _check_running(self) -> None:
+        if not self._is_running:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _host(self, index: int) -> HostedShard[S, R]:
+        self._check_running()
+        partition = self._partitions.get(self.topic, index)
+        hosted = self._hosted.get(index)
+        if partition is None or not partition.is_leader:
+            self._close(index, ErrorCode.NOT_COORDINATOR)
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        if (
+            hosted is None
+            or hosted.partition is not partition
+            or hosted.leader_epoch != partition.leader_epoch
+        ):
+            self._close(index, ErrorCode.NOT_COORDINATOR)
+            hosted = self._open(index, partition)
+        if not hosted.is_loaded:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return hosted
+
+    def _open(self, index: int, partition: Partition) -> HostedShard[S, R]:
+        hosted: HostedShard[S, R] = HostedShard(
+            self._new_shard(), self._codec, partition, self._clock, self._write_timeout_ms
+        )
+        self._hosted[index] = hosted
+        if hosted.is_log_empty:
+            hosted.finish_loading()
+        else:
+            task = asyncio.get_running_loop().create_task(self._load(index, hosted))
+            self._loading.add(task)
+            task.add_done_callback(self._loading.discard)
+        return hosted
+
+    async def _load(self, index: int, hosted: HostedShard[S, R]) -> None:
+        try:
+            await hosted.load()
+        except Exception:
+            # The next caller makes it load again: the fault may have been the disk's, and may be gone.
+            log.exception("loading %s-%d failed", self.topic, index)
+            if self._hosted.get(index) is hosted:
+                self._close(index, ErrorCode.NOT_COORDINATOR)
+
+    def _close(self, index: int, error: ErrorCode) -> None:
+        hosted = self._hosted.pop(index, None)
+        if hosted is not None:
+            hosted.close(error)

@@ -1,0 +1,30 @@
+"""DescribeGroups (key 15): state, protocol and members. Every group asked for is answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from felice.server.handlers.group_client import client_of
+from felice.server.operations import ALL_GROUP_OPERATIONS
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(
+        groups=[_describe(group_id, request, context) for group_id in request.groups]
+    )
+
+
+def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestContext) -> DescribedGroup:
+    described = context.broker.groups.describe(group_id, client_of(context))
+    if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
+        described.authorized_operations = ALL_GROUP_OPERATIONS
+    return described

@@ -1,0 +1,65 @@
+"""FindCoordinator (key 10): which broker coordinates a group; from version 4 for several groups at once.
+
+The first call creates the topic that coordination lives in. Until it has leaders the answer is
+COORDINATOR_NOT_AVAILABLE, and clients ask again. Other types of coordinators do not exist here: INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.find_coordinator import (
+    GROUP_KEY_TYPE,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+_MANY_KEYS_SINCE = 4
+_NO_NODE = -1
+
+
+def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    if context.version >= _MANY_KEYS_SINCE:
+        found = [_find(request.key_type, key, context) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = _find(request.key_type, request.key, context)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _find(key_type: int, key: str, context: RequestContext) -> Coordinator:
+    if key_type != GROUP_KEY_TYPE:
+        message = f"This broker has no coordinators of type {key_type}."
+        return _not_found(key, ErrorCode.INVALID_REQUEST, message)
+    broker = context.broker
+    node_id = broker.groups.leader_of(key)
+    node = broker.image.brokers.get(node_id)
+    endpoint = None if node is None else node.endpoints.get(context.listener_name)
+    if endpoint is None:
+        return _not_found(
+            key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.message
+        )
+    return Coordinator(
+        key=key, node_id=node_id, host=endpoint.host, port=endpoint.port, error_message=_no_error(context)
+    )
+
+
+def _no_error(context: RequestContext) -> str | None:
+    """Kafka says `NONE` in versions 1 to 3, and in words nothing where there are many answers."""
+    return "" if context.version >= _MANY_KEYS_SINCE else "NONE"
+
+
+def _not_found(key: str, error: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=_NO_NODE, host="", port=_NO_NODE, error_code=error, error_message=message
+    )

@@ -1,0 +1,14 @@
+"""Heartbeat (key 12): a member lives; REBALANCE_IN_PROGRESS tells it to join again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+    return context.broker.groups.heartbeat(request)

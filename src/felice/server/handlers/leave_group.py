@@ -1,0 +1,36 @@
+"""LeaveGroup (key 13): go, or send static members away. Up to version 2 one member, whose error is the response's."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from felice.server.handlers.group_client import client_of
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+_MANY_MEMBERS_SINCE = 3
+
+
+def handle(
+    request: LeaveGroupRequest, context: RequestContext
+) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+    groups, client = context.broker.groups, client_of(context)
+    if context.version >= _MANY_MEMBERS_SINCE:
+        return groups.leave(request.group_id, request.members, client)
+    answer = groups.leave(request.group_id, [MemberIdentity(member_id=request.member_id)], client)
+    return _as_one(answer) if isinstance(answer, LeaveGroupResponse) else _wait_as_one(answer)
+
+
+async def _wait_as_one(answer: Awaitable[LeaveGroupResponse]) -> LeaveGroupResponse:
+    return _as_one(await answer)
+
+
+def _as_one(answer: LeaveGroupResponse) -> LeaveGroupResponse:
+    code = answer.error_code
+    if code == ErrorCode.NONE and answer.members:
+        code = answer.members[0].error_code
+    return LeaveGroupResponse(error_code=code)

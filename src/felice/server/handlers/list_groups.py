@@ -1,0 +1,14 @@
+"""ListGroups (key 16): the groups that this broker coordinates, filtered by state and type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    return context.broker.groups.list(request)

@@ -1,0 +1,18 @@
+"""OffsetCommit (key 8): store offsets. Answered when they are committed to the log."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from felice.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from felice.server.handlers.group_client import client_of
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def handle(
+    request: OffsetCommitRequest, context: RequestContext
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    return context.broker.groups.commit(request, client_of(context))

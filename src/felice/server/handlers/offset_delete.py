@@ -1,0 +1,18 @@
+"""OffsetDelete (key 47): forget offsets of topics that the group does not read."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from felice.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from felice.server.handlers.group_client import client_of
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def handle(
+    request: OffsetDeleteRequest, context: RequestContext
+) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+    return context.broker.groups.delete_offsets(request, client_of(context))

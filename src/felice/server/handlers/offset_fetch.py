@@ -1,0 +1,94 @@
+"""OffsetFetch (key 9): committed offsets of one group, or from version 8 of several.
+
+Nothing committed is an offset of -1 and no error. Version 1 has no error of its own: a group's error goes into
+each partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from felice.coordinator.group.commits import NO_OFFSET
+from felice.coordinator.group.coordinator import gather
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from felice.server.handlers.group_client import client_of
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+_MANY_GROUPS_SINCE = 8
+_GROUP_ERROR_SINCE = 2
+
+
+def handle(
+    request: OffsetFetchRequest, context: RequestContext
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    groups, client = context.broker.groups, client_of(context)
+    asked = request.groups if context.version >= _MANY_GROUPS_SINCE else [_as_group(request)]
+    answers = [groups.fetch(group, request.require_stable, client) for group in asked]
+
+    def build(found: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+        if context.version >= _MANY_GROUPS_SINCE:
+            return OffsetFetchResponse(groups=found)
+        return _as_single(request, found[0], context.version)
+
+    return gather(answers, build)
+
+
+def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+
+
+def _as_single(
+    request: OffsetFetchRequest, found: OffsetFetchResponseGroup, version: int
+) -> OffsetFetchResponse:
+    if found.error_code != ErrorCode.NONE and version < _GROUP_ERROR_SINCE:
+        return OffsetFetchResponse(topics=_error_everywhere(request, found.error_code))
+    topics = [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(
+                    partition_index=row.partition_index,
+                    committed_offset=row.committed_offset,
+                    committed_leader_epoch=row.committed_leader_epoch,
+                    metadata=row.metadata,
+                    error_code=row.error_code,
+                )
+                for row in topic.partitions
+            ],
+        )
+        for topic in found.topics
+    ]
+    return OffsetFetchResponse(topics=topics, error_code=found.error_code)
+
+
+def _error_everywhere(request: OffsetFetchRequest, error_code: int) -> list[OffsetFetchResponseTopic]:
+    return [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(
+                    partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error_code
+                )
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics or []
+    ]
