@@ -173,7 +173,7 @@ class PollingMember:
 
 
 class Kcat:
-    """kcat: produces one record a run (its line format has no null-safe way for many), reads as JSON."""
+    """kcat: one run for each record written, since headers and partition are options; `-Z` makes empty null."""
 
     name = "kcat"
 
@@ -183,12 +183,10 @@ class Kcat:
 
     def _produce_one(self, bootstrap: str, topic: str, record: PeerRecord, codec: str) -> None:
         options = ["-P", "-b", bootstrap, "-t", topic, "-p", str(record.partition), "-z", codec]
-        options += ["-D", "\x1e", "-Z"]
+        options += ["-D", "\x1e", "-K", "\x1d", "-Z"]
         for name, value in record.headers:
             options += ["-H", name if value is None else f"{name}={value.decode()}"]
-        if record.key is not None:
-            options += ["-k", record.key.decode()]
-        run_kcat(*options, stdin=record.value or b"\x1e")
+        run_kcat(*options, stdin=b"\x1d".join([record.key or b"", record.value or b""]) + b"\x1e")
 
     def consume(self, bootstrap: str, topic: str, count: int) -> list[PeerRecord]:
         separator = "\x1f"

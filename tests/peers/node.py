@@ -1,4 +1,4 @@
-"""kafkajs from npm, with the codecs it leaves to plugins (snappy, lz4, zstd as plain JavaScript or WASM)."""
+"""kafkajs from npm, with the codecs it leaves to plugins (snappy, lz4, zstd from other packages)."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ PACKAGE = {
     "dependencies": {
         "kafkajs": versions.KAFKAJS,
         "snappyjs": versions.SNAPPYJS,
-        "lz4js": versions.LZ4JS,
+        "lz4-napi": versions.LZ4_NAPI,
         "zstd-codec": versions.ZSTD_CODEC,
     },
 }

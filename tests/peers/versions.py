@@ -12,5 +12,5 @@ KADM = "v1.19.0"
 
 KAFKAJS = "2.2.4"
 SNAPPYJS = "0.7.0"
-LZ4JS = "0.2.0"
+LZ4_NAPI = "2.10.0"
 ZSTD_CODEC = "0.1.5"

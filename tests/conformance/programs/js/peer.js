@@ -2,13 +2,13 @@
 const readline = require('readline')
 const { Kafka, logLevel, CompressionTypes, CompressionCodecs, ConfigResourceTypes } = require('kafkajs')
 const SnappyJS = require('snappyjs')
-const lz4 = require('lz4js')
+const lz4 = require('lz4-napi')
 const { ZstdCodec } = require('zstd-codec')
 
 const XERIAL = Buffer.from([0x82, 0x53, 0x4e, 0x41, 0x50, 0x50, 0x59, 0])
 const CODECS = { none: 0, gzip: 1, snappy: 2, lz4: 3, zstd: 4 }
 const members = {}
-let zstd
+let zstd, zstdStream
 
 function unXerial (buffer) {
   if (!buffer.subarray(0, 8).equals(XERIAL)) return Buffer.from(SnappyJS.uncompress(buffer))
@@ -27,12 +27,12 @@ function useCodecs () {
     decompress: async buffer => unXerial(buffer)
   })
   CompressionCodecs[CompressionTypes.LZ4] = () => ({
-    compress: async encoder => Buffer.from(lz4.compress(encoder.buffer)),
-    decompress: async buffer => Buffer.from(lz4.decompress(buffer))
+    compress: async encoder => lz4.compressFrameSync(encoder.buffer),
+    decompress: async buffer => lz4.decompressFrameSync(buffer)
   })
   CompressionCodecs[CompressionTypes.ZSTD] = () => ({
     compress: async encoder => Buffer.from(zstd.compress(encoder.buffer)),
-    decompress: async buffer => Buffer.from(zstd.decompress(buffer))
+    decompress: async buffer => Buffer.from(zstdStream.decompress(buffer))
   })
 }
 
@@ -214,6 +214,7 @@ async function answer (line) {
 
 ZstdCodec.run(async loaded => {
   zstd = new loaded.Simple()
+  zstdStream = new loaded.Streaming() // frames of other clients need not tell their size
   useCodecs()
   for await (const line of readline.createInterface({ input: process.stdin })) {
     process.stdout.write(JSON.stringify(await answer(line)) + '\n')

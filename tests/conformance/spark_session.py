@@ -1,0 +1,24 @@
+"""One Spark for all tests of a process; it takes seconds to start."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    from felice.pipelines.spark.session import session, stop
+
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.log.level": "OFF",
+    }
+    started = session("conformance", "local[2]", config=settings)
+    yield started
+    stop(started)

@@ -1,0 +1,291 @@
+"""The command line against a broker: `felice …` and Kafka's own tool names, as separate processes where it counts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from felice.cli import main
+from felice.cli.kafka_tools.configs import kafka_configs
+from felice.cli.kafka_tools.consumer_groups import kafka_consumer_groups
+from felice.cli.kafka_tools.offsets import kafka_delete_records, kafka_get_offsets
+from felice.cli.kafka_tools.topics import kafka_topics
+from felice.server.embedded import EmbeddedBroker
+
+BIN = Path(sys.executable).parent
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(tmp_path_factory.mktemp("data")) as running:
+        yield running
+
+
+@pytest.fixture
+def felice(
+    broker: EmbeddedBroker, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> Run:
+    """Runs a `felice` command in this process; answers with what it printed."""
+    monkeypatch.setenv("FELICE_BOOTSTRAP_SERVER", broker.bootstrap)
+
+    def run(*words: str, code: int = 0) -> str:
+        capsysbinary.readouterr()
+        found = main.run(main.felice, words)
+        out, err = capsysbinary.readouterr()
+        assert found == code, err.decode()
+        return out.decode() if code == 0 else err.decode()
+
+    return run
+
+
+@pytest.fixture
+def kafka(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs one of the tools with Kafka's names in this process."""
+
+    def run(tool, *words: str, code: int = 0) -> str:  # type: ignore[no-untyped-def]
+        capsys.readouterr()
+        found = main.run(tool, ("--bootstrap-server", broker.bootstrap, *words), usage_code=1)
+        out, err = capsys.readouterr()
+        assert found == code, err
+        return out if code == 0 else err
+
+    return run
+
+
+def produce(broker: EmbeddedBroker, topic: str, text: str, *options: str) -> None:
+    command = [str(BIN / "felice"), "produce", topic, "-b", broker.bootstrap, *options]
+    subprocess.run(command, input=text, text=True, check=True, timeout=30)
+
+
+def test_a_topic_lives_and_dies(felice: Run) -> None:
+    assert (
+        felice("topics", "create", "life", "--partitions", "2", "--config", "retention.ms=1000")
+        == "Created topic life.\n"
+    )
+    assert "life" in felice("topics", "list").split()
+    described = json.loads(felice("topics", "describe", "life", "--json"))
+    assert described[0]["partition_count"] == 2
+    assert described[0]["configs"] == {"retention.ms": "1000"}
+    felice("topics", "alter", "life", "--partitions", "4")
+    assert len(json.loads(felice("topics", "describe", "life", "--json"))[0]["partitions"]) == 4
+    assert felice("topics", "delete", "life") == "Deleted topic life.\n"
+    assert "life" not in felice("topics", "list").split()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("topics", "describe", "nowhere"), "Topic 'nowhere' does not exist"),
+        (("topics", "create", "bad name"), "bad name"),
+        (("topics", "create", "t", "--config", "no.such=1"), "no.such"),
+        (("topics", "create", "t", "--config", "retention.ms=soon"), "retention.ms"),
+        (("topics", "create", "t", "--replication-factor", "3"), "eplication factor"),
+        (("groups", "describe", "nobody"), "'nobody' does not exist"),
+        (("consume", "t", "--offset", "3"), "--offset needs --partition"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_what_to_do(felice: Run, words: tuple[str, ...], said: str) -> None:
+    line = felice(*words, code=1)
+    assert said in line
+    assert line.count("\n") == 1
+    assert line.startswith("error: ")
+
+
+def test_a_broker_that_is_not_there_is_named() -> None:
+    command = [str(BIN / "felice"), "topics", "list", "-b", "127.0.0.1:1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_lines_go_in_and_come_out(broker: EmbeddedBroker, felice: Run) -> None:
+    felice("topics", "create", "lines")
+    produce(broker, "lines", "a:1\nb:2\nc:3\n", "--key-separator", ":")
+    shown = felice(
+        "consume",
+        "lines",
+        "--from-beginning",
+        "--until-end",
+        "-p",
+        "print.key=true",
+        "-p",
+        "print.offset=true",
+    )
+    assert shown == "Offset:0\ta\t1\nOffset:1\tb\t2\nOffset:2\tc\t3\n"
+    records = [
+        json.loads(line)
+        for line in felice("consume", "lines", "--from-beginning", "-n", "2", "--json").splitlines()
+    ]
+    assert [(r["offset"], r["key"], r["value"]) for r in records] == [(0, "a", "1"), (1, "b", "2")]
+    assert felice("consume", "lines", "--partition", "0", "--offset", "2", "--until-end") == "3\n"
+
+
+def test_a_group_is_described_with_its_lag_and_moved(broker: EmbeddedBroker, felice: Run, kafka: Run) -> None:
+    felice("topics", "create", "work")
+    produce(broker, "work", "".join(f"{n}\n" for n in range(10)))
+    felice("consume", "work", "--group", "crew", "--from-beginning", "-n", "10")
+    found = json.loads(felice("groups", "describe", "crew", "--json"))
+    assert [(row["current_offset"], row["lag"]) for row in found["offsets"]] == [(10, 0)]
+    assert {"group": "crew", "state": "Empty", "type": "classic"} in json.loads(
+        felice("groups", "list", "--json")
+    )
+    moved = json.loads(
+        felice("groups", "reset-offsets", "crew", "--topic", "work", "--to-offset", "4", "--json")
+    )
+    assert moved == [{"group": "crew", "topic": "work", "partition": 0, "new_offset": 4}]
+    assert json.loads(felice("groups", "describe", "crew", "--json"))["offsets"][0]["lag"] == 0, (
+        "a dry run moved it"
+    )
+    felice("groups", "reset-offsets", "crew", "--topic", "work", "--shift-by", "-3", "--execute")
+    table = kafka(kafka_consumer_groups, "--describe", "--group", "crew").splitlines()
+    assert next(line for line in table if line.startswith("GROUP")).split()[:6] == [
+        "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG",
+    ]  # fmt: skip
+    assert table[-1].split()[:6] == ["crew", "work", "0", "7", "10", "3"]
+    kafka(kafka_consumer_groups, "--delete-offsets", "--group", "crew", "--topic", "work")
+    assert json.loads(felice("groups", "describe", "crew", "--json"))["offsets"] == []
+    assert felice("groups", "delete", "crew") == "Deleted group crew.\n"
+
+
+def test_configs_are_set_shown_and_unset(felice: Run, kafka: Run) -> None:
+    felice("topics", "create", "knobs")
+    felice("configs", "alter", "topics", "knobs", "--set", "retention.ms=7000")
+    rows = json.loads(felice("configs", "describe", "topics", "knobs", "--json"))
+    assert [(row["name"], row["value"], row["source"]) for row in rows] == [
+        ("retention.ms", "7000", "DYNAMIC_TOPIC_CONFIG")
+    ]
+    shown = kafka(kafka_configs, "--describe", "--topic", "knobs")
+    assert "Dynamic configs for topic knobs are:" in shown
+    assert "  retention.ms=7000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=7000" in shown
+    kafka(kafka_configs, "--alter", "--topic", "knobs", "--add-config", "cleanup.policy=[delete,compact]")
+    assert "cleanup.policy=delete,compact" in kafka(kafka_configs, "--describe", "--topic", "knobs")
+    kafka(kafka_configs, "--alter", "--topic", "knobs", "--delete-config", "retention.ms,cleanup.policy")
+    assert json.loads(felice("configs", "describe", "topics", "knobs", "--json")) == []
+    everything = json.loads(felice("configs", "describe", "topics", "knobs", "--all", "--json"))
+    assert {"segment.bytes", "retention.ms"} <= {row["name"] for row in everything}
+
+
+def test_offsets_are_shown_and_records_deleted(
+    broker: EmbeddedBroker, felice: Run, kafka: Run, tmp_path: Path
+) -> None:
+    felice("topics", "create", "trim")
+    produce(broker, "trim", "".join(f"{n}\n" for n in range(6)))
+    assert kafka(kafka_get_offsets, "--topic", "trim") == "trim:0:6\n"
+    wanted = tmp_path / "offsets.json"
+    wanted.write_text('{"partitions": [{"topic": "trim", "partition": 0, "offset": 4}], "version": 1}')
+    assert "partition: trim-0\tlow_watermark: 4" in kafka(
+        kafka_delete_records, "--offset-json-file", str(wanted)
+    )
+    assert kafka(kafka_get_offsets, "--topic", "trim", "--time", "earliest") == "trim:0:4\n"
+    assert (
+        felice("offsets", "delete-records", "trim", "--partition", "0", "--before", "-1")
+        == "trim-0 begins at offset 6.\n"
+    )
+
+
+def test_kafka_topics_speaks_as_people_know_it(kafka: Run) -> None:
+    assert (
+        kafka(kafka_topics, "--create", "--topic", "known", "--partitions", "2") == "Created topic known.\n"
+    )
+    kafka(kafka_topics, "--create", "--topic", "known", "--if-not-exists")
+    assert "already exists" in kafka(kafka_topics, "--create", "--topic", "known", code=1)
+    lines = kafka(kafka_topics, "--describe", "--topic", "known").splitlines()
+    assert lines[0].startswith("Topic: known\tTopicId: ")
+    assert "\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: " in lines[0]
+    assert lines[1].startswith("\tTopic: known\tPartition: 0\tLeader: 0\tReplicas: 0\tIsr: 0")
+    kafka(kafka_topics, "--delete", "--topic", "known")
+    assert "does not exist" in kafka(kafka_topics, "--describe", "--topic", "known", code=1)
+    assert "exactly one action" in kafka(kafka_topics, code=1)
+
+
+def test_the_console_tools_pass_records_through(broker: EmbeddedBroker, kafka: Run) -> None:
+    kafka(kafka_topics, "--create", "--topic", "console")
+    address = ("--bootstrap-server", broker.bootstrap, "--topic", "console")
+    sent = ["--property", "parse.key=true", "--property", "key.separator=,"]
+    subprocess.run(
+        [str(BIN / "kafka-console-producer"), *address, *sent],
+        input="k,v\nx,y\n",
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    reading = ["--from-beginning", "--max-messages", "2", "--property", "print.key=true"]
+    done = subprocess.run(
+        [str(BIN / "kafka-console-consumer"), *address, *reading], capture_output=True, text=True, timeout=30
+    )
+    assert done.stdout == "k\tv\nx\ty\n"
+    assert done.stderr == "Processed a total of 2 messages\n"
+
+
+def test_perf_reports_what_it_did(felice: Run) -> None:
+    felice("topics", "create", "load")
+    sent = json.loads(
+        felice("perf", "produce", "load", "--num-records", "5000", "--record-size", "50", "--json")
+    )
+    assert sent["records"] == 5000
+    assert sent["records_per_second"] > 0
+    read = json.loads(felice("perf", "consume", "load", "--messages", "5000", "--json"))
+    assert read["records"] == 5000
+
+
+def test_a_partitions_files_are_printed_and_damage_is_reported(tmp_path: Path, felice: Run) -> None:
+    with EmbeddedBroker(tmp_path / "data") as broker:
+        produce(broker, "files", "a\nb\n")
+    directory = tmp_path / "data" / "files-0"
+    shown = felice("dump-log", str(directory), "--deep-iteration")
+    assert "baseOffset: 0 lastOffset: 1 count: 2" in shown
+    assert "payload: a" in shown
+    segment = next(directory.glob("*.log"))
+    content = bytearray(segment.read_bytes())
+    content[-1] ^= 1
+    segment.write_bytes(content)
+    assert "the checksum of the batch at position 0 does not hold" in felice("dump-log", str(segment), code=1)
+    segment.write_bytes(content[:-3])
+    assert "the batch at position 0 says" in felice("dump-log", str(segment), code=1)
+
+
+def test_a_frame_is_printed_as_json(felice: Run) -> None:
+    # ApiVersions v0, correlation id 7, client id "me".
+    frame = "0000000c" + "0012" + "0000" + "00000007" + "0002" + "6d65"
+    found = json.loads(felice("decode-frame", frame))
+    assert found["api"] == "ApiVersions"
+    assert found["header"]["correlation_id"] == 7
+    assert found["header"]["client_id"] == "me"
+    assert "error: " in felice("decode-frame", "0012", code=1)
+
+
+def test_two_brokers_cannot_share_a_directory_or_a_port(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "data") as broker:
+        for words, said in (
+            (("--port", "0", "--data-dir", str(tmp_path / "data")), "another"),
+            (
+                ("--port", broker.bootstrap.rpartition(":")[2], "--data-dir", str(tmp_path / "other")),
+                "in use",
+            ),
+        ):
+            done = subprocess.run(
+                [str(BIN / "felice"), "start", *words], capture_output=True, text=True, timeout=30
+            )
+            assert done.returncode == 1
+            assert said in done.stderr
+            assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_bad_properties_file_is_refused_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("num.partitions=many\n")
+    done = subprocess.run(
+        [str(BIN / "felice"), "broker", str(path)], capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 1
+    assert (
+        done.stderr
+        == "error: Invalid value many for configuration num.partitions: Not a number of type INT\n"
+    )

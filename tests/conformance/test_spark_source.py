@@ -1,0 +1,316 @@
+"""Topics through Spark and back by `format("felice")`, with other clients at the far end."""
+
+import datetime
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from conformance.spark_session import spark
+from conformance.targets import Target
+from conformance.topics import create_topic
+from conformance.wire import unique_name
+
+__all__ = ["spark"]
+
+EPOCH_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def topic(broker: Target) -> str:
+    name = unique_name("spark")
+    create_topic(broker, name, partitions=3)
+    return name
+
+
+@pytest.fixture
+def read(spark: Any, broker: Target) -> Callable[..., Any]:
+    def load(**options: Any) -> Any:
+        return spark.read.format("felice").options(**{"kafka.bootstrap.servers": broker.bootstrap}, **options).load()
+
+    return load
+
+
+@pytest.fixture
+def stream(spark: Any, broker: Target) -> Callable[..., Any]:
+    def load(**options: Any) -> Any:
+        source = spark.readStream.format("felice").options(**{"kafka.bootstrap.servers": broker.bootstrap})
+        return source.options(**options).load()
+
+    return load
+
+
+@pytest.fixture
+def write(broker: Target) -> Callable[..., None]:
+    def save(frame: Any, **options: Any) -> None:
+        target = frame.write.format("felice").options(**{"kafka.bootstrap.servers": broker.bootstrap}, **options)
+        target.mode("append").save()
+
+    return save
+
+
+def produce(broker: Target, topic: str, count: int, partition: int = 0, first: int = 0) -> None:
+    """Records valued by their number, a second apart, by librdkafka."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
+    for number in range(first, first + count):
+        producer.produce(
+            topic, str(number).encode(), b"k", partition, timestamp=EPOCH_MS + 1000 * number, headers=[("n", b"1")]
+        )
+    assert producer.flush(30) == 0
+
+
+def consume(broker: Target, topic: str, count: int) -> list[Any]:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": unique_name("g"), "auto.offset.reset": "earliest"})
+    partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    messages: list[Any] = []
+    while len(messages) < count:
+        got = consumer.consume(count - len(messages), 10)
+        assert got, f"only {len(messages)} of {count} records came"
+        messages += got
+    consumer.close()
+    return messages
+
+
+def values(frame: Any) -> list[int]:
+    return sorted(int(row["value"]) for row in frame.select("value").collect())
+
+
+def run_now(frame: Any, checkpoint: Path, collect: list[Any], **trigger: Any) -> Any:
+    """Run a streaming query over what there is; each batch's rows are added to `collect`."""
+    query = (
+        frame.writeStream.foreachBatch(lambda batch, _: collect.append(batch.collect()))
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(**(trigger or {"availableNow": True}))
+        .start()
+    )
+    query.awaitTermination()
+    return query
+
+
+def test_what_librdkafka_wrote_is_read_with_the_columns_of_sparks_kafka_source(
+    broker: Target, topic: str, read: Callable[..., Any]
+) -> None:
+    produce(broker, topic, 5, partition=2)
+    frame = read(subscribe=topic, includeHeaders="true")
+    assert frame.dtypes == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int"),
+        ("offset", "bigint"),
+        ("timestamp", "timestamp"),
+        ("timestampType", "int"),
+        ("headers", "array<struct<key:string,value:binary>>"),
+    ]
+    rows = sorted(frame.collect(), key=lambda row: row["offset"])
+    assert [(row["partition"], row["offset"], bytes(row["value"])) for row in rows] == [
+        (2, number, str(number).encode()) for number in range(5)
+    ]
+    third = rows[3]
+    assert (third["topic"], bytes(third["key"]), third["timestampType"]) == (topic, b"k", 0)
+    assert third["timestamp"].astimezone(datetime.UTC) == datetime.datetime.fromtimestamp(
+        EPOCH_MS / 1000 + 3, datetime.UTC
+    )
+    assert [(header["key"], bytes(header["value"])) for header in third["headers"]] == [("n", b"1")]
+
+
+def test_what_spark_wrote_is_read_by_librdkafka(
+    broker: Target, spark: Any, topic: str, write: Callable[..., None]
+) -> None:
+    frame = spark.range(2000).selectExpr(
+        "cast(id % 10 as string) as key",
+        "cast(id as string) as value",
+        "array(named_struct('key', 'h', 'value', cast('x' as binary))) as headers",
+    )
+    write(frame, topic=topic, **{"kafka.compression.type": "zstd"})
+    messages = consume(broker, topic, 2000)
+    assert sorted(int(message.value()) for message in messages) == list(range(2000))
+    assert {message.headers()[0] for message in messages} == {("h", b"x")}
+    partitions_of_key: dict[bytes, set[int]] = {}
+    for message in messages:
+        partitions_of_key.setdefault(message.key(), set()).add(message.partition())
+    assert all(len(partitions) == 1 for partitions in partitions_of_key.values())
+
+
+def test_partition_and_topic_columns_say_where_rows_go(
+    broker: Target, spark: Any, topic: str, read: Callable[..., Any], write: Callable[..., None]
+) -> None:
+    other = unique_name("spark")
+    create_topic(broker, other, partitions=1)
+    rows = [("a", topic, 1), ("b", topic, 2), ("c", other, 0), (None, topic, 0)]
+    write(spark.createDataFrame(rows, "value string, topic string, partition int"))
+    found = read(subscribe=f"{topic},{other}").select("value", "topic", "partition").collect()
+    assert {(row["value"] and bytes(row["value"]).decode(), row["topic"], row["partition"]) for row in found} == set(rows)
+
+
+def test_a_batch_reads_just_between_its_offsets(broker: Target, topic: str, read: Callable[..., Any]) -> None:
+    for partition in range(3):
+        produce(broker, topic, 10, partition, first=10 * partition)
+    starting = json.dumps({topic: {"0": 8, "1": -2, "2": 5}})
+    ending = json.dumps({topic: {"0": -1, "1": 2, "2": 6}})
+    frame = read(subscribe=topic, startingOffsets=starting, endingOffsets=ending)
+    assert values(frame) == [8, 9, 10, 11, 25]
+    assert values(read(assign=json.dumps({topic: [1]}))) == list(range(10, 20))
+
+
+def test_a_batch_reads_between_timestamps(broker: Target, topic: str, read: Callable[..., Any]) -> None:
+    produce(broker, topic, 10, 0)
+    produce(broker, topic, 10, 1, first=5)
+    produce(broker, topic, 10, 2, first=20)
+    between = {"startingTimestamp": str(EPOCH_MS + 7000), "endingTimestamp": str(EPOCH_MS + 12_000)}
+    assert values(read(subscribe=topic, **between)) == [7, 7, 8, 8, 9, 9, 10, 11]
+    late = {"startingTimestamp": str(EPOCH_MS + 12_000)}
+    with pytest.raises(Exception, match="startingOffsetsByTimestampStrategy=latest"):
+        read(subscribe=topic, **late).collect()
+    strategy = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert values(read(subscribe=topic, **late, **strategy)) == [12, 13, 14, *range(20, 30)]
+
+
+def test_a_pattern_reads_all_topics_it_matches(broker: Target, read: Callable[..., Any]) -> None:
+    prefix = unique_name("pattern")
+    for number, name in enumerate((f"{prefix}-a", f"{prefix}-b", f"other-{prefix}-a")):
+        create_topic(broker, name)
+        produce(broker, name, 1, first=number)
+    assert values(read(subscribePattern=f"{prefix}-.*")) == [0, 1]
+
+
+def test_many_partitions_are_read_by_as_few_tasks_as_there_are_cores(
+    broker: Target, read: Callable[..., Any]
+) -> None:
+    name = unique_name("wide")
+    create_topic(broker, name, partitions=8)
+    for partition in range(8):
+        produce(broker, name, 5, partition, first=5 * partition)
+    assert read(subscribe=name).rdd.getNumPartitions() == 2
+    assert read(subscribe=name, minPartitions="12").rdd.getNumPartitions() == 12
+    assert values(read(subscribe=name, minPartitions="12")) == list(range(40))
+    assert values(read(subscribe=name, maxRecordsPerPartition="3")) == list(range(40))
+
+
+def test_an_empty_topic_is_an_empty_table(topic: str, read: Callable[..., Any]) -> None:
+    assert read(subscribe=topic).count() == 0
+
+
+def test_a_stream_reads_what_there_is_and_goes_on_from_its_checkpoint(
+    broker: Target, topic: str, stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    produce(broker, topic, 90, 0)
+    produce(broker, topic, 10, 1, first=90)
+    batches: list[Any] = []
+    frame = stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="50")
+    run_now(frame, tmp_path, batches)
+    assert [len(batch) for batch in batches] == [50, 50]
+    assert sorted(int(row["value"]) for batch in batches for row in batch) == list(range(100))
+
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].result()
+    produce(broker, topic, 5, 2, first=100)
+    produce(broker, topic, 5, 3, first=105)
+    batches.clear()
+    run_now(frame, tmp_path, batches)
+    assert sorted(int(row["value"]) for batch in batches for row in batch) == list(range(100, 110))
+    last = max((tmp_path / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    assert json.loads(last.read_text().splitlines()[-1]) == {topic: {"0": 90, "1": 10, "2": 5, "3": 5}}
+
+
+def test_a_stream_starts_at_the_end_unless_told_otherwise(
+    broker: Target, topic: str, stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    produce(broker, topic, 10)
+    batches: list[Any] = []
+    query = (
+        stream(subscribe=topic)
+        .writeStream.foreachBatch(lambda batch, _: batches.append(batch.collect()))
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        produce(broker, topic, 3, first=10)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert sorted(int(row["value"]) for batch in batches for row in batch) == [10, 11, 12]
+
+
+def test_a_stream_goes_through_spark_to_another_topic(
+    broker: Target, topic: str, stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    produce(broker, topic, 300, 0)
+    produce(broker, topic, 300, 1, first=300)
+    target = unique_name("out")
+    create_topic(broker, target, partitions=2)
+    query = (
+        stream(subscribe=topic, startingOffsets="earliest")
+        .selectExpr("value as key", "cast(cast(value as string) * 2 as string) as value")
+        .writeStream.format("felice")
+        .options(**{"kafka.bootstrap.servers": broker.bootstrap, "topic": target})
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    messages = consume(broker, target, 600)
+    assert {int(m.key()): float(m.value()) for m in messages} == {number: 2.0 * number for number in range(600)}
+
+
+def test_lost_records_fail_a_stream_unless_it_may_go_on(
+    broker: Target, topic: str, stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    produce(broker, topic, 20)
+    batches: list[Any] = []
+    run_now(stream(subscribe=topic, startingOffsets="earliest"), tmp_path, batches)
+    produce(broker, topic, 20, first=20)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_records([TopicPartition(topic, 0, 30)])[TopicPartition(topic, 0, 30)].result()
+    with pytest.raises(Exception, match="holds offsets 30 to 40, not all of 20 to 40"):
+        run_now(stream(subscribe=topic, startingOffsets="earliest"), tmp_path, batches)
+    batches.clear()
+    run_now(stream(subscribe=topic, startingOffsets="earliest", failOnDataLoss="false"), tmp_path, batches)
+    assert sorted(int(row["value"]) for batch in batches for row in batch) == list(range(30, 40))
+
+
+def test_the_sink_creates_a_missing_topic_where_brokers_do(
+    spark: Any, read: Callable[..., Any], write: Callable[..., None]
+) -> None:
+    name = unique_name("created")
+    write(spark.createDataFrame([("v",)], "value string"), topic=name)
+    assert [bytes(row["value"]) for row in read(subscribe=name).collect()] == [b"v"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"subscribe": "no-such-topic"}, "cannot read no-such-topic"),
+        ({"subscribe": "a", "startingOfsets": "earliest"}, "did you mean startingOffsets"),
+        ({}, "exactly one of subscribe, subscribePattern and assign"),
+        ({"subscribe": "a", "startingOffsets": "latest"}, "cannot start at the latest"),
+        ({"subscribe": "a", "kafka.bootstrap.servers": "127.0.0.1:1", "fetchOffset.numRetries": "0"}, "127.0.0.1:1"),
+    ],
+)
+def test_a_reader_says_what_is_wrong(read: Callable[..., Any], options: dict[str, str], said: str) -> None:
+    with pytest.raises(Exception, match=said):
+        read(**options).collect()
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "said"),
+    [
+        ("id as key", {"topic": "a"}, "'key' is bigint"),
+        ("cast(id as string) as key", {"topic": "a"}, "no column 'value'"),
+        ("cast(id as string) as value", {}, "no column 'topic'"),
+        ("cast(id as string) as value", {"topics": "a"}, "did you mean topic"),
+        ("cast(id as string) as value, 99 as partition", {"topic": None}, "partition 99 of topic"),
+    ],
+)
+def test_a_writer_says_what_is_wrong(
+    spark: Any, topic: str, write: Callable[..., None], columns: str, options: dict[str, Any], said: str
+) -> None:
+    chosen = {name: value or topic for name, value in options.items()}
+    with pytest.raises(Exception, match=said):
+        write(spark.range(1).selectExpr(*columns.split(", ")), **chosen)
