@@ -124,8 +124,11 @@ def test_columns(batches: list[Any], with_headers: bool) -> None:
 
 
 def test_columns_of_many_rows_keep_their_bitmaps() -> None:
-    records = [(i, i, None if i % 3 else b"k", None if i % 7 == 0 else b"v" * (i % 5), []) for i in range(203)]
-    records = [(d, t, k, v, [("h", None if d % 2 else b"x")] * (d % 4)) for d, t, k, v, _ in records]
+    records: list[Any] = []
+    for row in range(203):
+        key = None if row % 3 else b"k"
+        value = None if row % 7 == 0 else b"v" * (row % 5)
+        records.append((row, row, key, value, [("h", None if row % 2 else b"x")] * (row % 4)))
     broken = bytes(encoded(records[:50])) + b"\x01"
     batches = [
         ((bytes(encoded(records[:101])), 101), 0, 0, None, 3, 90),

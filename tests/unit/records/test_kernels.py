@@ -1,0 +1,42 @@
+"""Which kernels run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from felice.records import kernels
+
+SCRIPT = """
+from felice.records import kernels
+from felice.records.builder import build_batch
+from felice.records.reader import read_records
+from felice.records.record import Record
+assert list(read_records(build_batch([Record(0, 1, b"k", None)]))) == [Record(0, 1, b"k", None)]
+print(kernels.IMPLEMENTATION, kernels.scan.__module__.rpartition(".")[2])
+"""
+
+
+def implementation(**variables: str) -> str:
+    environment = {**os.environ, **variables}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, env=environment
+    )
+    return done.stdout.strip()
+
+
+def test_the_plain_kernels_can_be_forced() -> None:
+    assert implementation(FELICE_PURE="1") == "plain plain"
+
+
+def test_compiled_kernels_are_preferred() -> None:
+    pytest.importorskip("felice.records.kernels._kernels", reason="the extension was not built")
+    for no in ("", "0"):
+        assert implementation(FELICE_PURE=no) == "compiled _kernels"
+
+
+def test_implementation_is_named() -> None:
+    assert kernels.IMPLEMENTATION in ("compiled", "plain")
