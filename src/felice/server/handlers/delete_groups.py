@@ -11,7 +11,7 @@ from felice.protocol.messages.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from felice.server.handlers.group_client import client_of
+from felice.server.group_client import client_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def handle(
     request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
-    groups, client = context.broker.groups, client_of(context)
+    groups, client = context.broker.group_coordinator, client_of(context)
     answers = [groups.delete(group_id, client) for group_id in dict.fromkeys(request.groups_names)]
 
     def build(results: list[DeletableGroupResult]) -> DeleteGroupsResponse:

@@ -10,7 +10,7 @@ from felice.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from felice.server.handlers.group_client import client_of
+from felice.server.group_client import client_of
 from felice.server.operations import ALL_GROUP_OPERATIONS
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeG
 
 
 def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestContext) -> DescribedGroup:
-    described = context.broker.groups.describe(group_id, client_of(context))
+    described = context.broker.group_coordinator.describe(group_id, client_of(context))
     if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
         described.authorized_operations = ALL_GROUP_OPERATIONS
     return described

@@ -42,7 +42,7 @@ def _find(key_type: int, key: str, context: RequestContext) -> Coordinator:
         message = f"This broker has no coordinators of type {key_type}."
         return _not_found(key, ErrorCode.INVALID_REQUEST, message)
     broker = context.broker
-    node_id = broker.groups.leader_of(key)
+    node_id = broker.group_coordinator.leader_of(key)
     node = broker.image.brokers.get(node_id)
     endpoint = None if node is None else node.endpoints.get(context.listener_name)
     if endpoint is None:

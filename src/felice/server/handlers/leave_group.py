@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from felice.server.handlers.group_client import client_of
+from felice.server.group_client import client_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -18,7 +18,7 @@ _MANY_MEMBERS_SINCE = 3
 def handle(
     request: LeaveGroupRequest, context: RequestContext
 ) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
-    groups, client = context.broker.groups, client_of(context)
+    groups, client = context.broker.group_coordinator, client_of(context)
     if context.version >= _MANY_MEMBERS_SINCE:
         return groups.leave(request.group_id, request.members, client)
     answer = groups.leave(request.group_id, [MemberIdentity(member_id=request.member_id)], client)

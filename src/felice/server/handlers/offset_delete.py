@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from felice.server.handlers.group_client import client_of
+from felice.server.group_client import client_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -15,4 +15,4 @@ if TYPE_CHECKING:
 def handle(
     request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
-    return context.broker.groups.delete_offsets(request, client_of(context))
+    return context.broker.group_coordinator.delete_offsets(request, client_of(context))

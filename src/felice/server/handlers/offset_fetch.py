@@ -21,7 +21,7 @@ from felice.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from felice.server.handlers.group_client import client_of
+from felice.server.group_client import client_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -33,7 +33,7 @@ _GROUP_ERROR_SINCE = 2
 def handle(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    groups, client = context.broker.groups, client_of(context)
+    groups, client = context.broker.group_coordinator, client_of(context)
     asked = request.groups if context.version >= _MANY_GROUPS_SINCE else [_as_group(request)]
     answers = [groups.fetch(group, request.require_stable, client) for group in asked]
 

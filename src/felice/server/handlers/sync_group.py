@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from felice.server.handlers.group_client import client_of
+from felice.server.group_client import client_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -15,4 +15,4 @@ if TYPE_CHECKING:
 def handle(
     request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
-    return context.broker.groups.sync(request, client_of(context))
+    return context.broker.group_coordinator.sync(request, client_of(context))

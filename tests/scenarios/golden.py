@@ -1,0 +1,32 @@
+"""Scenarios as text: commands, each followed by the trace that it must leave.
+
+A file holds comments (`# ...`), commands, and under each command its trace, indented. A test runs the commands
+and compares; with `--rewrite` it writes what happened instead, to be read before it is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+INDENT = "    "
+
+
+def run(path: Path, execute: Callable[[str], list[str]], *, rewrite: bool) -> None:
+    expected = path.read_text()
+    actual = _replay(expected, execute)
+    if rewrite:
+        path.write_text(actual)
+        return
+    assert actual == expected, f"{path.name} differs; run with --rewrite and look at the difference"
+
+
+def _replay(text: str, execute: Callable[[str], list[str]]) -> str:
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith(INDENT):
+            continue
+        lines.append(line)
+        if line and not line.startswith("#"):
+            lines += [INDENT + traced for traced in execute(line)]
+    return "\n".join(lines) + "\n"

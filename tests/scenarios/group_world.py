@@ -1,0 +1,381 @@
+"""A group shard with its log, its clock and some clients, driven by one-line commands.
+
+    settings name=number ...              before anything else
+    join NAME [v= as= instance= protocols=range:meta,... type= session= rebalance= group=]
+    sync NAME [gen= assign=NAME:bytes,... type= protocol= as= instance=]
+    heartbeat NAME [gen= as= instance=]
+    leave NAME ... | leave instance=ID    commit [NAME] topic/0=5 [gen= v= metadata= retention=]
+    fetch topic/0 ...                     delete-offsets topic/0 ...
+    delete | describe | list [state= type=]
+    advance MS    show    reload          hold | release | refuse ERROR   (what becomes of writes)
+
+A client's name stands for the member id that it was given last.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from typing import Any
+
+from felice.coordinator.group import commits as offset_rules
+from felice.coordinator.group.commits import Commit
+from felice.coordinator.group.records import GroupRecord, GroupRecordCodec, OffsetRecord, Record
+from felice.coordinator.group.settings import GroupSettings
+from felice.coordinator.group.shard import GroupShard
+from felice.coordinator.group.turn import Caller
+from felice.coordinator.shard import AfterWrite, Instant, Outcome, ReplyAfterWrite, Undo
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.delete_groups import DeletableGroupResult
+from felice.protocol.messages.heartbeat import HeartbeatRequest
+from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from felice.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
+from felice.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponsePartition,
+)
+from felice.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from felice.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+
+GROUP = "g"
+
+
+@dataclass(slots=True)
+class ClientWaiter:
+    world: GroupWorld
+    name: str
+    answers: int = 0
+
+    def answer(self, response: Any) -> None:
+        self.answers += 1
+        assert self.answers == 1, f"{self.name} was answered twice"
+        self.world.on_answer(self.name, response)
+
+
+@dataclass(slots=True)
+class PendingWrite:
+    records: list[Record]
+    undo: list[Undo]
+    after: list[AfterWrite[Record]]
+
+
+@dataclass(slots=True)
+class GroupWorld:
+    settings: GroupSettings = field(default_factory=GroupSettings)
+    shard: GroupShard = field(init=False)
+    now_ms: int = 0
+    ids: dict[str, str] = field(default_factory=dict)
+    generations: dict[str, int] = field(default_factory=dict)
+    log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+    waiters: list[ClientWaiter] = field(default_factory=list)
+    writes: str = "commit"
+    held: list[PendingWrite] = field(default_factory=list)
+    issued_ids: int = 0
+
+    def __post_init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self.shard = GroupShard(self.settings)
+        codec = GroupRecordCodec()
+        for key, value in self.log:
+            record = codec.decode(key, value)
+            assert record is not None
+            self.shard.replay(record)
+        self._carry_out(self.shard.on_loaded(self.now))
+
+    @property
+    def now(self) -> Instant:
+        return Instant(1_000_000 + self.now_ms, self.now_ms)
+
+    def execute(self, line: str) -> list[str]:
+        self.trace = []
+        command, *words = shlex.split(line)
+        names = [word for word in words if "=" not in word or "/" in word]
+        options = dict(word.split("=", 1) for word in words if "=" in word and "/" not in word)
+        getattr(self, "do_" + command.replace("-", "_"))(names, options)
+        return self.trace
+
+    # What the shell does
+
+    def _carry_out(self, outcome: Outcome[Record]) -> None:
+        for reply in outcome.replies:
+            reply.waiter.answer(reply.response)
+        if not outcome.records and not outcome.after_write:
+            return
+        undo = [self.shard.replay(record) for record in outcome.records]
+        write = PendingWrite(outcome.records, undo, outcome.after_write)
+        if self.writes == "hold":
+            self.held.append(write)
+        elif self.writes == "commit":
+            self._commit(write)
+        else:
+            self._refuse(write, ErrorCode[self.writes])
+
+    def _commit(self, write: PendingWrite) -> None:
+        for record in write.records:
+            self.log.append(GroupRecordCodec().encode(record))
+            self.say(f"log: {describe_record(record)}")
+        for after in write.after:
+            self._carry_out(after.on_committed(self.now))
+
+    def _refuse(self, write: PendingWrite, error: ErrorCode) -> None:
+        for undo in reversed(write.undo):
+            undo()
+        self.writes = "commit"
+        for after in write.after:
+            self._carry_out(after.on_failed(error, self.now))
+
+    def say(self, text: str) -> None:
+        self.trace.append(f"@{self.now_ms} {text}")
+
+    def on_answer(self, name: str, response: Any) -> None:
+        self.say(f"{name}: {self._describe(name, response)}")
+
+    def _describe(self, name: str, response: Any) -> str:
+        if isinstance(response, JoinGroupResponse):
+            if response.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+                self.ids[name] = response.member_id
+            if response.error_code == 0:
+                self.generations[name] = response.generation_id
+        return describe_response(response)
+
+    def _waiter(self, name: str) -> ClientWaiter:
+        waiter = ClientWaiter(self, name)
+        self.waiters.append(waiter)
+        return waiter
+
+    def _member_id(self, name: str, options: dict[str, str]) -> str:
+        return options.get("as", self.ids.get(name, ""))
+
+    # Commands
+
+    def do_settings(self, names: list[str], options: dict[str, str]) -> None:
+        self.settings = GroupSettings(**{name: int(value) for name, value in options.items()})
+        self._start()
+
+    def do_join(self, names: list[str], options: dict[str, str]) -> None:
+        (name,) = names
+        self.issued_ids += 1
+        instance = options.get("instance")
+        protocols = [
+            entry.partition(":") for entry in options.get("protocols", "range:m").split(",") if entry
+        ]
+        request = JoinGroupRequest(
+            group_id=options.get("group", GROUP),
+            session_timeout_ms=int(options.get("session", "10000")),
+            rebalance_timeout_ms=int(options.get("rebalance", "60000")),
+            member_id=self._member_id(name, options),
+            group_instance_id=instance,
+            protocol_type=options.get("type", "consumer"),
+            protocols=[JoinGroupRequestProtocol(name=p, metadata=m.encode()) for p, _, m in protocols],
+        )
+        new_id = f"{instance or name}-{self.issued_ids}"
+        caller = Caller(self._waiter(name), int(options.get("v", "9")), name, "/host", new_id)
+        self._carry_out(self.shard.join(request, caller, self.now))
+
+    def do_sync(self, names: list[str], options: dict[str, str]) -> None:
+        (name,) = names
+        brought = [entry.partition(":") for entry in options.get("assign", "").split(",") if entry]
+        request = SyncGroupRequest(
+            group_id=options.get("group", GROUP),
+            generation_id=int(options.get("gen", self.generations.get(name, -1))),
+            member_id=self._member_id(name, options),
+            group_instance_id=options.get("instance"),
+            protocol_type=options.get("type"),
+            protocol_name=options.get("protocol"),
+            assignments=[
+                SyncGroupRequestAssignment(member_id=self.ids.get(who, who), assignment=what.encode())
+                for who, _, what in brought
+            ],
+        )
+        self._carry_out(self.shard.sync(request, Caller(self._waiter(name), 5), self.now))
+
+    def do_heartbeat(self, names: list[str], options: dict[str, str]) -> None:
+        (name,) = names
+        request = HeartbeatRequest(
+            group_id=options.get("group", GROUP),
+            generation_id=int(options.get("gen", self.generations.get(name, -1))),
+            member_id=self._member_id(name, options),
+            group_instance_id=options.get("instance"),
+        )
+        self.say(f"{name}: {ErrorCode(self.shard.heartbeat(request, self.now).error_code).name}")
+
+    def do_leave(self, names: list[str], options: dict[str, str]) -> None:
+        leavers = [
+            MemberIdentity(
+                member_id=self._member_id(name, options), group_instance_id=options.get("instance")
+            )
+            for name in names
+        ] or [MemberIdentity(group_instance_id=options.get("instance"))]
+        group_id = options.get("group", GROUP)
+        caller = Caller(self._waiter("leave"), 5)
+        self._carry_out(self.shard.leave(group_id, leavers, caller, self.now))
+
+    def do_commit(self, names: list[str], options: dict[str, str]) -> None:
+        who = [name for name in names if "/" not in name]
+        name = who[0] if who else "admin"
+        request = OffsetCommitRequest(
+            group_id=options.get("group", GROUP),
+            generation_id_or_member_epoch=int(options.get("gen", self.generations.get(name, -1))),
+            member_id=self._member_id(name, options),
+            group_instance_id=options.get("instance"),
+            retention_time_ms=int(options.get("retention", "-1")),
+        )
+        commits = []
+        for word in names:
+            if "/" in word:
+                where, _, offset = word.partition("=")
+                topic, _, partition = where.partition("/")
+                asked = OffsetCommitRequestPartition(
+                    partition_index=int(partition),
+                    committed_offset=int(offset),
+                    committed_leader_epoch=0,
+                    committed_metadata=options.get("metadata"),
+                )
+                commits.append(Commit(topic, asked, OffsetCommitResponsePartition()))
+        caller = Caller(self._waiter(name), int(options.get("v", "9")))
+        error, records = self.shard.commit(request, commits, caller, self.now)
+        if error:
+            caller.waiter.answer(error)
+            return
+        codes = [ErrorCode(commit.row.error_code) for commit in commits]
+        self._carry_out(
+            Outcome(
+                records=records,
+                after_write=[ReplyAfterWrite(caller.waiter, max(codes), lambda failed: failed)],
+            )
+        )
+
+    def do_fetch(self, names: list[str], options: dict[str, str]) -> None:
+        group_id = options.get("group", GROUP)
+        stable = options.get("stable") == "1"
+        for word in names:
+            topic, _, partition = word.partition("/")
+            (row,) = offset_rules.fetch(self.shard.offsets, group_id, topic, [int(partition)], stable)
+            error = ErrorCode(row.error_code).name
+            self.say(f"{word}: {error} offset={row.committed_offset} metadata={row.metadata!r}")
+
+    def do_delete_offsets(self, names: list[str], options: dict[str, str]) -> None:
+        request = OffsetDeleteRequest(group_id=options.get("group", GROUP))
+        for word in names:
+            topic, _, partition = word.partition("/")
+            asked = OffsetDeleteRequestPartition(partition_index=int(partition))
+            request.topics.append(OffsetDeleteRequestTopic(name=topic, partitions=[asked]))
+        caller = Caller(self._waiter("delete-offsets"), 0)
+        self._carry_out(self.shard.delete_offsets(request, OffsetDeleteResponse(), caller))
+
+    def do_delete(self, names: list[str], options: dict[str, str]) -> None:
+        self._carry_out(self.shard.delete(options.get("group", GROUP), Caller(self._waiter("delete"), 2)))
+
+    def do_topic_deleted(self, names: list[str], options: dict[str, str]) -> None:
+        self._carry_out(self.shard.on_topics_deleted(names))
+
+    def do_describe(self, names: list[str], options: dict[str, str]) -> None:
+        described = self.shard.describe(options.get("group", GROUP), int(options.get("v", "6")))
+        error = ErrorCode(described.error_code).name
+        data = f"{described.protocol_type!r} {described.protocol_data!r}"
+        self.say(f"{described.group_id}: {error} {described.group_state} {data}")
+        for member in described.members:
+            self.say(
+                f"  {member.member_id} instance={member.group_instance_id} client={member.client_id} "
+                f"metadata={member.member_metadata!r} assignment={member.member_assignment!r}"
+            )
+
+    def do_list(self, names: list[str], options: dict[str, str]) -> None:
+        states = [options["state"]] if "state" in options else []
+        types = [options["type"]] if "type" in options else []
+        for group in self.shard.list(states, types):
+            self.say(f"{group.group_id} {group.group_state} {group.group_type} {group.protocol_type!r}")
+
+    def do_advance(self, names: list[str], options: dict[str, str]) -> None:
+        target = self.now_ms + int(names[0])
+        while (deadline := self.shard.next_deadline_ms()) <= target:
+            self.now_ms = max(self.now_ms, deadline)
+            self._carry_out(self.shard.on_time(self.now))
+        self.now_ms = target
+
+    def do_show(self, names: list[str], options: dict[str, str]) -> None:
+        for group in self.shard.groups.values():
+            members = ",".join(
+                f"{m.member_id}{'?' if m.joining else ''}{'!' if m.syncing else ''}={m.assignment.decode()}"
+                for m in group.members.values()
+            )
+            self.say(
+                f"{group.group_id} {group.state.value} gen={group.generation} leader={group.leader_id} "
+                f"protocol={group.protocol_name} members=[{members}] pending=[{','.join(group.pending_joins)}]"
+            )
+
+    def do_reload(self, names: list[str], options: dict[str, str]) -> None:
+        for reply in self.shard.on_unloaded(ErrorCode.NOT_COORDINATOR):
+            reply.waiter.answer(reply.response)
+        self._start()
+
+    def do_hold(self, names: list[str], options: dict[str, str]) -> None:
+        self.writes = "hold"
+
+    def do_release(self, names: list[str], options: dict[str, str]) -> None:
+        self.writes, held, self.held = "commit", self.held, []
+        for write in held:
+            self._commit(write)
+
+    def do_refuse(self, names: list[str], options: dict[str, str]) -> None:
+        held, self.held = self.held, []
+        if not held:
+            self.writes = names[0]
+        for write in reversed(held):
+            self._refuse(write, ErrorCode[names[0]])
+
+
+def describe_response(response: Any) -> str:
+    match response:
+        case JoinGroupResponse():
+            members = ",".join(f"{m.member_id}={bytes(m.metadata).decode()}" for m in response.members)
+            text = f"join {ErrorCode(response.error_code).name} member={response.member_id}"
+            if response.error_code == 0:
+                text += f" gen={response.generation_id} protocol={response.protocol_name} leader={response.leader}"
+            text += f" members=[{members}]" if members else ""
+            return text + (" skip-assignment" if response.skip_assignment else "")
+        case SyncGroupResponse():
+            error = ErrorCode(response.error_code).name
+            return f"sync {error} assignment={bytes(response.assignment).decode()!r}"
+        case LeaveGroupResponse():
+            rows = [
+                f"{m.member_id or m.group_instance_id}:{ErrorCode(m.error_code).name}"
+                for m in response.members
+            ]
+            return f"{ErrorCode(response.error_code).name} {' '.join(rows)}"
+        case OffsetDeleteResponse():
+            rows = [
+                f"{topic.name}/{row.partition_index}:{ErrorCode(row.error_code).name}"
+                for topic in response.topics
+                for row in topic.partitions
+            ]
+            return f"{ErrorCode(response.error_code).name} {' '.join(rows)}"
+        case DeletableGroupResult():
+            return ErrorCode(response.error_code).name
+        case ErrorCode():
+            return response.name
+    raise AssertionError(f"no description of {response!r}")
+
+
+def describe_record(record: Record) -> str:
+    if isinstance(record, OffsetRecord):
+        where = f"offset {record.group_id} {record.topic}/{record.partition}"
+        return f"{where} removed" if record.committed is None else f"{where} = {record.committed.offset}"
+    assert isinstance(record, GroupRecord)
+    if record.value is None:
+        return f"group {record.group_id} removed"
+    members = ",".join(f"{m.member_id}={bytes(m.assignment).decode()}" for m in record.value.members)
+    return f"group {record.group_id} gen={record.value.generation} leader={record.value.leader} members=[{members}]"
