@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from conformance.wire import unique_name
 
 __all__ = ["spark"]
 
-EPOCH_MS = 1_700_000_000_000
+# Yesterday: records older than a topic's retention would go while the test reads them.
+EPOCH_MS = (int(time.time()) - 86_400) * 1000
 
 
 @pytest.fixture
@@ -30,7 +32,11 @@ def topic(broker: Target) -> str:
 @pytest.fixture
 def read(spark: Any, broker: Target) -> Callable[..., Any]:
     def load(**options: Any) -> Any:
-        return spark.read.format("felice").options(**{"kafka.bootstrap.servers": broker.bootstrap}, **options).load()
+        return (
+            spark.read.format("felice")
+            .options(**{"kafka.bootstrap.servers": broker.bootstrap} | options)
+            .load()
+        )
 
     return load
 
@@ -47,7 +53,9 @@ def stream(spark: Any, broker: Target) -> Callable[..., Any]:
 @pytest.fixture
 def write(broker: Target) -> Callable[..., None]:
     def save(frame: Any, **options: Any) -> None:
-        target = frame.write.format("felice").options(**{"kafka.bootstrap.servers": broker.bootstrap}, **options)
+        target = frame.write.format("felice").options(
+            **{"kafka.bootstrap.servers": broker.bootstrap}, **options
+        )
         target.mode("append").save()
 
     return save
@@ -58,13 +66,20 @@ def produce(broker: Target, topic: str, count: int, partition: int = 0, first: i
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
     for number in range(first, first + count):
         producer.produce(
-            topic, str(number).encode(), b"k", partition, timestamp=EPOCH_MS + 1000 * number, headers=[("n", b"1")]
+            topic,
+            str(number).encode(),
+            b"k",
+            partition,
+            timestamp=EPOCH_MS + 1000 * number,
+            headers=[("n", b"1")],
         )
     assert producer.flush(30) == 0
 
 
 def consume(broker: Target, topic: str, count: int) -> list[Any]:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": unique_name("g"), "auto.offset.reset": "earliest"})
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": unique_name("g"), "auto.offset.reset": "earliest"}
+    )
     partitions = consumer.list_topics(topic, 10).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     messages: list[Any] = []
@@ -145,7 +160,9 @@ def test_partition_and_topic_columns_say_where_rows_go(
     rows = [("a", topic, 1), ("b", topic, 2), ("c", other, 0), (None, topic, 0)]
     write(spark.createDataFrame(rows, "value string, topic string, partition int"))
     found = read(subscribe=f"{topic},{other}").select("value", "topic", "partition").collect()
-    assert {(row["value"] and bytes(row["value"]).decode(), row["topic"], row["partition"]) for row in found} == set(rows)
+    assert {
+        (row["value"] and bytes(row["value"]).decode(), row["topic"], row["partition"]) for row in found
+    } == set(rows)
 
 
 def test_a_batch_reads_just_between_its_offsets(broker: Target, topic: str, read: Callable[..., Any]) -> None:
@@ -256,7 +273,9 @@ def test_a_stream_goes_through_spark_to_another_topic(
     )
     query.awaitTermination()
     messages = consume(broker, target, 600)
-    assert {int(m.key()): float(m.value()) for m in messages} == {number: 2.0 * number for number in range(600)}
+    assert {int(m.key()): float(m.value()) for m in messages} == {
+        number: 2.0 * number for number in range(600)
+    }
 
 
 def test_lost_records_fail_a_stream_unless_it_may_go_on(
@@ -290,7 +309,10 @@ def test_the_sink_creates_a_missing_topic_where_brokers_do(
         ({"subscribe": "a", "startingOfsets": "earliest"}, "did you mean startingOffsets"),
         ({}, "exactly one of subscribe, subscribePattern and assign"),
         ({"subscribe": "a", "startingOffsets": "latest"}, "cannot start at the latest"),
-        ({"subscribe": "a", "kafka.bootstrap.servers": "127.0.0.1:1", "fetchOffset.numRetries": "0"}, "127.0.0.1:1"),
+        (
+            {"subscribe": "a", "kafka.bootstrap.servers": "127.0.0.1:1", "fetchOffset.numRetries": "0"},
+            "127.0.0.1:1",
+        ),
     ],
 )
 def test_a_reader_says_what_is_wrong(read: Callable[..., Any], options: dict[str, str], said: str) -> None:

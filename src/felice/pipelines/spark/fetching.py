@@ -41,31 +41,35 @@ def _rounds(task: Task) -> list[Spans]:
 
 
 def _read(client: BlockingClient, spans: Spans, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    left = dict(spans)
+    left, wanted = dict(spans), dict(spans)
     while left:
         try:
             for piece in client.fetch(left):
                 key = (piece.topic, piece.partition)
                 yield from batches_to_arrow(
                     [piece.data],
-                    *spans[key],
+                    *wanted[key],
                     topic=piece.topic,
                     partition=piece.partition,
                     with_headers=options.include_headers,
                 )
-                left[key] = (piece.next_offset, spans[key][1])
+                left[key] = (piece.next_offset, wanted[key][1])
             return
         except OffsetOutOfRange as error:
-            left = {key: span for key, span in left.items() if span[0] < span[1]}
-            _step_over_loss(client, left, (error.topic, error.partition), options)
+            key = (error.topic, error.partition)
+            held = _held(client, key, left.pop(key), options)
+            left = {other: span for other, span in left.items() if span[0] < span[1]}
+            if held[0] < held[1]:
+                # Its first batch may begin before what it still holds; those records are gone too.
+                left[key] = wanted[key] = held
 
 
-def _step_over_loss(client: BlockingClient, left: Spans, key: Partition, options: SourceOptions) -> None:
-    """Report what `key` no longer holds, and go on at what it does hold, if anything."""
-    start, end = left.pop(key)
+def _held(
+    client: BlockingClient, key: Partition, span: tuple[int, int], options: SourceOptions
+) -> tuple[int, int]:
+    """Report what a partition no longer holds of `span`; the part that it does hold."""
     first = client.list_offsets({key: EARLIEST})[key].offset
     last = client.list_offsets({key: LATEST})[key].offset
-    held = f"partition {key[1]} of topic {key[0]} holds offsets {first} to {last}"
-    report_losses([f"{held}, not all of {start} to {end}"], options.fail_on_data_loss)
-    if max(start, first) < min(end, last):
-        left[key] = (max(start, first), min(end, last))
+    found = f"partition {key[1]} of topic {key[0]} holds offsets {first} to {last}"
+    report_losses([f"{found}, not all of {span[0]} to {span[1]}"], options.fail_on_data_loss)
+    return max(span[0], first), min(span[1], last)
