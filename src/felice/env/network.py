@@ -159,3 +159,8 @@ def set_no_delay(transport: asyncio.BaseTransport) -> None:
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def hostname() -> str:
+    """The name that this machine gives itself: what clients are told where nobody chose an address."""
+    return socket.gethostname()

@@ -1,0 +1,425 @@
+"""The controller's shell: decisions become compare-and-set writes in the store.
+
+Keeps true: C1 every decision is one multi that also checks the controller epoch, so a
+            controller that was replaced writes nothing; it names the versions it read.
+            A topic, its partitions' states and its configuration appear at once and go at once.
+How:        reads come from the current image, whose versions the writes name. A write that
+            lost a race is decided again, on a newer image.
+Leaves:     telling brokers: they watch the store.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from felice.config import BrokerConfig, ConfigError, TopicConfig
+from felice.controller import topic_names
+from felice.controller.election import elect, first_state
+from felice.controller.placement import PlacementError, check_assignment, place_replicas
+from felice.env import Environment
+from felice.metadata import (
+    BadVersion,
+    Check,
+    ClusterImage,
+    Create,
+    Delete,
+    MetadataStore,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SetData,
+    TopicImage,
+    layout,
+)
+from felice.metadata.layout import ProducerIdBlock, StateNode, TopicNode
+from felice.metadata.store import Operation
+from felice.metadata.watcher import Watcher
+from felice.protocol.errors import ApiError, ErrorCode
+
+PRODUCER_ID_BLOCK_SIZE = 1000
+# Kafka's bound on one request; a topic of more partitions is a slip of the finger.
+MAX_PARTITIONS_A_TOPIC = 10_000
+_MAX_ATTEMPTS = 10
+_FOLLOW_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A wish for a topic; -1 leaves a number to the broker's configuration."""
+
+    name: str
+    partition_count: int = -1
+    replication_factor: int = -1
+    assignment: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTopic:
+    """What a wish comes to."""
+
+    name: str
+    topic_id: uuid.UUID
+    partitions: Mapping[int, tuple[int, ...]]
+    configs: Mapping[str, str]
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.partitions[0])
+
+
+class Controller:
+    def __init__(
+        self,
+        store: MetadataStore,
+        watcher: Watcher,
+        env: Environment,
+        broker_id: int,
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        self.epoch = 0
+        self._epoch_version = -1
+        self._store = store
+        self._watcher = watcher
+        self._env = env
+        self._broker_id = broker_id
+        self._config = config
+
+    @property
+    def _image(self) -> ClusterImage:
+        return self._watcher.image
+
+    async def elect_self(self) -> None:
+        """Takes the controllership under the next epoch; raises `NodeExists` if another has it."""
+        node = await self._store.exists(layout.CONTROLLER_EPOCH)
+        if node is None:
+            await self._store.create(layout.CONTROLLER_EPOCH, b"0")
+            node = await self._store.get(layout.CONTROLLER_EPOCH)
+        epoch = int(node.data) + 1
+        controller = layout.encode_controller(self._broker_id, self._env.clock.now_ms())
+        await self._store.multi(
+            [
+                Create(layout.CONTROLLER, controller, ephemeral=True),
+                SetData(layout.CONTROLLER_EPOCH, b"%d" % epoch, node.version),
+            ]
+        )
+        self.epoch, self._epoch_version = epoch, node.version + 1
+
+    async def elect_leaders(self) -> None:
+        """After a broker came back: every partition gets a leader of a new epoch.
+
+        A crash may have cost this broker's logs their tail; only a new epoch lets consumers
+        that read it notice (KIP-320).
+        """
+        alive = set(self._image.brokers)
+        elected: dict[tuple[str, int], StateNode] = {}
+        operations: list[Operation] = []
+        for topic in self._image.topics.values():
+            for partition in topic.partitions:
+                state = elect(partition, alive, self.epoch)
+                elected[topic.name, partition.partition] = state
+                path = layout.state_path(topic.name, partition.partition)
+                operations.append(_state_write(path, state, partition.partition_epoch))
+        if operations:
+            await self._write(operations)
+            await self._follow(lambda image: _shows(image, elected))
+
+    async def create_topic(self, wish: NewTopic, *, validate_only: bool = False) -> PlannedTopic:
+        """Makes the topic; the image shows it when this returns."""
+        planned = self._plan_topic(wish)
+        if validate_only:
+            return planned
+        node = TopicNode(planned.topic_id, planned.partitions, {}, {})
+        operations: list[Operation] = [
+            Create(layout.topic_path(planned.name), layout.encode_topic(node)),
+            Create(layout.partitions_path(planned.name)),
+            *self._new_partitions(planned.name, planned.partitions),
+        ]
+        if await self._store.exists(layout.topic_config_path(planned.name)):
+            operations.append(Delete(layout.topic_config_path(planned.name)))
+        operations.append(
+            Create(layout.topic_config_path(planned.name), layout.encode_config(planned.configs))
+        )
+        try:
+            await self._write(operations)
+        except NodeExists:
+            raise _already_exists(planned.name) from None
+        await self._follow(lambda image: _has_leaders(image.topic_by_id(planned.topic_id)))
+        return planned
+
+    async def delete_topic(self, name: str) -> None:
+        """Removes the topic and all that belongs to it; the image lacks it when this returns."""
+        for _ in range(_MAX_ATTEMPTS):
+            if await self._try_delete(self._existing(name)):
+                return
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name} kept changing while it was deleted")
+
+    async def _try_delete(self, topic: TopicImage) -> bool:
+        operations: list[Operation] = []
+        for partition in topic.partitions:
+            if partition.partition_epoch >= 0:
+                operations.append(Delete(layout.state_path(topic.name, partition.partition)))
+            operations.append(Delete(layout.partition_path(topic.name, partition.partition)))
+        operations += [Delete(layout.partitions_path(topic.name)), Delete(layout.topic_path(topic.name))]
+        if await self._store.exists(layout.topic_config_path(topic.name)):
+            operations.append(Delete(layout.topic_config_path(topic.name)))
+        try:
+            await self._write(operations)
+        except (NoNode, NotEmpty):
+            # Partitions came or went since the image was made: look again when it shows them.
+            await self._follow(lambda image: image.topics.get(topic.name) is not topic)
+            return False
+        await self._follow(lambda image: image.topic_by_id(topic.topic_id) is None)
+        return True
+
+    async def create_partitions(
+        self,
+        name: str,
+        total_count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Grows the topic to `total_count` partitions; the image shows them when this returns."""
+        topic = self._existing(name)
+        added = self._plan_partitions(topic, total_count, assignments)
+        if validate_only:
+            return
+        replicas = {partition.partition: partition.replicas for partition in topic.partitions}
+        node = TopicNode(topic.topic_id, {**replicas, **added}, {}, {})
+        operations: list[Operation] = [
+            SetData(layout.topic_path(name), layout.encode_topic(node), topic.version),
+            *self._new_partitions(name, added),
+        ]
+        try:
+            await self._write(operations)
+        except (BadVersion, NodeExists, NoNode):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} changed at the same time; ask again") from None
+        await self._follow(lambda image: _has_leaders(image.topics.get(name), total_count))
+
+    async def change_topic_config(
+        self,
+        name: str,
+        edit: Callable[[Mapping[str, str]], Mapping[str, str]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Replaces the topic's overrides by what `edit` makes of them."""
+
+        def checked(current: Mapping[str, str]) -> Mapping[str, str]:
+            changed = edit(current)
+            check_topic_config(changed, self._config())
+            return changed
+
+        self._existing(name)
+        await self._change_config(layout.topic_config_path(name), checked, validate_only)
+
+    async def change_broker_config(
+        self,
+        entity: str,
+        edit: Callable[[Mapping[str, str]], Mapping[str, str]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Replaces a broker's dynamic configuration, or that of all brokers (`layout.DEFAULT_ENTITY`)."""
+        await self._change_config(layout.broker_config_path(entity), edit, validate_only)
+
+    async def allocate_producer_ids(self) -> range:
+        """The next block of producer ids, never given before."""
+        for _ in range(_MAX_ATTEMPTS):
+            node = await self._store.exists(layout.PRODUCER_ID_BLOCK)
+            start = layout.decode_producer_id_block(node.data).end + 1 if node else 0
+            block = ProducerIdBlock(self._broker_id, start, start + PRODUCER_ID_BLOCK_SIZE - 1)
+            data = layout.encode_producer_id_block(block)
+            try:
+                if node is None:
+                    await self._store.create(layout.PRODUCER_ID_BLOCK, data)
+                else:
+                    await self._store.set(layout.PRODUCER_ID_BLOCK, data, node.version)
+            except (NodeExists, BadVersion):
+                continue
+            return range(block.start, block.end + 1)
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "producer ids could not be allocated")
+
+    def _plan_topic(self, wish: NewTopic) -> PlannedTopic:
+        if fault := topic_names.fault_of(wish.name):
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+        if wish.name in self._image.topics:
+            raise _already_exists(wish.name)
+        if other := topic_names.collision_of(wish.name, self._image.topics):
+            raise ApiError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{wish.name}' collides with existing topic: {other}",
+            )
+        partitions = self._assigned(wish) if wish.assignment else self._placed(wish)
+        if null := next((name for name, value in wish.configs.items() if value is None), None):
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {null}")
+        configs = {name: value for name, value in wish.configs.items() if value is not None}
+        check_topic_config(configs, self._config())
+        return PlannedTopic(wish.name, self._new_topic_id(), partitions, configs)
+
+    def _assigned(self, wish: NewTopic) -> Mapping[int, tuple[int, ...]]:
+        if wish.partition_count != -1 or wish.replication_factor != -1:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                "Replica assignment and partition count or replication factor cannot both be given",
+            )
+        _check_assignment(wish.assignment, sorted(self._image.brokers))
+        return wish.assignment
+
+    def _placed(self, wish: NewTopic) -> dict[int, tuple[int, ...]]:
+        config = self._config()
+        count = config.num_partitions if wish.partition_count == -1 else wish.partition_count
+        factor = (
+            config.default_replication_factor if wish.replication_factor == -1 else wish.replication_factor
+        )
+        brokers = sorted(self._image.brokers)
+        if not 0 < count <= MAX_PARTITIONS_A_TOPIC:
+            raise ApiError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"Number of partitions must be between 1 and {MAX_PARTITIONS_A_TOPIC}, not {count}",
+            )
+        if not 0 < factor <= len(brokers):
+            raise ApiError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"Replication factor must be between 1 and the brokers alive ({len(brokers)}), not {factor}",
+            )
+        start, shift = (self._env.random.randrange(len(brokers)) for _ in range(2))
+        return place_replicas(brokers, count, factor, start_index=start, start_shift=shift)
+
+    def _plan_partitions(
+        self, topic: TopicImage, total_count: int, assignments: Sequence[Sequence[int]] | None
+    ) -> Mapping[int, tuple[int, ...]]:
+        existing = len(topic.partitions)
+        if total_count <= existing:
+            raise ApiError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"Topic currently has {existing} partitions, which is not lower than the requested {total_count}",
+            )
+        if total_count > MAX_PARTITIONS_A_TOPIC:
+            raise ApiError(ErrorCode.INVALID_PARTITIONS, f"at most {MAX_PARTITIONS_A_TOPIC} partitions")
+        brokers = sorted(self._image.brokers)
+        replicas = topic.partitions[0].replicas
+        if assignments is None:
+            if len(replicas) > len(brokers):
+                raise ApiError(
+                    ErrorCode.INVALID_REPLICATION_FACTOR, "fewer brokers are alive than replicas wanted"
+                )
+            start = next((index for index, broker in enumerate(brokers) if broker >= replicas[0]), 0)
+            return place_replicas(
+                brokers,
+                total_count - existing,
+                len(replicas),
+                start_index=start,
+                start_shift=start,
+                first_partition=existing,
+            )
+        if len(assignments) != total_count - existing:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{total_count - existing} new partitions need as many assignments, not {len(assignments)}",
+            )
+        assigned = {existing + index: tuple(brokers) for index, brokers in enumerate(assignments)}
+        _check_assignment(assigned, brokers, existing)
+        if any(len(found) != len(replicas) for found in assigned.values()):
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the topic's replication factor is {len(replicas)}"
+            )
+        return assigned
+
+    def _new_topic_id(self) -> uuid.UUID:
+        while True:
+            # Kafka's reserved ids are 0 and 1; ids that begin with '-' would look like options to its tools.
+            topic_id = uuid.UUID(int=self._env.random.getrandbits(128), version=4)
+            if not layout.encode_uuid(topic_id).startswith("-"):
+                return topic_id
+
+    def _new_partitions(self, topic: str, partitions: Mapping[int, tuple[int, ...]]) -> list[Operation]:
+        operations: list[Operation] = []
+        for partition, replicas in partitions.items():
+            state = first_state(replicas, self._image.brokers, self.epoch)
+            operations.append(Create(layout.partition_path(topic, partition)))
+            operations.append(Create(layout.state_path(topic, partition), layout.encode_state(state)))
+        return operations
+
+    async def _change_config(
+        self, path: str, edit: Callable[[Mapping[str, str]], Mapping[str, str]], validate_only: bool
+    ) -> None:
+        for _ in range(_MAX_ATTEMPTS):
+            node = await self._store.exists(path)
+            changed = edit(layout.decode_config(node.data) if node else {})
+            if validate_only:
+                return
+            data = layout.encode_config(changed)
+            try:
+                await self._write([SetData(path, data, node.version) if node else Create(path, data)])
+            except (BadVersion, NodeExists, NoNode):
+                continue
+            await self._follow_config(path, changed)
+            return
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "the configuration kept changing")
+
+    async def _follow_config(self, path: str, config: Mapping[str, str]) -> None:
+        entity = layout.entity_of(path)
+        if path.startswith(layout.TOPIC_CONFIGS):
+            await self._follow(lambda image: image.topic_configs.get(entity) == config)
+        else:
+            await self._follow(lambda image: image.broker_configs.get(entity) == config)
+
+    async def _write(self, operations: Sequence[Operation]) -> None:
+        await self._store.multi([Check(layout.CONTROLLER_EPOCH, self._epoch_version), *operations])
+
+    async def _follow(self, condition: Callable[[ClusterImage], bool]) -> None:
+        """Waits for the image to show a write, so that the client's next request finds it."""
+        await self._watcher.wait_until(condition, _FOLLOW_TIMEOUT_S)
+
+    def _existing(self, name: str) -> TopicImage:
+        topic = self._image.topics.get(name)
+        if topic is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+            )
+        return topic
+
+
+def check_topic_config(configs: Mapping[str, str], broker: BrokerConfig) -> None:
+    try:
+        TopicConfig.parse(configs, broker)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _check_assignment(
+    assignment: Mapping[int, Sequence[int]], brokers: Sequence[int], first_partition: int = 0
+) -> None:
+    try:
+        check_assignment(assignment, brokers, first_partition=first_partition)
+    except PlacementError as error:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error)) from error
+
+
+def _already_exists(name: str) -> ApiError:
+    return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+
+
+def _has_leaders(topic: TopicImage | None, partition_count: int = 1) -> bool:
+    return (
+        topic is not None
+        and len(topic.partitions) >= partition_count
+        and all(partition.partition_epoch >= 0 for partition in topic.partitions)
+    )
+
+
+def _state_write(path: str, state: StateNode, version: int) -> Operation:
+    data = layout.encode_state(state)
+    return SetData(path, data, version) if version >= 0 else Create(path, data)
+
+
+def _shows(image: ClusterImage, elected: Mapping[tuple[str, int], StateNode]) -> bool:
+    for (topic, partition), state in elected.items():
+        found = image.partition(topic, partition)
+        if found is None or found.leader_epoch < state.leader_epoch:
+            return False
+    return True

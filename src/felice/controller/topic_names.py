@@ -1,0 +1,38 @@
+"""What a topic may be called. Pure. (Kafka's `Topic`.)"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+MAX_NAME_LENGTH = 249
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+SHARE_GROUP_STATE = "__share_group_state"
+INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE))
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def fault_of(name: str) -> str | None:
+    """Why `name` cannot be a topic's, or None."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return "Topic name cannot be '.' or '..'"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"Topic name is invalid: the length is longer than the max allowed length {MAX_NAME_LENGTH}"
+    if not _LEGAL.fullmatch(name):
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than "
+            "ASCII alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def collision_of(name: str, existing: Iterable[str]) -> str | None:
+    """The topic whose metrics names would be the same (`.` and `_` are one there), or None."""
+    if "." not in name and "_" not in name:
+        return None
+    merged = name.replace(".", "_")
+    return next((other for other in existing if other != name and other.replace(".", "_") == merged), None)

@@ -1,0 +1,138 @@
+"""The partitions on this broker, by topic and number.
+
+Keeps true: R2 a partition leads here exactly when the image says that it does.
+How:        `apply` compares two images and makes, updates or deletes what differs, on the
+            event loop, before the image is shown to anybody else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from uuid import UUID
+
+from felice.config import TopicConfig
+from felice.log.directory import LogDirectory
+from felice.log.errors import LogDirectoryError
+from felice.log.log import Log
+from felice.metadata import ClusterImage, PartitionImage, TopicImage
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.replication.partition import Partition
+
+_log = logging.getLogger("felice.replication")
+
+ConfigOf = Callable[[ClusterImage, str], TopicConfig]
+
+
+class Partitions:
+    def __init__(self, broker_id: int, directories: Iterable[LogDirectory], config_of: ConfigOf) -> None:
+        self._broker_id = broker_id
+        self._directories = list(directories)
+        self._config_of = config_of
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._image = ClusterImage()
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(list(self._partitions.values()))
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        return self._partitions.get((topic, partition))
+
+    def find(self, topic: str, partition: int) -> Partition:
+        """The partition, or the `ApiError` that tells a client why it is not here."""
+        found = self._partitions.get((topic, partition))
+        if found is not None:
+            return found
+        known = self._image.partition(topic, partition)
+        if known is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self._broker_id in known.replicas:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is offline on this broker")
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def apply(self, old: ClusterImage, new: ClusterImage) -> None:
+        """Brings the partitions here from one image to the next."""
+        self._image = new
+        for name, topic in old.topics.items():
+            kept = new.topics.get(name)
+            if kept is None or kept.topic_id != topic.topic_id:
+                self._delete(topic)
+        for name, topic in new.topics.items():
+            if old.topics.get(name) is not topic:
+                self._update(topic)
+
+    def high_watermarks(self, directory: LogDirectory) -> dict[tuple[str, int], int]:
+        """Of the partitions in one directory, for its checkpoint."""
+        return {
+            key: partition.high_watermark
+            for key, partition in self._partitions.items()
+            if directory.logs.get(key) is partition.log
+        }
+
+    def set_strays_aside(self) -> None:
+        """Takes out the logs that no image speaks of: left by a topic's deletion, or by a lost store."""
+        for directory in self._directories:
+            for key in list(directory.logs):
+                if key not in self._partitions:
+                    directory.set_aside_as_stray(*key)
+
+    def reconfigure(self, image: ClusterImage, topics: Iterable[str] | None = None) -> None:
+        """Lets logs know their topics' configuration; `None` means every topic's."""
+        wanted = None if topics is None else set(topics)
+        configs: dict[str, TopicConfig] = {}
+        for partition in self:
+            name = partition.topic
+            if wanted is None or name in wanted:
+                if name not in configs:
+                    configs[name] = self._config_of(image, name)
+                partition.log.update_config(configs[name])
+
+    def _update(self, topic: TopicImage) -> None:
+        for image in topic.partitions:
+            if self._broker_id in image.replicas and image.partition_epoch >= 0:
+                partition = self._partitions.get((topic.name, image.partition)) or self._make(topic, image)
+                if partition is not None and partition.partition_epoch != image.partition_epoch:
+                    partition.update_role(image)
+
+    def _make(self, topic: TopicImage, image: PartitionImage) -> Partition | None:
+        key = (topic.name, image.partition)
+        try:
+            log = self._existing_log(key, topic.topic_id) or self._new_log(topic, image)
+        except (ApiError, LogDirectoryError) as error:
+            # The partition answers KAFKA_STORAGE_ERROR; the others go on.
+            _log.error(
+                "partition is offline", extra={"partition": f"{key[0]}-{key[1]}", "reason": str(error)}
+            )
+            return None
+        partition = self._partitions[key] = Partition(self._broker_id, log, topic.topic_id)
+        return partition
+
+    def _existing_log(self, key: tuple[str, int], topic_id: UUID) -> Log | None:
+        for directory in self._directories:
+            log = directory.logs.get(key)
+            if log is not None and log.topic_id == topic_id:
+                return log
+            if log is not None:
+                # A topic of the same name that the store does not know: a person may want its records.
+                directory.set_aside_as_stray(*key)
+        return None
+
+    def _new_log(self, topic: TopicImage, image: PartitionImage) -> Log:
+        online = [directory for directory in self._directories if directory.offline_reason is None]
+        directory = min(online or self._directories, key=lambda directory: len(directory.logs))
+        config = self._config_of(self._image, topic.name)
+        return directory.create(topic.name, image.partition, config, topic.topic_id)
+
+    def _delete(self, topic: TopicImage) -> None:
+        for image in topic.partitions:
+            key = (topic.name, image.partition)
+            partition = self._partitions.pop(key, None)
+            if partition is None:
+                continue
+            partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for directory in self._directories:
+                if key in directory.logs:
+                    directory.delete(*key)

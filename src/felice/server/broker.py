@@ -1,0 +1,378 @@
+"""The composition root: one broker, made of everything below.
+
+Keeps true: a port that clients can reach means a broker that is ready. A start that fails says
+            why in one line (`StartupError`) and leaves nothing running. A stop finishes what is
+            under way, brings everything to disk and marks the directories clean.
+How:        the order of `start` is the order of dependence: metadata store, log directories,
+            image, partitions, controller, listeners. Every new image goes through
+            `_on_image`: configuration first, then partitions, then coordinators.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import uuid
+from collections.abc import Callable, Mapping
+
+from felice.config import BrokerConfig, ConfigError, TopicConfig
+from felice.controller import topic_names
+from felice.controller.service import Controller, NewTopic
+from felice.coordinator.group.coordinator import GroupCoordinator
+from felice.env import DiskLocked, Environment, Lock
+from felice.env.network import hostname
+from felice.log.directory import LogDirectory
+from felice.log.errors import LogDirectoryError
+from felice.metadata import ClusterImage, Create, NodeExists, layout
+from felice.metadata.embedded import CorruptStore, EmbeddedStore
+from felice.metadata.layout import BrokerNode, Endpoint
+from felice.metadata.store import MetadataStore, StoreError
+from felice.metadata.watcher import Watcher
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.replication.partitions import Partitions
+from felice.server.config_entries import BrokerLayers
+from felice.server.fetch_sessions import FetchSessions
+from felice.server.handlers.table import HANDLERS, Handler
+from felice.server.listener import Listener
+from felice.server.maintenance import Maintenance
+from felice.server.producer_ids import ProducerIds
+from felice.server.startup import StartupError
+
+_log = logging.getLogger("felice.server")
+
+# The embedded store's directory, inside the first of `log.dirs`.
+STORE_DIRECTORY = "metadata"
+_DRAIN_TIMEOUT_S = 3.0
+
+
+class Broker:
+    """One broker. `start`, serve, `stop`."""
+
+    partitions: Partitions
+    watcher: Watcher
+    controller: Controller
+    producer_ids: ProducerIds
+    fetch_sessions: FetchSessions
+    group_coordinator: GroupCoordinator
+
+    def __init__(self, config: BrokerConfig, env: Environment) -> None:
+        self.static_config = config
+        self.config = config
+        self.env = env
+        self.broker_id = config.node_id
+        self.handlers: Mapping[int, Handler] = HANDLERS
+        self.listeners: list[Listener] = []
+        self.directories: list[LogDirectory] = []
+        self.is_stopping = False
+        self._store: MetadataStore | None = None
+        self._store_lock: Lock | None = None
+        self._maintenance = Maintenance(self)
+        self._is_serving = False
+        self._creating: dict[str, asyncio.Task[int]] = {}
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.watcher.image
+
+    @property
+    def connection_count(self) -> int:
+        return sum(len(listener.sessions) for listener in self.listeners)
+
+    @property
+    def config_layers(self) -> BrokerLayers:
+        dynamic = self.image.broker_configs
+        return BrokerLayers(
+            dynamic.get(str(self.broker_id), {}),
+            dynamic.get(layout.DEFAULT_ENTITY, {}),
+            self.static_config.originals,
+        )
+
+    def port(self, listener: str | None = None) -> int:
+        """The port that a listener (the first, if none is named) is bound to."""
+        return next(found.port for found in self.listeners if listener in (None, found.name))
+
+    # Starting
+
+    async def start(self) -> None:
+        """Ready to serve when it returns; raises `StartupError`."""
+        try:
+            await self._start()
+        except BaseException:
+            await self._abandon()
+            raise
+
+    async def _start(self) -> None:
+        store = self._store = self._open_store()
+        cluster_id = await self._prepare_store(store)
+        self._acquire_directories(cluster_id)
+        self.watcher = Watcher(store, self._on_image)
+        await self.watcher.start()
+        self._lay_config(self.image)
+        await asyncio.get_running_loop().run_in_executor(None, self._load_directories)
+        self._compose(store)
+        for address in self.config.parsed_listeners:
+            listener = Listener(self, address)
+            self.listeners.append(listener)
+            await listener.start()
+        await self._register(store)
+        await self._take_leadership(store)
+        self.group_coordinator.start()
+        self._maintenance.start()
+        for listener in self.listeners:
+            listener.open()
+        _log.info(
+            "broker ready",
+            extra={
+                "broker": self.broker_id,
+                "cluster": cluster_id,
+                "partitions": len(self.partitions),
+                "port": self.port(),
+            },
+        )
+
+    def _open_store(self) -> EmbeddedStore:
+        directory = self.config.log_directories[0] / STORE_DIRECTORY
+        disk = self.env.disk
+        try:
+            disk.mkdir(directory)
+            self._store_lock = disk.lock(directory / ".lock")
+            return EmbeddedStore.open(disk, directory)
+        except DiskLocked:
+            raise StartupError(
+                f"data directory {directory.parent} is in use by another broker; stop it or choose another directory"
+            ) from None
+        except CorruptStore as error:
+            raise StartupError(str(error)) from error
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise StartupError(f"data directory {directory.parent} cannot be used: {reason}") from error
+
+    async def _prepare_store(self, store: MetadataStore) -> str:
+        """Makes sure of the nodes that everybody counts on; returns the cluster id."""
+        missing = [path for path in layout.PERSISTENT_PATHS if await store.exists(path) is None]
+        if missing:
+            await store.multi([Create(path) for path in missing])
+        node = await store.exists(layout.CLUSTER_ID)
+        if node is None:
+            cluster_id = layout.encode_uuid(self._new_uuid())
+            await store.create(layout.CLUSTER_ID, layout.encode_cluster_id(cluster_id))
+            return cluster_id
+        return layout.decode_cluster_id(node.data)
+
+    def _acquire_directories(self, cluster_id: str) -> None:
+        for path in self.config.log_directories:
+            directory = LogDirectory(
+                self.env.disk,
+                self.env.clock,
+                path,
+                recovery_threads=self.config.num_recovery_threads_per_data_dir,
+                producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+            )
+            try:
+                directory.acquire(
+                    node_id=self.broker_id, cluster_id=cluster_id, new_directory_id=self._new_uuid()
+                )
+            except LogDirectoryError as error:
+                raise StartupError(str(error)) from error
+            self.directories.append(directory)
+
+    def _load_directories(self) -> None:
+        for directory in self.directories:
+            try:
+                directory.load(lambda topic: self.topic_config(self.image, topic))
+            except (LogDirectoryError, OSError, ApiError) as error:
+                raise StartupError(f"{directory.path}: {error}") from error
+
+    def _compose(self, store: MetadataStore) -> None:
+        env, config = self.env, self.config
+        self.partitions = Partitions(self.broker_id, self.directories, self.topic_config)
+        self.controller = Controller(store, self.watcher, env, self.broker_id, lambda: self.config)
+        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, env.random)
+        self.group_coordinator = GroupCoordinator(
+            config, env, self.partitions, lambda: self.image, self.ensure_internal_topic
+        )
+
+    async def _register(self, store: MetadataStore) -> None:
+        """Tells the cluster of this broker, at the addresses that clients are to use."""
+        ports = {listener.name: listener.port for listener in self.listeners}
+        endpoints = tuple(
+            Endpoint(address.name, address.host or hostname(), address.port or ports[address.name])
+            for address in self.config.parsed_advertised_listeners
+        )
+        node = BrokerNode(
+            endpoints,
+            {endpoint.listener: "PLAINTEXT" for endpoint in endpoints},
+            self.config.broker_rack,
+            self.env.clock.now_ms(),
+        )
+        try:
+            await store.create(layout.broker_path(self.broker_id), layout.encode_broker(node), ephemeral=True)
+        except NodeExists:
+            raise StartupError(f"another broker with node.id {self.broker_id} is alive") from None
+        await self.watcher.wait_until(lambda image: self.broker_id in image.brokers, _DRAIN_TIMEOUT_S)
+
+    async def _take_leadership(self, store: MetadataStore) -> None:
+        await self.controller.elect_self()
+        await self.controller.elect_leaders()
+        self.partitions.apply(ClusterImage(), self.image)
+        self.partitions.set_strays_aside()
+        self._is_serving = True
+        await self.watcher.wait_until(lambda image: image.controller_id == self.broker_id, _DRAIN_TIMEOUT_S)
+
+    def _new_uuid(self) -> uuid.UUID:
+        return uuid.UUID(int=self.env.random.getrandbits(128), version=4)
+
+    # Following the store
+
+    def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        if not self._is_serving:
+            return
+        if new.broker_configs is not old.broker_configs:
+            self._lay_config(new)
+        self.partitions.apply(old, new)
+        if new.broker_configs is not old.broker_configs:
+            self.partitions.reconfigure(new)
+        elif new.topic_configs is not old.topic_configs:
+            names = new.topic_configs.keys() | old.topic_configs.keys()
+            self.partitions.reconfigure(
+                new, [name for name in names if new.topic_configs.get(name) != old.topic_configs.get(name)]
+            )
+        self.group_coordinator.on_image()
+
+    def _lay_config(self, image: ClusterImage) -> None:
+        """The configuration in force: the file's, under what was changed since."""
+        dynamic = {
+            **image.broker_configs.get(layout.DEFAULT_ENTITY, {}),
+            **image.broker_configs.get(str(self.broker_id), {}),
+        }
+        try:
+            self.config = self.static_config.changed(dynamic)
+        except ConfigError as error:
+            _log.error("dynamic configuration is ignored", extra={"reason": str(error)})
+
+    def topic_config(self, image: ClusterImage, topic: str) -> TopicConfig:
+        try:
+            return TopicConfig.parse(image.topic_configs.get(topic, {}), self.config)
+        except ConfigError as error:
+            _log.error("topic configuration is ignored", extra={"topic": topic, "reason": str(error)})
+            return TopicConfig.parse({}, self.config)
+
+    # Topics that nobody created by hand
+
+    async def auto_create_topic(self, name: str) -> int:
+        """Creates a topic that was asked for; returns an error code, 0 when it is there."""
+        if name in self.image.topics:
+            return ErrorCode.NONE
+        task = self._creating.get(name)
+        if task is None:
+            task = self._creating[name] = asyncio.create_task(self._create_once(name))
+        return await asyncio.shield(task)
+
+    def ensure_internal_topic(self, name: str) -> None:
+        """Begins to create an internal topic unless it is there."""
+        if name not in self.image.topics and name not in self._creating and not self.is_stopping:
+            self._creating[name] = asyncio.create_task(self._create_once(name))
+
+    async def _create_once(self, name: str) -> int:
+        try:
+            await self.controller.create_topic(self._wish_for(name))
+        except ApiError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                _log.warning("topic was not created", extra={"topic": name, "reason": error.message})
+                return error.code
+        except StoreError as error:
+            _log.error("topic was not created", extra={"topic": name, "reason": str(error)})
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        finally:
+            del self._creating[name]
+        return ErrorCode.NONE
+
+    def _wish_for(self, name: str) -> NewTopic:
+        if name != topic_names.CONSUMER_OFFSETS:
+            return NewTopic(name)
+        config = self.config
+        configs: dict[str, str | None] = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
+        wanted, alive = config.offsets_topic_replication_factor, max(1, len(self.image.brokers))
+        if wanted > alive:
+            # The embedded store is one broker's: waiting for more would leave groups without a coordinator for ever.
+            _log.warning(
+                "internal topic gets fewer replicas than asked for",
+                extra={"topic": name, "replicas": alive, "asked": wanted},
+            )
+        return NewTopic(name, config.offsets_topic_num_partitions, min(wanted, alive), configs=configs)
+
+    # Stopping
+
+    async def stop(self) -> None:
+        """Finishes what is under way, brings everything to disk, and lets go of the directories."""
+        if self.is_stopping:
+            return
+        self.is_stopping = True
+        for listener in self.listeners:
+            listener.stop_accepting()
+        if self._is_serving:
+            self.group_coordinator.stop()
+            for partition in self.partitions:
+                partition.wake_readers()
+        for listener in self.listeners:
+            await listener.drain(_DRAIN_TIMEOUT_S)
+        await self._maintenance.stop()
+        await asyncio.gather(*self._creating.values(), return_exceptions=True)
+        await self._close_directories()
+        await self._close_store()
+        _log.info("broker stopped", extra={"broker": self.broker_id})
+
+    async def _close_directories(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._is_serving:
+            for partition in self.partitions:
+                await partition.finish_flush()
+        for directory in self.directories:
+            offsets = self.partitions.high_watermarks(directory) if self._is_serving else {}
+            await loop.run_in_executor(None, directory.close, offsets)
+        self.directories.clear()
+
+    async def _close_store(self) -> None:
+        if hasattr(self, "watcher"):
+            await self.watcher.stop()
+        if self._store is not None:
+            await self._store.close()
+            self._store = None
+        if self._store_lock is not None:
+            self._store_lock.release()
+            self._store_lock = None
+
+    async def _abandon(self) -> None:
+        """After a start that failed: gives everything back; nothing was served, so nothing is marked clean."""
+        self.is_stopping = True
+        for listener in self.listeners:
+            listener.stop_accepting()
+            await listener.drain(0)
+        await self._maintenance.stop()
+        for directory in self.directories:
+            directory.abandon()
+        await self._close_store()
+
+
+def run(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = None) -> None:
+    """Runs a broker until SIGTERM or SIGINT; raises `StartupError`."""
+    asyncio.run(_run(config, on_ready))
+
+
+async def _run(config: BrokerConfig, on_ready: Callable[[Broker], None] | None) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, stopping.set)
+    broker = Broker(config, Environment.system())
+    await broker.start()
+    if on_ready is not None:
+        on_ready(broker)
+    await stopping.wait()
+    await broker.stop()

@@ -1,0 +1,101 @@
+"""Configurations as DescribeConfigs shows them: every value with where it comes from. Pure.
+
+A topic's value comes from the topic, else from a broker option that stands for it (this
+broker's dynamic one, that of all brokers, the file), else from the default. A broker's value
+likewise, without the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from felice.config import BROKER_OPTIONS, TOPIC_OPTIONS, Kind, Option, Scope
+from felice.protocol.messages.describe_configs import ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLayers:
+    """A broker's configuration before it is laid together, the strongest first."""
+
+    dynamic: Mapping[str, str]
+    dynamic_default: Mapping[str, str]
+    static: Mapping[str, str]
+
+    def values_of(self, name: str) -> Iterator[tuple[str, str, ConfigSource]]:
+        for layer, source in (
+            (self.dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
+            (self.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (self.static, ConfigSource.STATIC_BROKER_CONFIG),
+        ):
+            if name in layer:
+                yield name, layer[name], source
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One configuration. `synonyms` holds every place that has a value, the strongest first."""
+
+    option: Option
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    synonyms: tuple[tuple[str, str | None, ConfigSource], ...]
+
+    @property
+    def name(self) -> str:
+        return self.option.name
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.option.kind is Kind.PASSWORD
+
+
+def topic_entries(overrides: Mapping[str, str], broker: BrokerLayers) -> list[ConfigEntry]:
+    return [_topic_entry(option, overrides, broker) for option in TOPIC_OPTIONS.values()]
+
+
+def broker_entries(broker: BrokerLayers) -> list[ConfigEntry]:
+    return [_broker_entry(option, broker) for option in BROKER_OPTIONS.values()]
+
+
+def dynamic_default_entries(broker: BrokerLayers) -> list[ConfigEntry]:
+    """What was set for all brokers, and nothing else."""
+    only = BrokerLayers({}, broker.dynamic_default, {})
+    return [
+        _broker_entry(BROKER_OPTIONS[name], only) for name in broker.dynamic_default if name in BROKER_OPTIONS
+    ]
+
+
+def _topic_entry(option: Option, overrides: Mapping[str, str], broker: BrokerLayers) -> ConfigEntry:
+    found: list[tuple[str, str | None, ConfigSource]] = []
+    if option.name in overrides:
+        found.append((option.name, overrides[option.name], ConfigSource.TOPIC_CONFIG))
+    for synonym, factor in option.synonyms:
+        found += [(name, _scaled(text, factor), source) for name, text, source in broker.values_of(synonym)]
+    default_name = option.synonyms[0][0] if option.synonyms else option.name
+    return _entry(option, found, default_name, read_only=False)
+
+
+def _broker_entry(option: Option, broker: BrokerLayers) -> ConfigEntry:
+    found: list[tuple[str, str | None, ConfigSource]] = list(broker.values_of(option.name))
+    for synonym, _ in option.synonyms:
+        if synonym != option.name and BROKER_OPTIONS[synonym].kind == option.kind:
+            found += broker.values_of(synonym)
+    return _entry(option, found, option.name, read_only=option.scope is Scope.READ_ONLY)
+
+
+def _entry(
+    option: Option, found: list[tuple[str, str | None, ConfigSource]], default_name: str, *, read_only: bool
+) -> ConfigEntry:
+    if option.default is not None:
+        found.append((default_name, option.format(option.default), ConfigSource.DEFAULT_CONFIG))
+    if option.kind is Kind.PASSWORD:
+        found = [(name, None, source) for name, _, source in found]
+    _, value, source = found[0] if found else ("", None, ConfigSource.DEFAULT_CONFIG)
+    return ConfigEntry(option, value, source, read_only, tuple(found))
+
+
+def _scaled(text: str, factor: int) -> str:
+    """The text in the topic option's unit; -1 hours is no length of time but 'for ever'."""
+    return str(int(text) * factor) if factor != 1 and int(text) > 0 else text

@@ -1,0 +1,232 @@
+"""Fetch sessions (KIP-227): what a consumer reads, remembered, so that it need not say it each time.
+
+Keeps true: an incremental reply names every partition whose records, watermarks or error changed
+            since the last reply, and no other. The cache holds at most `slots` sessions.
+How:        `open` turns a request into a `FetchPlan`: the partitions to read, in service order;
+            `FetchPlan.reply` picks what the reply must name and moves what was served to the end
+            of the order, so that no partition starves behind a busy one.
+Pure: time and randomness are arguments.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+from uuid import UUID
+
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+_MAX_EPOCH = 2**31 - 1
+# A session that nobody used for this long may make room for another.
+EVICTION_MS = 120_000
+
+# A topic as the request names it: by name up to version 12, by id after.
+TopicRef: TypeAlias = str | UUID
+_Key: TypeAlias = tuple[TopicRef, int]
+
+
+class FetchedPartition:
+    """What is asked of one partition, and what the last reply said of it."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "last_fetched_epoch",
+        "max_bytes",
+        "partition",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "topic",
+    )
+
+    def __init__(self, topic: TopicRef, asked: FetchPartition) -> None:
+        self.topic = topic
+        self.partition = asked.partition
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
+        self.update(asked)
+
+    def update(self, asked: FetchPartition) -> None:
+        self.fetch_offset = asked.fetch_offset
+        self.max_bytes = asked.partition_max_bytes
+        self.current_leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+
+    def must_be_told(self, row: PartitionData) -> bool:
+        """Whether an incremental reply has to name this row; remembers it as told."""
+        changed = (
+            bool(row.records)
+            or row.high_watermark != self.sent_high_watermark
+            or row.log_start_offset != self.sent_log_start_offset
+            or row.diverging_epoch is not None
+            or row.preferred_read_replica != -1
+        )
+        self.sent_high_watermark = row.high_watermark
+        self.sent_log_start_offset = row.log_start_offset
+        if row.error_code:
+            # Forgotten on purpose: the end of the error must be told as well.
+            self.sent_high_watermark = -1
+            return True
+        return changed
+
+
+Served: TypeAlias = tuple[FetchedPartition, PartitionData]
+
+
+@dataclass(slots=True)
+class FetchSession:
+    session_id: int
+    is_follower: bool
+    uses_topic_ids: bool
+    partitions: dict[_Key, FetchedPartition]
+    epoch: int
+    created_ms: int
+    last_used_ms: int
+
+    def apply(self, request: FetchRequest) -> None:
+        """Takes over the changes that an incremental request names."""
+        for topic in request.topics:
+            ref = topic.topic_id if self.uses_topic_ids else topic.topic
+            for asked in topic.partitions:
+                known = self.partitions.get((ref, asked.partition))
+                if known is None:
+                    self.partitions[ref, asked.partition] = FetchedPartition(ref, asked)
+                else:
+                    known.update(asked)
+        for forgotten in request.forgotten_topics_data:
+            ref = forgotten.topic_id if self.uses_topic_ids else forgotten.topic
+            for partition in forgotten.partitions:
+                self.partitions.pop((ref, partition), None)
+
+    def move_to_end(self, partition: FetchedPartition) -> None:
+        key = (partition.topic, partition.partition)
+        if key in self.partitions:
+            self.partitions[key] = self.partitions.pop(key)
+
+
+@dataclass(slots=True)
+class FetchPlan:
+    """One request: what to read, and how to reply."""
+
+    partitions: Sequence[FetchedPartition]
+    session_id: int = NO_SESSION
+    session: FetchSession | None = None  # only of an incremental request
+
+    def reply(self, served: list[Served]) -> list[Served]:
+        """The rows that the reply must name."""
+        session = self.session
+        if session is None:
+            for partition, row in served:
+                partition.must_be_told(row)
+            return served
+        told = [(partition, row) for partition, row in served if partition.must_be_told(row)]
+        for partition, row in told:
+            if row.records:
+                session.move_to_end(partition)
+        return told
+
+
+class FetchSessions:
+    """The cache of sessions of one broker."""
+
+    def __init__(self, slots: int, rng: random.Random) -> None:
+        self._slots = slots
+        self._random = rng
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, request: FetchRequest, version: int, now_ms: int) -> FetchPlan:
+        """Finds or makes the session that the request speaks of; raises `ApiError` if it cannot."""
+        uses_topic_ids = version >= 13
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            partitions = _partitions_of(request, uses_topic_ids)
+            plan = FetchPlan(list(partitions.values()))
+            if request.session_epoch == INITIAL_EPOCH and partitions:
+                plan.session_id = self._make(request, partitions, uses_topic_ids, now_ms)
+            return plan
+        session = self._existing(request, uses_topic_ids)
+        session.apply(request)
+        session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
+        session.last_used_ms = now_ms
+        del self._sessions[session.session_id]
+        if not session.partitions:
+            return FetchPlan([])
+        self._sessions[session.session_id] = session
+        return FetchPlan(list(session.partitions.values()), session.session_id, session)
+
+    def _existing(self, request: FetchRequest, uses_topic_ids: bool) -> FetchSession:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.epoch != request.session_epoch:
+            raise ApiError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"expected session epoch {session.epoch}, got {request.session_epoch}",
+            )
+        return session
+
+    def _make(
+        self,
+        request: FetchRequest,
+        partitions: dict[_Key, FetchedPartition],
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> int:
+        is_follower = request.replica_id >= 0 or bool(
+            request.replica_state and request.replica_state.replica_id >= 0
+        )
+        if not self._has_room(len(partitions), is_follower, now_ms):
+            return NO_SESSION
+        session_id = self._unused_id()
+        self._sessions[session_id] = FetchSession(
+            session_id, is_follower, uses_topic_ids, partitions, 1, now_ms, now_ms
+        )
+        return session_id
+
+    def _has_room(self, size: int, is_follower: bool, now_ms: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        victim = self._victim(size, is_follower, now_ms)
+        if victim is None:
+            return False
+        del self._sessions[victim.session_id]
+        return True
+
+    def _victim(self, size: int, is_follower: bool, now_ms: int) -> FetchSession | None:
+        """An unused session; else, among those old enough, one that matters less than the newcomer."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now_ms - oldest.last_used_ms > EVICTION_MS:
+            return oldest
+        lesser = [
+            session
+            for session in self._sessions.values()
+            if now_ms - session.created_ms > EVICTION_MS or (is_follower and not session.is_follower)
+            if (session.is_follower, len(session.partitions)) < (is_follower, size)
+        ]
+        return min(lesser, key=lambda session: (session.is_follower, len(session.partitions)), default=None)
+
+    def _unused_id(self) -> int:
+        while True:
+            session_id = self._random.randrange(1, 2**31)
+            if session_id not in self._sessions:
+                return session_id
+
+
+def _partitions_of(request: FetchRequest, uses_topic_ids: bool) -> dict[_Key, FetchedPartition]:
+    partitions: dict[_Key, FetchedPartition] = {}
+    for topic in request.topics:
+        ref = topic.topic_id if uses_topic_ids else topic.topic
+        for asked in topic.partitions:
+            partitions[ref, asked.partition] = FetchedPartition(ref, asked)
+    return partitions

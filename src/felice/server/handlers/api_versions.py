@@ -1,0 +1,42 @@
+"""ApiVersions (key 18): what this broker offers.
+
+Answered before anything else on a connection, and even in versions it does not know
+(KIP-511): then in version 0, with error 35 and the row of ApiVersions itself.
+Only what has a handler is offered.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from felice.protocol.api import API, API_VERSIONS_KEY
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from felice.server.broker import Broker
+    from felice.server.context import RequestContext
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    name, version = request.client_software_name, request.client_software_version
+    if context.version >= 3 and not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    context.session.client_software = f"{name} {version}".strip()
+    return ApiVersionsResponse(api_keys=_offered(context.broker))
+
+
+def unsupported_version(broker: Broker) -> ApiVersionsResponse:
+    rows = [row for row in _offered(broker) if row.api_key == API_VERSIONS_KEY]
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=rows)
+
+
+def _offered(broker: Broker) -> list[ApiVersion]:
+    apis = (API.by_key[key] for key in sorted(broker.handlers))
+    return [
+        ApiVersion(api_key=api.key, min_version=api.advertised.min, max_version=api.advertised.max)
+        for api in apis
+    ]

@@ -1,0 +1,38 @@
+"""CreatePartitions (key 37): gives topics more partitions; `count` is the new total."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+    times = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        result = CreatePartitionsTopicResult(name=topic.name)
+        try:
+            if times[topic.name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+            await context.broker.controller.create_partitions(
+                topic.name, topic.count, _assignments(topic), validate_only=request.validate_only
+            )
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+    return CreatePartitionsResponse(results=results)
+
+
+def _assignments(topic: CreatePartitionsTopic) -> list[list[int]] | None:
+    return None if topic.assignments is None else [row.broker_ids for row in topic.assignments]

@@ -1,0 +1,81 @@
+"""CreateTopics (key 19): each topic stands alone; a name that comes twice is refused.
+
+From version 5 the answer says what was made, every configuration included.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from felice.controller.service import NewTopic, PlannedTopic
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from felice.server.config_entries import topic_entries
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+# KIP-464: before it -1 did not mean the broker's default.
+_DEFAULTS_FROM = 4
+
+
+async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    times = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        try:
+            if times[topic.name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic name: {topic.name}")
+            wish = _wish(topic, context.version)
+            planned = await context.broker.controller.create_topic(wish, validate_only=request.validate_only)
+            results.append(_made(planned, request.validate_only, context))
+        except ApiError as error:
+            results.append(
+                CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+            )
+    return CreateTopicsResponse(topics=results)
+
+
+def _wish(topic: CreatableTopic, version: int) -> NewTopic:
+    assignment = {row.partition_index: tuple(row.broker_ids) for row in topic.assignments}
+    if len(assignment) != len(topic.assignments):
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
+    if version < _DEFAULTS_FROM and not assignment:
+        if topic.num_partitions == -1:
+            raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+        if topic.replication_factor == -1:
+            raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
+    names = [config.name for config in topic.configs]
+    if len(set(names)) != len(names):
+        raise ApiError(ErrorCode.INVALID_CONFIG, "a configuration is named twice")
+    configs = {config.name: config.value for config in topic.configs}
+    return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignment, configs)
+
+
+def _made(planned: PlannedTopic, validate_only: bool, context: RequestContext) -> CreatableTopicResult:
+    result = CreatableTopicResult(
+        name=planned.name,
+        error_message=None,
+        num_partitions=len(planned.partitions),
+        replication_factor=planned.replication_factor,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in topic_entries(planned.configs, context.broker.config_layers)
+        ],
+    )
+    if not validate_only:
+        result.topic_id = planned.topic_id
+    return result

@@ -1,0 +1,93 @@
+"""DescribeConfigs (key 32): every configuration of topics and brokers, with where it comes from.
+
+Null or empty names ask for all; a name that means nothing is left out. A broker answers only
+for itself; the empty name stands for what was set for all brokers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.controller import topic_names
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    ResourceType,
+)
+from felice.server.config_entries import ConfigEntry, broker_entries, dynamic_default_entries, topic_entries
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_result(resource, request, context) for resource in request.resources]
+    )
+
+
+def _result(
+    resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+    )
+    try:
+        entries = _entries(resource, context)
+    except ApiError as error:
+        result.error_code, result.error_message = error.code, error.message
+        return result
+    wanted = set(resource.configuration_keys or ())
+    result.configs = [_row(entry, request) for entry in entries if not wanted or entry.name in wanted]
+    return result
+
+
+def _entries(resource: DescribeConfigsResource, context: RequestContext) -> list[ConfigEntry]:
+    broker, name = context.broker, resource.resource_name
+    if resource.resource_type == ResourceType.TOPIC:
+        check_topic(name, context)
+        return topic_entries(broker.image.topic_configs.get(name, {}), broker.config_layers)
+    if resource.resource_type == ResourceType.BROKER:
+        if name == "":
+            return dynamic_default_entries(broker.config_layers)
+        check_broker(name, context)
+        return broker_entries(broker.config_layers)
+    raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+
+
+def check_topic(name: str, context: RequestContext) -> None:
+    if fault := topic_names.fault_of(name):
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    if name not in context.broker.image.topics:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def check_broker(name: str, context: RequestContext) -> None:
+    if name != str(context.broker.broker_id):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {context.broker.broker_id} or empty string, but received {name}",
+        )
+
+
+def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    row = DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        config_type=entry.option.kind,
+        documentation=entry.option.doc if request.include_documentation else None,
+    )
+    if request.include_synonyms:
+        row.synonyms = [
+            DescribeConfigsSynonym(name=name, value=value, source=source)
+            for name, value, source in entry.synonyms
+        ]
+    return row

@@ -1,0 +1,91 @@
+"""DescribeTopicPartitions (key 75): topics page by page, in the order of their names (KIP-966).
+
+A page holds at most `response_partition_limit` partitions, and never more than
+`max.request.partition.size.limit`; the cursor names the first partition of the next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.controller import topic_names
+from felice.metadata import PartitionImage, TopicImage
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from felice.server.handlers.metadata import leader_fault
+from felice.server.operations import ALL_TOPIC_OPERATIONS
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def handle(
+    request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    broker = context.broker
+    left = max(1, min(request.response_partition_limit, broker.config.max_request_partition_size_limit))
+    cursor = request.cursor
+    response = DescribeTopicPartitionsResponse()
+    for name in _names(request, context):
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        topic = broker.image.topics.get(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        first = max(0, cursor.partition_index) if cursor is not None and name == cursor.topic_name else 0
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        page = topic.partitions[first : first + left]
+        response.topics.append(_described(topic, page, context))
+        left -= len(page)
+        if first + len(page) < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=first + len(page))
+            break
+    return response
+
+
+def _names(request: DescribeTopicPartitionsRequest, context: RequestContext) -> list[str]:
+    if request.topics:
+        return sorted({topic.name for topic in request.topics})
+    return sorted(context.broker.image.topics)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic_names.fault_of(name):
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+
+
+def _described(
+    topic: TopicImage, page: tuple[PartitionImage, ...], context: RequestContext
+) -> DescribeTopicPartitionsResponseTopic:
+    image = context.broker.image
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in topic_names.INTERNAL_TOPICS,
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                error_code=leader_fault(partition, image, context.listener_name),
+                partition_index=partition.partition,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=[replica for replica in partition.replicas if replica not in image.brokers],
+            )
+            for partition in page
+        ],
+    )

@@ -1,0 +1,105 @@
+"""ListOffsets (key 2): the offset at a timestamp, or at one end of a partition.
+
+What a consumer may not read does not count: `latest` is the last stable offset for
+read_committed, else the high watermark, and a search that finds something beyond it finds
+nothing (-1, and no error).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from felice.log.log import TimestampOffset
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.list_offsets import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from felice.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+_READ_COMMITTED = 1
+_NOTHING = TimestampOffset(-1, -1, -1)
+
+# From which version a special timestamp may be asked.
+_SINCE = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
+
+
+def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    asked = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _row(
+                        topic.name, partition, asked[topic.name, partition.partition_index], request, context
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _row(
+    topic: str, asked: ListOffsetsPartition, times: int, request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsPartitionResponse:
+    index = asked.partition_index
+    try:
+        if times > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        if asked.timestamp < 0 and context.version < _SINCE.get(asked.timestamp, 2**15):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        partition = context.broker.partitions.find(topic, index)
+        partition.check_leader(asked.current_leader_epoch)
+        found = _search(partition, asked.timestamp, _bound(partition, request))
+    except ApiError as error:
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+    return ListOffsetsPartitionResponse(
+        partition_index=index, timestamp=found.timestamp, offset=found.offset, leader_epoch=found.leader_epoch
+    )
+
+
+def _bound(partition: Partition, request: ListOffsetsRequest) -> int:
+    if request.replica_id >= 0:
+        return partition.log_end_offset
+    if request.isolation_level == _READ_COMMITTED:
+        return partition.last_stable_offset
+    return partition.high_watermark
+
+
+def _search(partition: Partition, timestamp: int, bound: int) -> TimestampOffset:
+    log = partition.log
+    if timestamp == LATEST_TIMESTAMP:
+        return TimestampOffset(-1, bound, partition.leader_epoch)
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        start = log.log_start_offset
+        return TimestampOffset(-1, start, log.epochs.epoch_at(start))
+    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+        return _NOTHING  # nothing is tiered
+    if timestamp == MAX_TIMESTAMP:
+        return log.offset_of_max_timestamp(bound) or _NOTHING
+    return log.offset_for_timestamp(timestamp, end_offset=bound) or _NOTHING

@@ -1,0 +1,171 @@
+"""Metadata (key 3): brokers, topics, partitions and their leaders.
+
+Naming a topic that does not exist may create it; it is created before the answer, so that
+what the answer names can be produced to at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from felice.controller import topic_names
+from felice.metadata import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from felice.metadata.image import ZERO_UUID
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.metadata import (
+    OPERATIONS_NOT_REQUESTED,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from felice.server.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+# From this version a topic may be asked for by its id, with name None.
+_ASK_BY_ID_FROM = 12
+
+
+def handle(
+    request: MetadataRequest, context: RequestContext
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    topics = request.topics
+    if topics is None or (context.version == 0 and not topics):
+        image = context.broker.image
+        return _answer(request, context, [_described(topic, context) for topic in image.topics.values()])
+    missing = _to_create(request, topics, context)
+    if missing:
+        return _create_and_answer(request, topics, missing, context)
+    return _answer(request, context, _asked(topics, context, {}))
+
+
+def _to_create(
+    request: MetadataRequest, topics: Sequence[MetadataRequestTopic], context: RequestContext
+) -> list[str]:
+    broker = context.broker
+    if not (request.allow_auto_topic_creation and broker.config.auto_create_topics_enable):
+        return []
+    names = dict.fromkeys(topic.name for topic in topics if topic.name and topic.topic_id == ZERO_UUID)
+    existing = broker.image.topics
+    return [name for name in names if name not in existing and not topic_names.fault_of(name)]
+
+
+async def _create_and_answer(
+    request: MetadataRequest,
+    topics: Sequence[MetadataRequestTopic],
+    missing: Iterable[str],
+    context: RequestContext,
+) -> MetadataResponse:
+    failures: dict[str, int] = {}
+    for name in missing:
+        code = await context.broker.auto_create_topic(name)
+        if code:
+            failures[name] = code
+    return _answer(request, context, _asked(topics, context, failures))
+
+
+def _asked(
+    topics: Sequence[MetadataRequestTopic], context: RequestContext, failures: dict[str, int]
+) -> list[MetadataResponseTopic]:
+    seen: dict[tuple[object, object], MetadataResponseTopic] = {}
+    for topic in topics:
+        key = (topic.name, topic.topic_id)
+        if key not in seen:
+            seen[key] = _one(topic, context, failures)
+    return list(seen.values())
+
+
+def _one(
+    topic: MetadataRequestTopic, context: RequestContext, failures: dict[str, int]
+) -> MetadataResponseTopic:
+    image = context.broker.image
+    asks_by_id = topic.topic_id != ZERO_UUID
+    if context.version < _ASK_BY_ID_FROM and (asks_by_id or topic.name is None):
+        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "")
+    if asks_by_id:
+        found = image.topic_by_id(topic.topic_id)
+        if found is None:
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic.topic_id
+            )
+        return _described(found, context)
+    name = topic.name or ""
+    known = image.topics.get(name)
+    if known is not None:
+        return _described(known, context)
+    code = failures.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if topic_names.fault_of(name):
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return MetadataResponseTopic(error_code=code, name=name, is_internal=name in topic_names.INTERNAL_TOPICS)
+
+
+def _described(topic: TopicImage, context: RequestContext) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in topic_names.INTERNAL_TOPICS,
+        partitions=[_partition(partition, context) for partition in topic.partitions],
+    )
+
+
+def _partition(partition: PartitionImage, context: RequestContext) -> MetadataResponsePartition:
+    image = context.broker.image
+    return MetadataResponsePartition(
+        error_code=leader_fault(partition, image, context.listener_name, context.version >= 6),
+        partition_index=partition.partition,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=[replica for replica in partition.replicas if replica not in image.brokers],
+    )
+
+
+def leader_fault(
+    partition: PartitionImage, image: ClusterImage, listener: str, tells_listener: bool = True
+) -> ErrorCode:
+    """Why a client that came through `listener` cannot reach the leader."""
+    leader = image.brokers.get(partition.leader)
+    if leader is None:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    if listener not in leader.endpoints:
+        return ErrorCode.LISTENER_NOT_FOUND if tells_listener else ErrorCode.LEADER_NOT_AVAILABLE
+    return ErrorCode.NONE
+
+
+def _answer(
+    request: MetadataRequest, context: RequestContext, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
+    image = context.broker.image
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=broker.broker_id,
+                host=broker.endpoints[context.listener_name].host,
+                port=broker.endpoints[context.listener_name].port,
+                rack=broker.rack,
+            )
+            for broker in reachable(image, context.listener_name)
+        ],
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=topics,
+    )
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = (
+                OPERATIONS_NOT_REQUESTED if topic.error_code else ALL_TOPIC_OPERATIONS
+            )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+    return response
+
+
+def reachable(image: ClusterImage, listener: str) -> list[BrokerImage]:
+    """The live brokers that can be reached the way the client came."""
+    return [broker for broker in image.brokers.values() if listener in broker.endpoints]

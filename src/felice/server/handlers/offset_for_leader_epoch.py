@@ -1,0 +1,41 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ended (KIP-101, KIP-320).
+
+An epoch older than everything here answers (-1, -1), which is no error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ApiError
+from felice.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_row(topic.topic, asked, context) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _row(topic: str, asked: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
+    try:
+        partition = context.broker.partitions.find(topic, asked.partition)
+        end = partition.end_offset_for_epoch(asked.leader_epoch, asked.current_leader_epoch)
+    except ApiError as error:
+        return EpochEndOffset(error_code=error.code, partition=asked.partition)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)

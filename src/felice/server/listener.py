@@ -1,0 +1,110 @@
+"""One listening address: accepts connections within the limits, and closes idle ones.
+
+Keeps true: no more connections than `max.connections`, and from one address no more than
+            `max.connections.per.ip`. A connection is closed for idleness only when nothing of it
+            is pending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from felice.config import Listener as ListenerAddress
+from felice.server.session import Session
+from felice.server.startup import StartupError
+
+if TYPE_CHECKING:
+    from felice.server.broker import Broker
+
+_log = logging.getLogger("felice.server")
+
+
+class Listener:
+    def __init__(self, broker: Broker, address: ListenerAddress) -> None:
+        self.broker = broker
+        self.name = address.name
+        self.address = address
+        self.port = address.port
+        self.sessions: set[Session] = set()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self._server: asyncio.AbstractServer | None = None
+        self._by_ip: Counter[str] = Counter()
+        self._accepting = True
+        # The port is taken before the broker is ready, so that a busy one is noticed before anything changes.
+        self.is_open = False
+
+    async def start(self) -> None:
+        """Listens; raises `StartupError` when the address cannot be had."""
+        try:
+            self._server = await self.broker.env.network.listen(
+                lambda: Session(self),
+                self.address.host or None,
+                self.address.port,
+                backlog=self.broker.config.socket_listen_backlog_size,
+            )
+        except OSError as error:
+            raise StartupError(f"cannot listen on {self.address}: {_reason(error)}") from error
+        if self.port == 0:
+            self.port = _port_of(self._server)
+
+    def open(self) -> None:
+        """Lets the connections speak that came while the broker was getting ready, and all later ones."""
+        self.is_open = True
+        for session in list(self.sessions):
+            session.begin()
+
+    def admit(self, session: Session) -> bool:
+        config = self.broker.config
+        if not self._accepting:
+            return False
+        if self.broker.connection_count >= config.max_connections:
+            _log.warning("connection refused", extra={"peer": session.peer, "limit": "max.connections"})
+            return False
+        if self._by_ip[session.peer] >= config.max_connections_per_ip:
+            _log.warning(
+                "connection refused", extra={"peer": session.peer, "limit": "max.connections.per.ip"}
+            )
+            return False
+        self.sessions.add(session)
+        self._by_ip[session.peer] += 1
+        return True
+
+    def forget(self, session: Session) -> None:
+        if session in self.sessions:
+            self.sessions.discard(session)
+            self._by_ip[session.peer] -= 1
+            if not self._by_ip[session.peer]:
+                del self._by_ip[session.peer]
+
+    def close_idle(self, now: float, max_idle_s: float) -> None:
+        for session in list(self.sessions):
+            if session.is_idle and now - session.last_active > max_idle_s:
+                session.close()
+
+    def stop_accepting(self) -> None:
+        self._accepting = False
+        if self._server is not None:
+            self._server.close()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Lets requests under way finish, then closes every connection."""
+        deadline = self.loop.time() + timeout_s
+        while any(not session.is_idle for session in self.sessions) and self.loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for session in list(self.sessions):
+            session.close()
+        # Connections report their end in a later turn of the loop.
+        while self.sessions and self.loop.time() < deadline + 1:
+            await asyncio.sleep(0.001)
+
+
+def _port_of(server: asyncio.AbstractServer) -> int:
+    sockets = getattr(server, "sockets", ())
+    return int(sockets[0].getsockname()[1]) if sockets else 0
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

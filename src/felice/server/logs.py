@@ -1,0 +1,65 @@
+"""Structured logs: one event a line, its facts as key=value, or the whole as JSON."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+# What every record has by itself: the rest of its attributes are facts that the caller gave.
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+class KeyValueFormatter(logging.Formatter):
+    """`2026-01-31T12:00:00.000Z INFO felice.server: connection closed peer=127.0.0.1 reason="..."`"""
+
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        facts = (f" {key}={_quoted(value)}" for key, value in facts_of(record).items())
+        return super().formatMessage(record) + "".join(facts)
+
+
+def facts_of(record: logging.LogRecord) -> dict[str, object]:
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD}
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    if text and not any(character in text for character in ' "=\n'):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def configure_logs(*, as_json: bool = False, level: int = logging.INFO, stream: TextIO | None = None) -> None:
+    """Sends Felice's logs to `stream` (standard error)."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(_json_formatter() if as_json else _utc(KeyValueFormatter()))
+    logger = logging.getLogger("felice")
+    logger.handlers = [handler]
+    logger.setLevel(level)
+    logger.propagate = False
+
+
+def _json_formatter() -> logging.Formatter:
+    from pythonjsonlogger.json import JsonFormatter
+
+    formatter: logging.Formatter = JsonFormatter(
+        "%(asctime)s %(levelname)s %(name)s %(message)s",
+        rename_fields={"asctime": "time", "levelname": "level"},
+    )
+    return _utc(formatter)
+
+
+def _utc(formatter: logging.Formatter) -> logging.Formatter:
+    formatter.converter = _gmtime
+    return formatter
+
+
+def _gmtime(seconds: float | None) -> Any:
+    return datetime.fromtimestamp(seconds or 0, UTC).timetuple()

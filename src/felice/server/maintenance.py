@@ -1,0 +1,142 @@
+"""What a broker does by the clock: retention, flushing, checkpoints, forgetting.
+
+Every chore runs on its own; one that fails says so in the log and runs again next time.
+Decisions are made on the event loop; files are written and removed on threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ApiError
+
+if TYPE_CHECKING:
+    from felice.server.broker import Broker
+
+_log = logging.getLogger("felice.server")
+
+# flush.ms and closed segments are looked after this often, unless log.flush.scheduler.interval.ms is shorter.
+_MAX_FLUSH_CHECK_MS = 1_000
+_FILE_REMOVAL_MS = 5_000
+_IDLE_CHECK_MS = 5_000
+_MAX_SLEEP_MS = 24 * 3_600_000
+
+Chore = Callable[[], Awaitable[None]]
+
+
+class Maintenance:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        config = self._broker.config
+        chores: list[tuple[str, int, Chore]] = [
+            ("retention", config.log_retention_check_interval_ms, self._apply_retention),
+            ("flush", min(config.log_flush_scheduler_interval_ms, _MAX_FLUSH_CHECK_MS), self._flush_due),
+            ("file removal", _FILE_REMOVAL_MS, self._remove_files),
+            (
+                "recovery point checkpoint",
+                config.log_flush_offset_checkpoint_interval_ms,
+                self._write_recovery_points,
+            ),
+            (
+                "log start checkpoint",
+                config.log_flush_start_offset_checkpoint_interval_ms,
+                self._write_log_starts,
+            ),
+            (
+                "high watermark checkpoint",
+                config.replica_high_watermark_checkpoint_interval_ms,
+                self._write_high_watermarks,
+            ),
+            ("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers),
+            ("idle connections", min(_IDLE_CHECK_MS, config.connections_max_idle_ms), self._close_idle),
+        ]
+        for name, interval_ms, chore in chores:
+            if interval_ms > 0:
+                self._tasks.append(asyncio.create_task(self._repeat(name, interval_ms, chore)))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def _repeat(self, name: str, interval_ms: int, chore: Chore) -> None:
+        while True:
+            await asyncio.sleep(min(interval_ms, _MAX_SLEEP_MS) / 1000)
+            try:
+                await chore()
+            except Exception:
+                _log.exception("a chore failed", extra={"chore": name})
+
+    async def _apply_retention(self) -> None:
+        now_ms = self._broker.env.clock.now_ms()
+        for partition in self._broker.partitions:
+            try:
+                deleted = partition.log.apply_retention(now_ms, partition.high_watermark)
+            except ApiError as error:
+                _log.error(
+                    "retention failed", extra={"partition": partition.log.name, "reason": error.message}
+                )
+                continue
+            for segment in deleted:
+                _log.info(
+                    "segment deleted",
+                    extra={
+                        "partition": partition.log.name,
+                        "base_offset": segment.base_offset,
+                        "size_bytes": segment.size_bytes,
+                        "reason": segment.reason.value,
+                    },
+                )
+            await asyncio.sleep(0)
+
+    async def _flush_due(self) -> None:
+        now_ms = self._broker.env.clock.now_ms()
+        for partition in self._broker.partitions:
+            if partition.log.flush_is_due(now_ms) and not partition.log.is_flushing:
+                await partition.begin_flush()
+
+    async def _remove_files(self) -> None:
+        now_ms = self._broker.env.clock.now_ms()
+        loop = asyncio.get_running_loop()
+        for directory in self._broker.directories:
+            paths = directory.collect_deleted(now_ms)
+            if paths:
+                await loop.run_in_executor(None, directory.remove_paths, paths)
+
+    async def _write_recovery_points(self) -> None:
+        loop = asyncio.get_running_loop()
+        for directory in self._broker.directories:
+            if directory.offline_reason is None:
+                await loop.run_in_executor(None, directory.capture_recovery_points())
+
+    async def _write_log_starts(self) -> None:
+        loop = asyncio.get_running_loop()
+        for directory in self._broker.directories:
+            if directory.offline_reason is None:
+                await loop.run_in_executor(None, directory.capture_log_starts())
+
+    async def _write_high_watermarks(self) -> None:
+        loop = asyncio.get_running_loop()
+        for directory in self._broker.directories:
+            if directory.offline_reason is None:
+                offsets = self._broker.partitions.high_watermarks(directory)
+                await loop.run_in_executor(None, directory.capture_high_watermarks(offsets))
+
+    async def _expire_producers(self) -> None:
+        now_ms = self._broker.env.clock.now_ms()
+        for partition in self._broker.partitions:
+            partition.log.expire_producers(now_ms)
+
+    async def _close_idle(self) -> None:
+        max_idle_s = self._broker.config.connections_max_idle_ms / 1000
+        if max_idle_s > 0:
+            now = self._broker.env.clock.monotonic()
+            for listener in self._broker.listeners:
+                listener.close_idle(now, max_idle_s)

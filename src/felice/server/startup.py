@@ -1,0 +1,7 @@
+"""Why a broker could not start, in one line that a person can act on."""
+
+from __future__ import annotations
+
+
+class StartupError(Exception):
+    """The message is the whole story: what was tried, and what stood in the way."""
