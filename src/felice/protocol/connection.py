@@ -1,7 +1,7 @@
 """Both ends of one connection, without a socket: bytes to requests and responses, replies in order.
 
 Keeps true:  S1  replies leave a connection in request order, however the answers are made.
-             A frame is handed on once, whole, in memory that is not used again. Memory taken for a frame follows
+             A frame is handed on once, whole, in memory of its own that the log may write to. Memory taken for a frame follows
              what has arrived of it, so announcing a large one costs nothing.
              A peer that breaks the protocol is refused from that frame on (`failure`); what came before stands.
 How:         small frames are read into a scratch buffer that may serve many connections, and copied out; a frame
@@ -63,7 +63,7 @@ class FrameReader:
             self._scratch[: len(self._head)] = self._head
         return self._scratch[len(self._head) :]
 
-    def received(self, count: int) -> list[Buffer]:
+    def received(self, count: int) -> list[memoryview]:
         """Take note of `count` bytes in the buffer; return the frames that are whole now."""
         if self.failure is not None:
             return []
@@ -78,9 +78,9 @@ class FrameReader:
         self._frame, self._frame_size = bytearray(), -1
         return [frame]
 
-    def feed(self, data: Buffer) -> list[Buffer]:
+    def feed(self, data: Buffer) -> list[memoryview]:
         """Take bytes that were received elsewhere."""
-        frames: list[Buffer] = []
+        frames: list[memoryview] = []
         rest = memoryview(data)
         while rest and self.failure is None:
             buffer = self.get_buffer()
@@ -90,8 +90,8 @@ class FrameReader:
             frames += self.received(count)
         return frames
 
-    def _cut(self, end: int) -> list[Buffer]:
-        frames: list[Buffer] = []
+    def _cut(self, end: int) -> list[memoryview]:
+        frames: list[memoryview] = []
         scratch, position = self._scratch, 0
         while end - position >= _SIZE_BYTES:
             start = position + _SIZE_BYTES
@@ -105,7 +105,7 @@ class FrameReader:
             if position > end:
                 self._begin(size, scratch[start:end])
                 return frames
-            frames.append(bytes(scratch[start:position]))
+            frames.append(memoryview(bytearray(scratch[start:position])))
         self._head = bytes(scratch[position:end])
         return frames
 
@@ -183,7 +183,7 @@ class ServerConnection:
             parts += self._waiting.popleft().reply or ()
         return parts
 
-    def _requests(self, frames: list[Buffer]) -> list[Request]:
+    def _requests(self, frames: list[memoryview]) -> list[Request]:
         requests = []
         for frame in frames:
             if self.failure is not None:
@@ -196,7 +196,7 @@ class ServerConnection:
         self.failure = self.failure or self.reader.failure
         return requests
 
-    def _request(self, frame: Buffer) -> Request:
+    def _request(self, frame: memoryview) -> Request:
         header, position = decode_request_header(frame)
         api = self._apis.get(header.api_key)
         if api is not None and api.accepts(header.api_version):
@@ -257,7 +257,7 @@ class ClientConnection:
         """Take bytes that were received elsewhere."""
         return self._responses(self.reader.feed(data))
 
-    def _responses(self, frames: list[Buffer]) -> list[Response]:
+    def _responses(self, frames: list[memoryview]) -> list[Response]:
         responses = []
         for frame in frames:
             if self.failure is not None:
@@ -269,7 +269,7 @@ class ClientConnection:
         self.failure = self.failure or self.reader.failure
         return responses
 
-    def _response(self, frame: Buffer) -> Response:
+    def _response(self, frame: memoryview) -> Response:
         correlation_id = decode_correlation_id(frame)
         if not self._expected:
             raise ProtocolViolation(f"response {correlation_id} to no request")

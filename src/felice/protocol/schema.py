@@ -132,7 +132,7 @@ class _Spec:
 
     def named(self, name: str) -> Field:
         versions, nullable = Versions.parse(self.versions), Versions.parse(self.nullable)
-        return Field(name, self.type, versions, nullable & versions, self.tag, self.default, self.ignorable)
+        return Field(name, self.type, versions, nullable, self.tag, self.default, self.ignorable)
 
 
 class _Empty:

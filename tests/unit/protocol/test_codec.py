@@ -67,10 +67,8 @@ def fetched(records: object) -> FetchResponse:
 
 @pytest.mark.parametrize("version", [1, 8, 9, 13])
 def test_null_array_is_not_an_empty_array(version: int) -> None:
-    for topics in (None, []):
-        assert (
-            decode(MetadataRequest, encode(MetadataRequest(topics=topics), version), version).topics == topics
-        )
+    for message in (MetadataRequest(topics=None), MetadataRequest(topics=[])):
+        assert decode(MetadataRequest, encode(message, version), version) == message
     assert encode(MetadataRequest(topics=None), version) != encode(MetadataRequest(topics=[]), version)
 
 
@@ -218,6 +216,15 @@ def test_count_beyond_the_bytes_left_is_malformed_before_anything_is_made() -> N
 def test_value_of_the_wrong_type_or_range_is_named(message: ProduceRequest) -> None:
     with pytest.raises(UnencodableMessage, match="ProduceRequest v9: acks, timeout_ms.*wrong type or range"):
         encode(message, 9)
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 128, 129, 16382, 16383, 16384, 32767])
+def test_lengths_around_the_steps_of_a_varint(size: int) -> None:
+    assert (
+        decode(HeartbeatRequest, encode(HeartbeatRequest(group_id="x" * size), 4), 4).group_id == "x" * size
+    )
+    names = [MetadataRequestTopic(name="t")] * size
+    assert decode(MetadataRequest, encode(MetadataRequest(topics=names), 9), 9).topics == names
 
 
 def test_string_that_is_too_long_is_refused() -> None:

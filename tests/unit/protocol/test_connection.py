@@ -21,7 +21,7 @@ from felice.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
 from felice.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from felice.protocol.primitives import Buffer, MalformedMessage
+from felice.protocol.primitives import MalformedMessage
 
 MAX_BYTES = 10 * 1024 * 1024
 
@@ -48,7 +48,7 @@ def replies(connection: ServerConnection) -> list[int]:
 
 
 def in_pieces(reader: FrameReader, data: bytes, sizes: list[int]) -> list[bytes]:
-    frames: list[Buffer] = []
+    frames: list[memoryview] = []
     for size in sizes:
         frames += reader.feed(data[:size])
         data = data[size:]
@@ -98,7 +98,7 @@ def test_readers_may_share_a_scratch_buffer() -> None:
     scratch = bytearray(SCRATCH_BYTES)
     first, second = FrameReader(MAX_BYTES, scratch), FrameReader(MAX_BYTES, scratch)
     data = framed(b"hello") + framed(b"again")
-    frames: list[Buffer] = []
+    frames: list[memoryview] = []
     for position in range(len(data)):
         frames += first.feed(data[position : position + 1])
         second.feed(framed(b"\xff" * 40))
@@ -176,6 +176,15 @@ def test_records_of_a_large_request_are_not_copied() -> None:
     records = request.message.topic_data[0].partition_data[0].records
     assert records.obj is buffer.obj
     assert records == b"r" * 200_000
+
+
+def test_records_of_a_small_request_can_be_stamped_in_place() -> None:
+    partition = PartitionProduceData(records=b"r" * 70)
+    produce = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=[partition])])
+    (request,) = ServerConnection(MAX_BYTES).feed(encode_request(0, 10, 1, "c", produce))
+    records = request.message.topic_data[0].partition_data[0].records
+    struct.pack_into(">q", records, 0, 42)
+    assert bytes(records) == struct.pack(">q", 42) + b"r" * 62
 
 
 def test_unknown_version_of_api_versions_is_answered_in_version_0() -> None:

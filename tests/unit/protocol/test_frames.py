@@ -55,6 +55,11 @@ def test_broken_header_is_malformed(frame: bytes) -> None:
         decode_request_header(frame)
 
 
+def test_length_of_a_client_id_below_minus_one_is_malformed() -> None:
+    with pytest.raises(MalformedMessage, match="RequestHeader: client_id at byte 10: length -2"):
+        decode_request_header(struct.pack(">hhih", 12, 0, 5, -2) + b"body")
+
+
 def test_broken_response_header_is_malformed() -> None:
     for frame in (b"\0\0\0", b""):
         with pytest.raises(MalformedMessage, match="correlation_id"):
