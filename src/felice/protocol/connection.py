@@ -1,8 +1,8 @@
 """Both ends of one connection, without a socket: bytes to requests and responses, replies in order.
 
 Keeps true:  S1  replies leave a connection in request order, however the answers are made.
-             A frame is handed on once, whole, in memory of its own that the log may write to. Memory taken for a frame follows
-             what has arrived of it, so announcing a large one costs nothing.
+             A frame is handed on once, whole, in memory of its own that the log may write to. Memory taken for
+             one follows what has arrived of it, so announcing a large one costs nothing.
              A peer that breaks the protocol is refused from that frame on (`failure`); what came before stands.
 How:         small frames are read into a scratch buffer that may serve many connections, and copied out; a frame
              that is not whole in it goes on into a buffer of its own by `recv_into`, and is not copied again.
