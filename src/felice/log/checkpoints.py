@@ -25,7 +25,7 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 def parse(text: str) -> dict[TopicPartition, int]:
     lines = text.split("\n")
-    if lines[0] != "0":
+    if lines[0] != "0" or len(lines) < 2:
         raise ValueError(f"version {lines[0]!r} is not 0")
     offsets = {}
     for line in lines[2:]:
@@ -57,7 +57,7 @@ class Checkpoint:
             return {}
         try:
             return parse(self._disk.read_bytes(self.path).decode("utf-8"))
-        except (ValueError, IndexError) as error:
+        except ValueError as error:
             raise LogDirectoryError(
                 self.path.parent, f"has a file {self.path.name} that is no checkpoint: {error}"
             ) from error

@@ -38,7 +38,7 @@ class EpochEndOffset:
 
 def parse(text: str) -> list[EpochEntry]:
     lines = text.split("\n")
-    if lines[0] != "0":
+    if lines[0] != "0" or len(lines) < 2:
         raise ValueError(f"version {lines[0]!r} is not 0")
     entries = [EpochEntry(*map(int, line.split())) for line in lines[2:] if line]
     if len(entries) != int(lines[1]):

@@ -85,7 +85,20 @@ def _tidy(files: OpenFiles, directory: Path) -> list[int]:
         if f".{suffix}" in SUFFIXES and stem.isdigit() and int(stem) not in base_offsets:
             _logger.warning("%s has no log beside it and is removed", directory / name)
             files.disk.remove(directory / name)
-    return base_offsets
+    return _without_empty(files, directory, base_offsets)
+
+
+def _without_empty(files: OpenFiles, directory: Path, base_offsets: list[int]) -> list[int]:
+    """Removes empty segments beside others: a roll that failed may have left one that the log then passed by."""
+    kept = []
+    for base_offset in base_offsets:
+        segment = Segment.open(files, directory, base_offset, index_bytes=0, sealed=True)
+        if segment.size_bytes or (base_offset == base_offsets[-1] and not kept):
+            kept.append(base_offset)
+        else:
+            for path in segment.files():
+                files.disk.remove(path)
+    return kept
 
 
 def _recover(

@@ -97,10 +97,14 @@ class Segment:
         """A new, empty, active segment. Its files appear at once, as Kafka's do."""
         segment = cls(files, directory, base_offset, index_bytes=index_bytes, sealed=False)
         segment.created_ms = created_ms
-        files.get(segment.log_path, create=True).truncate(0)
-        segment.offset_index.clear()
-        segment.time_index.clear()
-        segment.transaction_index.clear()
+        try:
+            files.get(segment.log_path, create=True).truncate(0)
+            segment.offset_index.clear()
+            segment.time_index.clear()
+            segment.transaction_index.clear()
+        except OSError:
+            segment._remove_files()
+            raise
         segment._largest = TimestampAndOffset(NO_TIMESTAMP, base_offset)
         return segment
 
@@ -393,6 +397,11 @@ class Segment:
         """What a flush must sync. The active segment's indexes need not be: a recovery makes them anew."""
         paths = self.files() if with_indexes else [self.log_path]
         return [self._files.get(path) for path in paths]
+
+    def _remove_files(self) -> None:
+        for path in self.files():
+            self._files.forget(path)
+            self._files.disk.remove(path)
 
     def mark_deleted(self) -> list[Path]:
         """Renames the files, so that a crash does not bring them back; readers under way go on."""

@@ -1,0 +1,249 @@
+"""A log directory: whose it is, what it remembers of its partitions, and how it fails."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from felice.config import TopicConfig
+from felice.env import SystemDisk
+from felice.log import LogDirectoryError, LogOffline
+from felice.log.directory import LogDirectory
+from unit.log.logs import NOW, FailingDisk, ManualClock, append, values_in
+
+TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
+DIRECTORY_ID = UUID("ffeeddcc-bbaa-9988-7766-554433221100")
+
+
+def opened(
+    path: Path, *, node_id: int = 1, cluster_id: str = "cluster", load: bool = True, **parts: Any
+) -> LogDirectory:
+    directory = LogDirectory(parts.get("disk") or SystemDisk(), parts.get("clock") or ManualClock(), path)
+    directory.acquire(node_id=node_id, cluster_id=cluster_id, new_directory_id=DIRECTORY_ID)
+    if load:
+        directory.load(lambda topic: parts.get("config") or TopicConfig())
+    return directory
+
+
+def create(directory: LogDirectory, topic: str = "events", partition: int = 0, **config: Any) -> Any:
+    return directory.create(topic, partition, TopicConfig(**config), TOPIC_ID)
+
+
+def text(path: Path) -> str:
+    return path.read_text()
+
+
+def test_a_new_directory_becomes_this_brokers(tmp_path: Path) -> None:
+    opened(tmp_path / "new").close()
+    lines = set(text(tmp_path / "new" / "meta.properties").split())
+    assert lines == {"version=1", "node.id=1", "cluster.id=cluster", "directory.id=_-7dzLuqmYh3ZlVEMyIRAA"}
+    assert opened(tmp_path / "new").directory_id == DIRECTORY_ID
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [({"node_id": 2}, "belongs to node 1"), ({"cluster_id": "x"}, "belongs to cluster cluster")],
+)
+def test_another_brokers_or_clusters_directory_is_refused(tmp_path: Path, fields: Any, reason: str) -> None:
+    opened(tmp_path).close()
+    with pytest.raises(LogDirectoryError, match=reason):
+        opened(tmp_path, **fields)
+    opened(tmp_path).close()
+
+
+def test_a_zookeeper_era_directory_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=cluster\n")
+    assert opened(tmp_path).directory_id is None
+
+
+def test_meta_properties_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=9\n")
+    with pytest.raises(LogDirectoryError, match=r"meta\.properties that cannot be read"):
+        opened(tmp_path)
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    with pytest.raises(LogDirectoryError, match="in use by another broker"):
+        opened(tmp_path)
+    first.close()
+    opened(tmp_path).close()
+
+
+def test_a_path_that_is_no_directory_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(LogDirectoryError, match="cannot be used"):
+        opened(tmp_path / "file")
+
+
+def test_partitions_come_back_after_a_clean_stop(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = create(directory, "my-topic.x", 12)
+    append(log, "a")
+    append(log, "b")
+    log.delete_records_before(1)
+    directory.close({("my-topic.x", 12): 2})
+    assert text(tmp_path / "recovery-point-offset-checkpoint") == "0\n1\nmy-topic.x 12 2\n"
+    assert text(tmp_path / "replication-offset-checkpoint") == "0\n1\nmy-topic.x 12 2\n"
+    assert text(tmp_path / "log-start-offset-checkpoint") == "0\n1\nmy-topic.x 12 1\n"
+    assert (
+        text(tmp_path / "my-topic.x-12" / "partition.metadata")
+        == "version: 0\ntopic_id: ABEiM0RVZneImaq7zN3u_w"
+    )
+    directory = opened(tmp_path)
+    log = directory.logs["my-topic.x", 12]
+    assert (directory.was_clean, directory.high_watermarks) == (True, {("my-topic.x", 12): 2})
+    assert (log.topic_id, log.log_start_offset, values_in(log)) == (TOPIC_ID, 1, ["b"])
+
+
+def test_a_crash_leaves_no_clean_marker(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(create(directory), "a")
+    directory.close()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    directory = opened(tmp_path)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    directory.abandon()
+    directory = opened(tmp_path)
+    assert not directory.was_clean
+    assert values_in(directory.logs["events", 0]) == ["a"]
+
+
+def test_a_damaged_partition_is_offline_alone_and_keeps_its_recovery_point(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    for topic in ("bad", "good"):
+        log = create(directory, topic)
+        append(log, "a")
+        log.flush()
+    directory.capture_recovery_points()()
+    directory.abandon()
+    path = tmp_path / "bad-0" / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    for _ in range(2):
+        directory = opened(tmp_path)
+        assert list(directory.logs) == [("good", 0)]
+        assert str(path) in directory.failed["bad", 0]
+        directory.close()
+        assert "bad 0 1" in text(tmp_path / "recovery-point-offset-checkpoint")
+        assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_deleted_partition_frees_its_name_and_goes_after_the_delay(tmp_path: Path) -> None:
+    clock = ManualClock()
+    directory = opened(tmp_path, clock=clock)
+    log = create(directory, file_delete_delay_ms=1000)
+    append(log, "a")
+    log.flush()
+    directory.capture_recovery_points()()
+    directory.delete("events", 0)
+    assert "events" not in text(tmp_path / "recovery-point-offset-checkpoint")
+    assert append(create(directory), "b") == 0
+    [set_aside] = [path for path in tmp_path.iterdir() if path.name.endswith("-delete")]
+    assert directory.collect_deleted(NOW + 999) == []
+    directory.remove_paths(directory.collect_deleted(NOW + 1000))
+    assert not set_aside.exists()
+
+
+def test_a_deletion_that_a_crash_interrupted_is_finished(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    create(directory)
+    directory.delete("events", 0)
+    directory.abandon()
+    directory = opened(tmp_path)
+    assert directory.logs == {}
+    directory.remove_paths(directory.collect_deleted(NOW))
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def test_a_stray_partition_is_kept_aside(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(create(directory), "a")
+    directory.set_aside_as_stray("events", 0)
+    assert directory.logs == {}
+    assert [path.name[-6:] for path in tmp_path.iterdir() if path.is_dir()] == ["-stray"]
+    directory.close()
+    assert opened(tmp_path).logs == {}
+
+
+def test_a_name_of_the_longest_topic_can_still_be_set_aside(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    create(directory, "t" * 249)
+    directory.delete("t" * 249, 0)
+    assert [len(path.name) for path in tmp_path.iterdir() if path.is_dir()] == [255]
+
+
+def test_a_partition_is_not_created_over_another(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    create(directory)
+    with pytest.raises(LogDirectoryError, match="has a directory events-0 already"):
+        create(directory)
+
+
+def test_checkpoints_that_cannot_be_read_stop_the_start(tmp_path: Path) -> None:
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n2\nx 0 1\n")
+    with pytest.raises(LogDirectoryError, match="recovery-point-offset-checkpoint that is no checkpoint"):
+        opened(tmp_path)
+
+
+def test_a_late_write_of_an_older_capture_does_not_win(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = create(directory)
+    older = directory.capture_recovery_points()
+    append(log, "a")
+    log.flush()
+    newer = directory.capture_recovery_points()
+    newer()
+    older()
+    assert text(tmp_path / "recovery-point-offset-checkpoint") == "0\n1\nevents 0 1\n"
+
+
+def test_an_io_error_takes_the_whole_directory_offline(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    directory = opened(tmp_path, disk=disk)
+    first, second = create(directory, partition=0), create(directory, partition=1)
+    told: list[LogDirectory] = []
+    directory.on_offline = told.append
+    disk.failing, disk.errno = {"write"}, errno.EIO
+    with pytest.raises(LogOffline):
+        append(first, "a")
+    disk.failing = set()
+    with pytest.raises(LogOffline, match="offline"):
+        append(second, "b")
+    assert told == [directory]
+    with pytest.raises(LogDirectoryError, match="is offline"):
+        create(directory, "other")
+    directory.close()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_full_disk_leaves_the_directory_online(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    directory = opened(tmp_path, disk=disk)
+    first, second = create(directory, partition=0), create(directory, partition=1)
+    append(second, "b")
+    disk.failing = {"write"}
+    with pytest.raises(LogOffline, match="the disk says no"):
+        append(first, "a")
+    assert values_in(second) == ["b"]
+    disk.failing = set()
+    assert append(first, "a") == 0
+    directory.close()
+    assert opened(tmp_path).was_clean
+
+
+def test_many_partitions_keep_few_files_open(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    directory = LogDirectory(SystemDisk(), ManualClock(), tmp_path, max_open_files=10)
+    directory.acquire(node_id=1, cluster_id="c", new_directory_id=DIRECTORY_ID)
+    directory.load(lambda topic: TopicConfig())
+    logs = [create(directory, partition=number) for number in range(30)]
+    for round_ in range(3):
+        assert [append(log, "a") for log in logs] == [round_] * 30
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 15
+    directory.close()
+    again = opened(tmp_path)
+    assert [len(values_in(log)) for log in again.logs.values()] == [3] * 30

@@ -1,0 +1,616 @@
+"""A partition's log as its owner sees it."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from felice.config import TopicConfig
+from felice.log import AppendOrigin, LogOffline
+from felice.log.log import Log
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.records.batch import BatchHeader, stamp
+from felice.records.compression import Codec
+from felice.records.reader import read_records
+from unit.log.logs import NOW, FailingDisk, ManualClock, append, batch, marker, open_log, values_in
+
+LAST = 2**62
+
+
+def code_of(call: Any, *args: Any, **options: Any) -> ErrorCode:
+    with pytest.raises(ApiError) as caught:
+        call(*args, **options)
+    return caught.value.code
+
+
+def headers_of(log: Log) -> list[BatchHeader]:
+    return [header for segment in log.segments for header in segment.headers(0)]
+
+
+def replicated(*batches: tuple[int, int, list[str]]) -> bytearray:
+    """Batches as a leader stored them: (base offset, leader epoch, values)."""
+    joined = bytearray()
+    for base, epoch, values in batches:
+        data = batch(values)
+        stamp(data, 0, base, epoch)
+        joined += data
+    return joined
+
+
+# -- appending ---------------------------------------------------------------------------------------------
+
+
+def test_offsets_are_dense_from_zero(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    assert [append(log, "a", "b"), append(log, "c"), append(log, "d")] == [0, 2, 3]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 4)
+    assert values_in(log) == ["a", "b", "c", "d"]
+
+
+def test_base_offset_and_leader_epoch_are_stamped_into_the_stored_batch(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "a", "b", leader_epoch=3)
+    append(log, "c", leader_epoch=5)
+    assert [(header.base_offset, header.leader_epoch) for header in headers_of(log)] == [(0, 3), (2, 5)]
+    assert [tuple(entry) for entry in log.epochs.entries] == [(3, 0), (5, 2)]
+
+
+@pytest.mark.parametrize("make", [bytes, bytearray, lambda data: memoryview(bytearray(b"frame" + data))[5:]])
+def test_any_buffer_may_be_appended(tmp_path: Path, make: Any) -> None:
+    log = open_log(tmp_path)
+    log.append(make(batch(["a"])), leader_epoch=0, now_ms=NOW)
+    assert values_in(log) == ["a"]
+
+
+def test_what_is_stored_besides_the_stamp_is_what_came(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    data = bytes(batch(["a", "b"], codec=Codec.LZ4))
+    log.append(data, leader_epoch=0, now_ms=NOW)
+    assert log.read_bytes(0, 10**6, end_offset=LAST)[16:] == data[16:]
+
+
+def test_a_refused_batch_leaves_no_trace(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "a")
+    damaged = batch(["b"])
+    damaged[-1] ^= 1
+    size = log.size_bytes
+    assert code_of(log.append, damaged, leader_epoch=9, now_ms=NOW) is ErrorCode.CORRUPT_MESSAGE
+    assert (log.log_end_offset, log.size_bytes, log.epochs.latest) == (1, size, 0)
+
+
+def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path, TopicConfig(segment_bytes=100))
+    assert code_of(append, log, "x" * 200) is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_log_append_time_is_the_brokers_clock(tmp_path: Path) -> None:
+    log = open_log(tmp_path, TopicConfig(message_timestamp_type="LogAppendTime"))
+    info = log.append(batch(["a"], timestamps=[5]), leader_epoch=0, now_ms=NOW + 7)
+    assert info.log_append_time_ms == NOW + 7
+    assert headers_of(log)[0].max_timestamp == NOW + 7
+    assert (
+        open_log(tmp_path / "other").append(batch(["a"]), leader_epoch=0, now_ms=NOW).log_append_time_ms == -1
+    )
+
+
+def test_a_repeated_batch_answers_its_first_offset_and_is_not_stored_again(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "x")
+    first = log.append(
+        batch(["a", "b"], producer_id=1, producer_epoch=0, base_sequence=0), leader_epoch=0, now_ms=NOW
+    )
+    again = log.append(
+        batch(["a", "b"], producer_id=1, producer_epoch=0, base_sequence=0), leader_epoch=0, now_ms=NOW
+    )
+    assert (first.duplicate, again.duplicate) == (False, True)
+    assert again[:2] == first[:2] == (1, 2)
+    assert log.log_end_offset == 3
+
+
+def test_a_changed_config_counts_from_the_next_append(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "x" * 100)
+    log.update_config(TopicConfig(max_message_bytes=100))
+    assert code_of(append, log, "x" * 100) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+# -- replication -------------------------------------------------------------------------------------------
+
+
+def test_a_leaders_batches_keep_their_offsets_and_epochs(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    data = replicated((0, 1, ["a"]), (1, 1, ["b", "c"]), (5, 2, ["d"]))
+    info = log.append(data, leader_epoch=2, now_ms=NOW, origin=AppendOrigin.REPLICATION)
+    assert (info.base_offset, info.last_offset, log.log_end_offset) == (0, 5, 6)
+    assert log.read_bytes(0, 10**6, end_offset=LAST) == data
+    assert [tuple(entry) for entry in log.epochs.entries] == [(1, 0), (2, 5)]
+
+
+def test_batches_of_a_later_epoch_than_the_fetchs_are_left_out(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    data = replicated((0, 1, ["a"]), (1, 2, ["b"]))
+    log.append(data, leader_epoch=1, now_ms=NOW, origin=AppendOrigin.REPLICATION)
+    assert log.log_end_offset == 1
+
+
+def test_offsets_that_go_back_and_broken_batches_are_refused_whole(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    options: dict[str, Any] = {"leader_epoch": 1, "now_ms": NOW, "origin": AppendOrigin.REPLICATION}
+    assert (
+        code_of(log.append, replicated((5, 1, ["a"]), (3, 1, ["b"])), **options) is ErrorCode.INVALID_RECORD
+    )
+    damaged = replicated((0, 1, ["a"]), (1, 1, ["b"]))
+    damaged[-1] ^= 1
+    assert code_of(log.append, damaged, **options) is ErrorCode.CORRUPT_MESSAGE
+    assert log.log_end_offset == 0
+
+
+def test_a_fetch_larger_than_a_segment_is_split_between_segments(tmp_path: Path) -> None:
+    log = open_log(tmp_path, TopicConfig(segment_bytes=250))
+    data = replicated(*((number, 0, ["x" * 20]) for number in range(10)))
+    log.append(data, leader_epoch=0, now_ms=NOW, origin=AppendOrigin.REPLICATION)
+    assert len(log.segments) > 3
+    assert len(values_in(log)) == 10
+
+
+# -- rolling -----------------------------------------------------------------------------------------------
+
+
+def test_a_segment_ends_before_it_would_exceed_segment_bytes(tmp_path: Path) -> None:
+    log = open_log(tmp_path, TopicConfig(segment_bytes=300))
+    for _ in range(9):
+        append(log, "x" * 30)
+    size = headers_of(log)[0].size_bytes
+    assert [segment.size_bytes for segment in log.segments] == [300 // size * size] * 3
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
+
+
+def test_a_segment_ends_when_its_records_span_segment_ms(tmp_path: Path) -> None:
+    log = open_log(tmp_path, TopicConfig(segment_ms=1000))
+    append(log, "a", timestamps=[NOW])
+    append(log, "b", timestamps=[NOW + 1000])
+    assert len(log.segments) == 1
+    append(log, "c", timestamps=[NOW + 1001])
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
+def test_records_without_timestamps_age_by_the_brokers_clock(tmp_path: Path) -> None:
+    log = open_log(tmp_path, TopicConfig(segment_ms=1000))
+    append(log, "a", timestamps=[-1])
+    append(log, "b", timestamps=[-1], now_ms=NOW + 1001)
+    assert len(log.segments) == 2
+
+
+def test_jitter_rolls_earlier_and_differs_between_partitions(tmp_path: Path) -> None:
+    config = TopicConfig(segment_ms=1000, segment_jitter_ms=900)
+    log = open_log(tmp_path, config)
+    assert 0 <= log._jitter_ms < 900
+    append(log, "a", timestamps=[NOW])
+    append(log, "b", timestamps=[NOW + 1001 - log._jitter_ms])
+    assert len(log.segments) == 2
+
+
+def test_a_full_index_ends_the_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path, TopicConfig(index_interval_bytes=0, segment_index_bytes=48))
+    for number in range(12):
+        append(log, "a", timestamps=[NOW + number])
+    assert len(log.segments) > 2
+    assert all(segment.time_index.count * 12 <= 48 for segment in log.segments)
+
+
+def test_an_offset_too_far_for_an_index_entry_begins_a_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "a")
+    options: dict[str, Any] = {"leader_epoch": 0, "now_ms": NOW, "origin": AppendOrigin.REPLICATION}
+    log.append(replicated((2**31 - 1, 0, ["b"])), **options)
+    assert len(log.segments) == 1
+    log.append(replicated((2**31, 0, ["c"])), **options)
+    assert [segment.base_offset for segment in log.segments] == [0, 2**31]
+
+
+def test_an_empty_segment_moves_to_an_offset_that_is_too_far(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    data = replicated((2**40, 0, ["a"]))
+    log.append(data, leader_epoch=0, now_ms=NOW, origin=AppendOrigin.REPLICATION)
+    assert [segment.base_offset for segment in log.segments] == [2**40]
+    assert values_in(log, 2**40) == ["a"]
+
+
+def test_rolling_an_empty_log_changes_nothing(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.roll()
+    assert len(log.segments) == 1
+
+
+def test_a_roll_leaves_a_snapshot_for_the_new_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "a", producer_id=1, producer_epoch=0, base_sequence=0)
+    log.roll()
+    log.flush()
+    assert (tmp_path / f"{1:020d}.snapshot").exists()
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def test_offsets_outside_the_log_are_out_of_range(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "a", "b", "c")
+    log.delete_records_before(2)
+    for offset in (-1, 1, 4):
+        assert code_of(log.read, offset, 100, end_offset=LAST) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.read(3, 100, end_offset=LAST) is None
+
+
+def test_a_read_above_the_visible_end_finds_nothing(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "a")
+    append(log, "b")
+    assert log.read(1, 100, end_offset=1) is None
+
+
+def test_a_read_goes_on_in_the_next_segment_and_over_gaps(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    options: dict[str, Any] = {"leader_epoch": 0, "now_ms": NOW, "origin": AppendOrigin.REPLICATION}
+    log.append(replicated((0, 0, ["a"]), (5, 0, ["b"])), **options)
+    log.roll()
+    log.append(replicated((10, 0, ["c"])), **options)
+    for offset, value in [(0, "a"), (1, "b"), (5, "b"), (6, "c"), (9, "c"), (10, "c")]:
+        data = log.read_bytes(offset, 1, end_offset=LAST)
+        assert [record.value.decode() for record in read_records(data) if record.value] == [value]
+
+
+def test_a_reader_keeps_its_bytes_when_the_segment_is_deleted(tmp_path: Path) -> None:
+    log = open_log(tmp_path, TopicConfig(retention_bytes=0, file_delete_delay_ms=0))
+    append(log, "a")
+    found = log.read(0, 100, end_offset=LAST)
+    log.apply_retention(NOW, 1)
+    for path in log.collect_deleted(NOW):
+        path.unlink()
+    assert found is not None
+    assert [record.value for record in read_records(found.read())] == [b"a"]
+
+
+# -- timestamps --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def timed(tmp_path: Path) -> Log:
+    log = open_log(tmp_path, TopicConfig(index_interval_bytes=0))
+    append(log, "a", "b", "c", timestamps=[NOW + 10, NOW + 30, NOW + 20], codec=Codec.GZIP, leader_epoch=4)
+    append(log, "d", timestamps=[NOW + 5], leader_epoch=4)
+    log.roll()
+    append(log, "e", "f", timestamps=[NOW + 40, NOW + 50], leader_epoch=5)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "expected"),
+    [
+        (0, (NOW + 10, 0, 4)), (NOW + 11, (NOW + 30, 1, 4)), (NOW + 30, (NOW + 30, 1, 4)),
+        (NOW + 31, (NOW + 40, 4, 5)), (NOW + 50, (NOW + 50, 5, 5)), (NOW + 51, None),
+    ],
+)  # fmt: skip
+def test_the_first_record_at_or_after_a_time(
+    timed: Log, timestamp: int, expected: tuple[int, ...] | None
+) -> None:
+    assert timed.offset_for_timestamp(timestamp, end_offset=LAST) == expected
+
+
+def test_a_time_found_beyond_the_visible_end_is_none(timed: Log) -> None:
+    assert timed.offset_for_timestamp(NOW + 40, end_offset=4) is None
+    assert timed.offset_of_max_timestamp(4) is None
+
+
+def test_deleted_records_are_not_found_by_time(timed: Log) -> None:
+    timed.delete_records_before(2)
+    assert timed.offset_for_timestamp(0, end_offset=LAST) == (NOW + 20, 2, 4)
+
+
+def test_the_record_with_the_largest_timestamp(timed: Log, tmp_path: Path) -> None:
+    assert timed.offset_of_max_timestamp(LAST) == (NOW + 50, 5, 5)
+    append(timed, "g", "h", timestamps=[NOW + 60, NOW + 60])
+    assert timed.offset_of_max_timestamp(LAST) == (NOW + 60, 6, 0)
+    assert open_log(tmp_path / "empty").offset_of_max_timestamp(LAST) is None
+
+
+# -- retention and DeleteRecords ---------------------------------------------------------------------------
+
+
+def test_retention_moves_the_log_start_and_removes_files_after_the_delay(tmp_path: Path) -> None:
+    log = open_log(tmp_path, TopicConfig(segment_bytes=300, retention_bytes=280, file_delete_delay_ms=1000))
+    for _ in range(9):
+        append(log, "x" * 30)
+    deleted = log.apply_retention(NOW, 9)
+    assert [segment.base_offset for segment in deleted] == [0, 3]
+    assert log.log_start_offset == 6
+    assert (tmp_path / f"{0:020d}.log.deleted").exists()
+    assert not log.collect_deleted(NOW + 999)
+    assert tmp_path / f"{0:020d}.log.deleted" in log.collect_deleted(NOW + 1000)
+
+
+def test_the_active_segment_is_rolled_before_retention_takes_it(tmp_path: Path) -> None:
+    log = open_log(tmp_path, TopicConfig(retention_ms=1000))
+    append(log, "a", timestamps=[NOW - 5000])
+    assert len(log.apply_retention(NOW, 1)) == 1
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (1, 1, 1)
+    assert append(log, "b") == 1
+
+
+@pytest.mark.parametrize("policy", [("compact",), ()])
+def test_only_the_delete_policy_deletes_by_age_or_size(tmp_path: Path, policy: tuple[str, ...]) -> None:
+    log = open_log(tmp_path, TopicConfig(cleanup_policy=policy, retention_ms=0, retention_bytes=0))
+    append(log, "a", timestamps=[5])
+    log.roll()
+    append(log, "b", timestamps=[5])
+    assert log.apply_retention(NOW, 2) == []
+    log.delete_records_before(1)
+    assert len(log.apply_retention(NOW, 2)) == 1
+
+
+def test_delete_records_moves_the_start_only_forward_and_not_past_the_end(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "a", "b", "c", leader_epoch=3)
+    assert log.delete_records_before(2) == 2
+    assert log.delete_records_before(1) == 2
+    assert code_of(log.delete_records_before, 4) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert values_in(log) == ["c"]
+    assert [tuple(entry) for entry in log.epochs.entries] == [(3, 2)]
+
+
+# -- truncating --------------------------------------------------------------------------------------------
+
+
+def test_truncation_removes_batches_epochs_and_producers_above_the_offset(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "a", producer_id=1, producer_epoch=0, base_sequence=0)
+    append(log, "b", producer_id=1, producer_epoch=0, base_sequence=1, leader_epoch=1)
+    log.roll()
+    append(log, "c", producer_id=1, producer_epoch=0, base_sequence=2, leader_epoch=2)
+    log.flush()
+    log.truncate_to(1)
+    assert (log.log_end_offset, log.recovery_point, log.epochs.latest) == (1, 1, 0)
+    assert append(log, "B", producer_id=1, producer_epoch=0, base_sequence=1, leader_epoch=3) == 1
+    assert values_in(log) == ["a", "B"]
+    assert [tuple(entry) for entry in log.epochs.entries] == [(0, 0), (3, 1)]
+    log.close()
+    assert values_in(open_log(tmp_path)) == ["a", "B"]
+
+
+def test_truncation_says_that_the_recovery_point_was_lowered(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "a")
+    append(log, "b")
+    log.flush()
+    lowered = []
+    log.on_recovery_point_lowered = lambda log: lowered.append(log.recovery_point)
+    log.truncate_to(1)
+    assert lowered == [1]
+
+
+def test_truncating_everything_begins_anew_at_an_offset(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "a", producer_id=1, producer_epoch=0, base_sequence=0)
+    log.roll()
+    append(log, "b")
+    log.truncate_fully_and_start_at(100)
+    assert (log.log_start_offset, log.log_end_offset, len(log.producers), log.epochs.entries) == (
+        100,
+        100,
+        0,
+        [],
+    )
+    assert append(log, "c") == 100
+    log.close()
+    assert values_in(open_log(tmp_path)) == ["c"]
+
+
+# -- transactions ------------------------------------------------------------------------------------------
+
+
+def in_txn(log: Log, value: str, pid: int, sequence: int) -> int:
+    return append(log, value, producer_id=pid, producer_epoch=0, base_sequence=sequence, transactional=True)
+
+
+def end_txn(log: Log, pid: int, *, commit: bool) -> int:
+    info = log.append(marker(pid, commit=commit), leader_epoch=0, now_ms=NOW, origin=AppendOrigin.COORDINATOR)
+    return info.base_offset
+
+
+def test_clients_may_not_write_markers(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    assert code_of(log.append, marker(1, commit=True), leader_epoch=0, now_ms=NOW) is ErrorCode.INVALID_RECORD
+
+
+def test_the_last_stable_offset_waits_for_the_marker_and_its_commitment(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "plain")
+    in_txn(log, "a", 1, 0)
+    assert log.last_stable_offset(2) == 1
+    end_txn(log, 1, commit=True)
+    assert log.last_stable_offset(2) == 1
+    assert log.last_stable_offset(3) == 3
+
+
+def test_aborted_transactions_come_in_the_order_of_their_first_offsets(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    in_txn(log, "a", 1, 0)
+    in_txn(log, "b", 2, 0)
+    end_txn(log, 2, commit=False)
+    log.roll()
+    in_txn(log, "c", 3, 0)
+    end_txn(log, 3, commit=True)
+    end_txn(log, 1, commit=False)
+    found = log.aborted_transactions(0, log.log_end_offset)
+    assert [(aborted.producer_id, aborted.first_offset, aborted.last_offset) for aborted in found] == [
+        (1, 0, 5), (2, 1, 2),
+    ]  # fmt: skip
+    assert [aborted.producer_id for aborted in log.aborted_transactions(3, 6)] == [1]
+    assert [aborted.producer_id for aborted in log.aborted_transactions(0, 1)] == [1]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_transaction_state_and_index_survive_a_restart(tmp_path: Path, clean: bool) -> None:
+    log = open_log(tmp_path)
+    in_txn(log, "a", 1, 0)
+    end_txn(log, 1, commit=False)
+    in_txn(log, "b", 2, 0)
+    before = log.aborted_transactions(0, 10)
+    log.close(clean=clean)
+    log = open_log(tmp_path, clean_shutdown=clean)
+    assert log.aborted_transactions(0, 10) == before != []
+    assert log.last_stable_offset(3) == 2
+    end_txn(log, 2, commit=True)
+    assert log.last_stable_offset(4) == 4
+
+
+# -- flushing ----------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_synced_unless_asked(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = open_log(tmp_path, disk=disk)
+    append(log, "a")
+    assert (disk.synced, log.recovery_point, log.needs_flush) == ([], 0, False)
+
+
+def test_flush_messages_asks_for_a_flush_before_the_acknowledgement(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = open_log(tmp_path, TopicConfig(flush_messages=3), disk=disk)
+    append(log, "a", "b")
+    assert not log.needs_flush
+    append(log, "c")
+    assert log.needs_flush and log.flush_is_due(NOW)
+    log.flush()
+    assert not log.needs_flush
+    assert log.recovery_point == 3
+    assert [path.suffix for path in disk.synced] == [".log"]
+
+
+def test_flush_ms_makes_a_flush_due(tmp_path: Path) -> None:
+    clock = ManualClock()
+    log = open_log(tmp_path, TopicConfig(flush_ms=100), clock=clock)
+    append(log, "a")
+    assert not log.flush_is_due(NOW + 99)
+    assert log.flush_is_due(NOW + 100)
+    clock.ms = NOW + 100
+    log.flush()
+    append(log, "b")
+    assert not log.flush_is_due(NOW + 199)
+
+
+def test_a_closed_segment_is_due_and_reaches_the_disk_with_its_indexes(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = open_log(tmp_path, disk=disk)
+    append(log, "a")
+    log.roll()
+    append(log, "b")
+    assert log.flush_is_due(NOW)
+    log.flush()
+    assert sorted(path.name.lstrip("0") for path in disk.synced) == [".index", ".log", ".timeindex", "1.log"]
+
+
+def test_a_flush_covers_what_was_appended_before_it_began(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "a")
+    flush = log.begin_flush()
+    append(log, "b")
+    flush.run()
+    log.end_flush(flush)
+    assert log.recovery_point == 1
+
+
+def test_a_flush_that_a_truncation_overtook_moves_nothing(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "a")
+    append(log, "b")
+    flush = log.begin_flush()
+    log.truncate_to(1)
+    append(log, "B")
+    flush.run()
+    log.end_flush(flush)
+    assert log.recovery_point == 0
+
+
+# -- bad disks ---------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_fails_the_append_and_the_log_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = open_log(tmp_path, disk=disk)
+    failures: list[Exception] = []
+    log.on_failure = lambda _, error: failures.append(error)
+    append(log, "a")
+    disk.failing = {"write"}
+    with pytest.raises(LogOffline) as caught:
+        append(log, "b", producer_id=1, producer_epoch=0, base_sequence=0)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert isinstance(caught.value.__cause__, OSError)
+    assert len(failures) == 1
+    assert values_in(log) == ["a"]
+    disk.failing = set()
+    assert append(log, "b", producer_id=1, producer_epoch=0, base_sequence=0) == 1
+    log.close(clean=False)
+    assert values_in(open_log(tmp_path, clean_shutdown=False)) == ["a", "b"]
+
+
+def test_a_torn_append_that_cannot_be_cut_takes_the_log_offline(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = open_log(tmp_path, disk=disk)
+    append(log, "a")
+    disk.failing = {"write", "truncate"}
+    assert code_of(append, log, "b") is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.failing = set()
+    assert code_of(append, log, "b") is ErrorCode.KAFKA_STORAGE_ERROR
+    assert code_of(log.read, 0, 100, end_offset=LAST) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert values_in(open_log(tmp_path, clean_shutdown=False)) == ["a"]
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_a_roll_that_fails_leaves_the_old_segment_active(tmp_path: Path, suffix: str) -> None:
+    disk = FailingDisk()
+    log = open_log(tmp_path, disk=disk)
+    append(log, "a")
+    disk.failing, disk.suffix = {"create"}, suffix
+    assert code_of(log.roll) is ErrorCode.KAFKA_STORAGE_ERROR
+    append(log, "b")
+    append(log, "c")
+    disk.failing = set()
+    log.roll()
+    append(log, "d")
+    assert values_in(log) == ["a", "b", "c", "d"]
+    log.close(clean=False)
+    assert values_in(open_log(tmp_path, clean_shutdown=False)) == ["a", "b", "c", "d"]
+
+
+def test_a_failed_sync_takes_the_log_offline(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = open_log(tmp_path, disk=disk)
+    append(log, "a")
+    disk.failing, disk.errno = {"sync"}, errno.EIO
+    assert code_of(log.flush) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.recovery_point == 0
+    assert code_of(append, log, "b") is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_damage_met_while_reading_takes_the_partition_offline_with_file_and_position(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, "a")
+    append(log, "b")
+    log.close()
+    path = tmp_path / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    log = open_log(tmp_path)
+    second = headers_of(log)[1].position
+    assert log.offset_for_timestamp(NOW, end_offset=LAST) is not None
+    log.delete_records_before(1)
+    with pytest.raises(LogOffline, match=rf"00\.log is corrupt at byte {second}: the CRC"):
+        log.offset_for_timestamp(NOW, end_offset=LAST)
+    assert log.offline_reason is not None
+    assert code_of(log.read, 1, 100, end_offset=LAST) is ErrorCode.KAFKA_STORAGE_ERROR
