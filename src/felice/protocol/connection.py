@@ -11,6 +11,7 @@ Leaves:      sockets, timeouts and how many requests may wait to `server.session
 
 from __future__ import annotations
 
+import mmap
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,9 +30,9 @@ from felice.protocol.frames import (
 from felice.protocol.primitives import Buffer, MalformedMessage
 
 SCRATCH_BYTES = 64 * 1024
-_FIRST_BUFFER_BYTES = 1024 * 1024
-_GROWTH = 4
 _SIZE_BYTES = 4
+# From here on a frame gets untouched pages from the kernel, which cost nothing until bytes arrive for them.
+_MAPPED_FRAME_BYTES = 1024 * 1024
 
 
 class ProtocolViolation(Exception):
@@ -50,15 +51,13 @@ class FrameReader:
         self._max_frame_bytes = max_frame_bytes
         self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
         self._head = b""
-        self._frame = bytearray()
-        self._frame_size = -1
+        self._frame: memoryview | None = None
         self._filled = 0
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes belong; never empty."""
-        if self._frame_size >= 0:
-            self._grow()
-            return memoryview(self._frame)[self._filled :]
+        if self._frame is not None:
+            return self._frame[self._filled :]
         if self._head:
             self._scratch[: len(self._head)] = self._head
         return self._scratch[len(self._head) :]
@@ -67,15 +66,14 @@ class FrameReader:
         """Take note of `count` bytes in the buffer; return the frames that are whole now."""
         if self.failure is not None:
             return []
-        if self._frame_size < 0:
+        if self._frame is None:
             end = len(self._head) + count
             self._head = b""
             return self._cut(end)
         self._filled += count
-        if self._filled < self._frame_size:
+        if self._filled < len(self._frame):
             return []
-        frame = memoryview(self._frame)
-        self._frame, self._frame_size = bytearray(), -1
+        frame, self._frame = self._frame, None
         return [frame]
 
     def feed(self, data: Buffer) -> list[memoryview]:
@@ -110,15 +108,9 @@ class FrameReader:
         return frames
 
     def _begin(self, size: int, data: memoryview) -> None:
-        self._frame = bytearray(min(size, _FIRST_BUFFER_BYTES))
+        whole = mmap.mmap(-1, size) if size >= _MAPPED_FRAME_BYTES else bytearray(size)
+        self._frame, self._filled = memoryview(whole), len(data)
         self._frame[: len(data)] = data
-        self._frame_size, self._filled = size, len(data)
-
-    def _grow(self) -> None:
-        if self._filled == len(self._frame):
-            frame = bytearray(min(self._frame_size, _GROWTH * len(self._frame)))
-            frame[: self._filled] = self._frame
-            self._frame = frame
 
 
 @dataclass(slots=True, eq=False)
