@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _READ_COMMITTED = 1
+_EPOCHS_SINCE = 4
 _NOTHING = TimestampOffset(-1, -1, -1)
 
 # From which version a special timestamp may be asked.
@@ -78,8 +79,9 @@ def _row(
         found = _search(partition, asked.timestamp, _bound(partition, request))
     except ApiError as error:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+    epoch = found.leader_epoch if context.version >= _EPOCHS_SINCE else -1
     return ListOffsetsPartitionResponse(
-        partition_index=index, timestamp=found.timestamp, offset=found.offset, leader_epoch=found.leader_epoch
+        partition_index=index, timestamp=found.timestamp, offset=found.offset, leader_epoch=epoch
     )
 
 
