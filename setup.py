@@ -10,7 +10,6 @@ KERNELS = Extension(
     "felice.records.kernels._kernels",
     sources=["src/felice/records/kernels/_kernels.pyx"],
     extra_compile_args=["-O3"],
-    optional=True,
 )
 
 try:
@@ -18,6 +17,8 @@ try:
 except ImportError:
     extensions = []
 else:
-    extensions = cythonize([KERNELS], language_level=3)
+    extensions = cythonize([KERNELS], language_level=3, build_dir="build/cython")
+    for extension in extensions:
+        extension.optional = True  # set here: Cython does not carry it over
 
 setup(ext_modules=extensions)
