@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from felice.env import FileSlice
 from felice.env.network import SliceSender, set_no_delay
 from felice.protocol.api import API_VERSIONS_KEY
-from felice.protocol.codec import decode
+from felice.protocol.codec import decode_prefix
 from felice.protocol.frames import RequestHeader, decode_request_header, encode_response_parts
 from felice.protocol.primitives import MalformedMessage
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
@@ -237,7 +237,9 @@ class Session(asyncio.BufferedProtocol):
             response = api_versions.unsupported_version(self._broker)
             reply.parts = encode_response_parts(header.api_key, 0, header.correlation_id, response)
             return
-        request = decode(entry.request, frame, header.api_version, position)
+        # Bytes behind the request are let be, as Kafka does: librdkafka asks for all topics' metadata with three
+        # too many (an array's length in its old form).
+        request, _ = decode_prefix(entry.request, frame, header.api_version, position)
         context = RequestContext(self._broker, header.api_version, header.client_id, self)
         answer = entry.handle(request, context)
         if answer is NO_REPLY:
