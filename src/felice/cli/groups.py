@@ -40,7 +40,7 @@ def _name(value: Any) -> str:
 
 
 def committed_offsets(admin: AdminClient, group: str) -> dict[Partition, int]:
-    from felice.client import ConsumerGroupTopicPartitions
+    from felice.client.admin import ConsumerGroupTopicPartitions
 
     result = wait_all(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))[group]
     return {
@@ -110,7 +110,7 @@ def delete_groups(admin: AdminClient, groups: Sequence[str]) -> None:
 
 
 def set_offsets(admin: AdminClient, group: str, targets: Mapping[Partition, int]) -> None:
-    from felice.client import ConsumerGroupTopicPartitions, TopicPartition
+    from felice.client.admin import ConsumerGroupTopicPartitions, TopicPartition
 
     asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in targets.items()]
     result = wait_all(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, asked)]))[group]

@@ -42,8 +42,7 @@ def offsets_at(
     admin: AdminClient, partitions: Sequence[tuple[str, int]], time: int
 ) -> dict[tuple[str, int], int]:
     """The offset of each partition at a time (or a special one); -1 where there is no such record."""
-    from felice.client import TopicPartition
-    from felice.client.admin import OffsetSpec
+    from felice.client.admin import OffsetSpec, TopicPartition
 
     if not partitions:
         return {}
@@ -55,7 +54,7 @@ def offsets_at(
 
 def delete_records(admin: AdminClient, before: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
     """Moves the start of each partition to an offset (-1: its end); answers with the new starts."""
-    from felice.client import TopicPartition
+    from felice.client.admin import TopicPartition
 
     asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in before.items()]
     results = wait_all(admin.delete_records(asked))

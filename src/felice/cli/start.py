@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from felice.cli.faults import Fault
 from felice.cli.options import key_values
-from felice.config import BrokerConfig, parse_properties
+from felice.config import BrokerConfig, Listener, parse_properties
 
-# A broker that stands alone cannot have three replicas of anything (Kafka's shipped files say the same).
-_SINGLE_BROKER = {
-    "offsets.topic.replication.factor": "1",
-    "group.initial.rebalance.delay.ms": "0",
-}
+if TYPE_CHECKING:
+    from felice.server.broker import Broker
 
 
 @click.command()
@@ -52,8 +51,10 @@ def start(
     Nothing authenticates yet, so it listens to this machine alone unless --host
     says otherwise. Stop it with Ctrl-C; it leaves its data behind.
     """
-    address = f"[{host}]" if ":" in host else host
-    properties = {"listeners": f"PLAINTEXT://{address}:{port}", "log.dirs": str(data_dir), **_SINGLE_BROKER}
+    from felice.server.embedded import DEVELOPMENT_SETTINGS
+
+    listener = Listener("PLAINTEXT", host, port)
+    properties = {"listeners": str(listener), "log.dirs": str(data_dir), **DEVELOPMENT_SETTINGS}
     properties.update(key_values(options))
     _run(properties, log_format, log_level)
 
@@ -81,18 +82,16 @@ def broker(properties_file: Path, overrides: tuple[str, ...], log_format: str, l
 
 
 def _run(properties: dict[str, str], log_format: str, log_level: str) -> None:
-    from felice.server import broker as server
+    from felice.server.broker import run
+    from felice.server.logs import configure_logs
 
+    configure_logs(as_json=log_format == "json", level=getattr(logging, log_level.upper()))
     config, unknown = BrokerConfig.parse(properties)
     for name in unknown:
-        click.echo(f"warning: unknown option {name} is ignored", err=True)
-    server.run(
-        config,
-        log_format=log_format,
-        log_level=log_level,
-        on_ready=lambda where: click.echo(_ready_line(where)),
-    )
+        click.echo(f"warning: unknown option {name} has no effect", err=True)
+    run(config, on_ready=_say_ready)
 
 
-def _ready_line(listeners: list[str]) -> str:
-    return f"Felice is ready on {', '.join(listeners)}"
+def _say_ready(broker: Broker) -> None:
+    where = ", ".join(str(Listener(found.name, found.address.host, found.port)) for found in broker.listeners)
+    click.echo(f"Felice is ready on {where}")

@@ -89,7 +89,7 @@ def overrides_of(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str
 
 def describe_topics(admin: AdminClient, names: Sequence[str]) -> list[dict[str, Any]]:
     """One row a topic, with its partitions under `partitions`."""
-    from felice.client import TopicCollection
+    from felice.client.admin import TopicCollection
 
     if not names:
         return []

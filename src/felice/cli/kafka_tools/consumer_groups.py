@@ -177,7 +177,7 @@ def _reset_offsets(admin: AdminClient, names: list[str], asked: dict[str, Any]) 
 
 
 def _delete_offsets(admin: AdminClient, names: list[str], asked: dict[str, Any]) -> None:
-    from felice.client import ConsumerGroupTopicPartitions, TopicPartition
+    from felice.client.admin import ConsumerGroupTopicPartitions, TopicPartition
 
     for name in names:
         partitions = [
