@@ -157,6 +157,8 @@ def _open(host: str, port: int, connect_s: float) -> socket.socket:
         reason = f"{address}: no connection in {connect_s * 1000:.0f} ms"
         raise failure(KafkaError._TRANSPORT, reason, retriable=True) from None
     except OSError as error:
-        raise failure(KafkaError._TRANSPORT, f"{address}: {error.strerror or error}", retriable=True) from None
+        raise failure(
+            KafkaError._TRANSPORT, f"{address}: {error.strerror or error}", retriable=True
+        ) from None
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock

@@ -72,13 +72,20 @@ class _Node:
 class Cluster:
     """Lives on one event loop."""
 
-    def __init__(self, settings: Settings, logger: logging.Logger) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        logger: logging.Logger,
+        on_error: Callable[[KafkaError], None] | None = None,
+    ) -> None:
         self.settings = settings
         self.topology = Topology()
         self.timeout_s: float = settings["request.timeout.ms"] / 1000
         self.interesting: set[str] = set()
         self.allow_auto_create = settings.kind == "p" or bool(settings.get("allow.auto.create.topics"))
         self._log = logger
+        self._on_error = on_error
+        self._complained = False
         self._loop = asyncio.get_running_loop()
         self._nodes: dict[tuple[str, int, str], _Node] = {}
         self._coordinators: dict[str, int] = {}
@@ -120,7 +127,9 @@ class Cluster:
         """The connection to a broker by id; connects if need be and its backoff is over."""
         broker = self.topology.brokers.get(node_id)
         if broker is None:
-            raise failure(KafkaError._UNKNOWN_BROKER, f"broker {node_id} is not in the metadata", retriable=True)  # type: ignore[attr-defined]
+            raise failure(
+                KafkaError._UNKNOWN_BROKER, f"broker {node_id} is not in the metadata", retriable=True
+            )
         return await self._open(self._node(broker.host, broker.port, purpose))
 
     def is_connected(self, node_id: int, purpose: str = "") -> bool:
@@ -216,7 +225,9 @@ class Cluster:
 
     # Metadata
 
-    async def refresh(self, topics: Iterable[str] | None, *, allow_auto_create: bool = False) -> MetadataResponse:
+    async def refresh(
+        self, topics: Iterable[str] | None, *, allow_auto_create: bool = False
+    ) -> MetadataResponse:
         """Ask for these topics (None: all, empty: only the brokers) and remember the answer."""
         names = None if topics is None else list(topics)
         request = metadata_request(names, allow_auto_create=allow_auto_create)
@@ -236,10 +247,20 @@ class Cluster:
             await asyncio.sleep(pause)
         try:
             await self.refresh(sorted(self.interesting), allow_auto_create=self.allow_auto_create)
+            self._complained = False
         except KafkaException as error:
             self._log.debug("metadata refresh failed: %s", error.error.str())
+            self._complain(error.error)
         finally:
             self._refreshed_at = self._loop.time()
+
+    def _complain(self, error: KafkaError) -> None:
+        """Tell the application once per outage that nothing can be reached."""
+        if not self._complained and error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._complained = True
+            self._log.warning("%s", error.str())
+            if self._on_error is not None:
+                self._on_error(error)
 
     async def ready_topic(self, topic: str, timeout_s: float) -> None:
         """Wait until the topic is known with leaders; raises when the broker says it never will be, or in time."""
@@ -271,7 +292,9 @@ class Cluster:
                 if not error.error.retriable() or self._loop.time() >= deadline:
                     raise
             settings = self.settings
-            await asyncio.sleep(backoff_s(attempt, settings["retry.backoff.ms"], settings["retry.backoff.max.ms"]))
+            await asyncio.sleep(
+                backoff_s(attempt, settings["retry.backoff.ms"], settings["retry.backoff.max.ms"])
+            )
             attempt += 1
         return self._coordinators[group_id]
 
@@ -281,9 +304,7 @@ class Cluster:
         if found.error_code:
             retriable = found.error_code in _RETRY_COORDINATOR
             raise failure(found.error_code, f"coordinator of group {group_id!r}", retriable=retriable)
-        self.topology.brokers.setdefault(
-            found.node_id, BrokerMetadata(found.node_id, found.host, found.port)
-        )
+        self.topology.brokers.setdefault(found.node_id, BrokerMetadata(found.node_id, found.host, found.port))
         self._coordinators[group_id] = found.node_id
         return int(found.node_id)
 

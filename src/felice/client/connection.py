@@ -87,7 +87,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self, api: Api, version: int, request: Any) -> int:
         if self.closed or self._transport is None:
-            raise self._failure or failure(KafkaError._TRANSPORT, f"{self.address}: disconnected", retriable=True)
+            raise self._failure or failure(
+                KafkaError._TRANSPORT, f"{self.address}: disconnected", retriable=True
+            )
         self._next_id = number = (self._next_id + 1) & 0x7FFFFFFF
         self._transport.write(request_frame(api, version, number, self._client_id, request))
         self.last_used = self._loop.time()
@@ -202,7 +204,9 @@ async def connect(
             KafkaError._TRANSPORT, f"{address}: no connection in {timeout_s * 1000:.0f} ms", retriable=True
         ) from None
     except OSError as error:
-        raise failure(KafkaError._TRANSPORT, f"{address}: {error.strerror or error}", retriable=True) from None
+        raise failure(
+            KafkaError._TRANSPORT, f"{address}: {error.strerror or error}", retriable=True
+        ) from None
     sock = transport.get_extra_info("socket")
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if prepare is not None:

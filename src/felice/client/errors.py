@@ -143,6 +143,8 @@ class KafkaError:
     _UNSUPPORTED_FEATURE: ClassVar[int] = -165
     _CONFLICT: ClassVar[int] = -173
     _UNKNOWN_GROUP: ClassVar[int] = -179
+    _UNKNOWN_BROKER: ClassVar[int] = -146
+    _FAIL: ClassVar[int] = -196
     NO_ERROR: ClassVar[int] = 0
     UNKNOWN: ClassVar[int] = -1
     UNKNOWN_TOPIC_OR_PART: ClassVar[int] = 3
@@ -249,7 +251,7 @@ def kafka_error(error: BaseException) -> KafkaError:
         return error_of(KafkaError._TIMED_OUT, str(error) or None, retriable=True)
     if isinstance(error, OSError):
         return error_of(KafkaError._TRANSPORT, str(error), retriable=True)
-    return error_of(KafkaError._FAIL, f"{type(error).__name__}: {error}")  # type: ignore[attr-defined]
+    return error_of(KafkaError._FAIL, f"{type(error).__name__}: {error}")
 
 
 def kafka_exception(error: BaseException) -> KafkaException:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from felice.records.aborted import AbortedTransactions
 from felice.records.batch import BatchHeader, iter_batches
-from felice.records.control import ControlType, control_type
-from felice.records.reader import read_batch
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -25,30 +24,8 @@ class AbortedRow(Protocol):
     first_offset: int
 
 
-class AbortedTransactions:
-    """Follows one fetch reply: which producers are inside a transaction that will turn out aborted."""
-
-    def __init__(self, aborted: Sequence[AbortedRow] | None) -> None:
-        # Sorted here too: the rule is the broker's, and one that broke it leaked aborted rows.
-        self._coming = sorted(
-            ((row.first_offset, row.producer_id) for row in aborted or ()), reverse=True
-        )
-        self._open: set[int] = set()
-
-    def hides(self, buffer: memoryview, header: BatchHeader) -> bool:
-        """True if the batch belongs to an aborted transaction; call for every batch, in order."""
-        while self._coming and self._coming[-1][0] <= header.last_offset:
-            self._open.add(self._coming.pop()[1])
-        if header.is_control:
-            if header.producer_id in self._open and _is_abort(buffer, header):
-                self._open.discard(header.producer_id)
-            return True
-        return header.is_transactional and header.producer_id in self._open
-
-
-def _is_abort(buffer: memoryview, header: BatchHeader) -> bool:
-    records = read_batch(buffer, header)
-    return bool(records) and control_type(records[0].key) is ControlType.ABORT
+def aborted_filter(aborted: Sequence[AbortedRow] | None) -> AbortedTransactions:
+    return AbortedTransactions((row.producer_id, row.first_offset) for row in aborted or ())
 
 
 def whole_batches(records: memoryview) -> list[BatchHeader]:
@@ -60,8 +37,10 @@ def visible_batches(
     records: memoryview, headers: Iterable[BatchHeader], aborted: Sequence[AbortedRow] | None
 ) -> Iterator[BatchHeader]:
     """Headers of the batches whose records may be handed out."""
-    filtered = AbortedTransactions(aborted)
-    return (header for header in headers if not filtered.hides(records, header))
+    filtered = aborted_filter(aborted)
+    return (
+        header for header in headers if not filtered.hides(records, header) and not header.is_control
+    )
 
 
 def visible_ranges(records: memoryview, headers: Iterable[BatchHeader]) -> Iterator[memoryview]:
@@ -75,4 +54,3 @@ def visible_ranges(records: memoryview, headers: Iterable[BatchHeader]) -> Itera
         end = header.end
     if end > start:
         yield records[start:end]
-

@@ -64,7 +64,12 @@ class TopicPartition:
         return hash(self.key)
 
     def __repr__(self) -> str:
-        names = {OFFSET_BEGINNING: "BEGINNING", OFFSET_END: "END", OFFSET_STORED: "STORED", OFFSET_INVALID: "INVALID"}
+        names = {
+            OFFSET_BEGINNING: "BEGINNING",
+            OFFSET_END: "END",
+            OFFSET_STORED: "STORED",
+            OFFSET_INVALID: "INVALID",
+        }
         return (
             f"TopicPartition{{topic={self.topic},partition={self.partition},"
             f"offset={names.get(self.offset, self.offset)},leader_epoch={self.leader_epoch},error={self.error}}}"
@@ -151,7 +156,9 @@ class Message:
         )
 
 
-def error_message(error: KafkaError, topic: str = "", partition: int = -1, offset: int = OFFSET_INVALID) -> Message:
+def error_message(
+    error: KafkaError, topic: str = "", partition: int = -1, offset: int = OFFSET_INVALID
+) -> Message:
     """An event of `poll()` that carries an error instead of a record."""
     return Message(Origin(topic, partition), (offset, -1, None, error.str().encode(), ()), error)
 

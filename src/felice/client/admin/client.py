@@ -1,0 +1,342 @@
+"""`AdminClient` with confluent_kafka's face: calls return at once, answers come in futures.
+
+Keeps true:  every item asked about has a future, and every future gets a result or a `KafkaException`.
+             What is wrong with the arguments themselves is raised at once.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from felice.client.admin.model import (
+    ConfigResource,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    DescribeClusterResult,
+    IsolationLevel,
+    ListConsumerGroupsResult,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    TopicCollection,
+)
+from felice.client.aio_admin import DEFAULT_TIMEOUT_S, Admin
+from felice.client.errors import KafkaError, failure, kafka_exception
+from felice.client.group_requests import CommittedOffset
+from felice.client.loop_thread import LoopThread
+from felice.client.model import ClusterMetadata, TopicPartition
+from felice.client.options import parse_settings
+
+Future: TypeAlias = "concurrent.futures.Future[Any]"
+Futures: TypeAlias = dict[Any, Future]
+
+
+class AdminClient:
+    """Close it when done, or use it in a `with` block."""
+
+    def __init__(self, conf: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        settings = parse_settings("a", {**(conf or {}), **kwargs})
+        self._thread = LoopThread("felice-admin")
+        self._admin = Admin(settings)
+
+    def __enter__(self) -> AdminClient:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_thread") and self._thread.alive:
+            self._thread.post(self._thread.loop.stop)
+
+    def __len__(self) -> int:
+        return 0
+
+    def __bool__(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if self._thread.alive:
+            self._thread.run(self._admin.close())
+            self._thread.stop()
+
+    def poll(self, timeout: float = 0) -> int:
+        """Nothing waits to be served: futures complete by themselves."""
+        return 0
+
+    def _one(self, work: Coroutine[Any, Any, Any]) -> Future:
+        if not self._thread.alive:
+            work.close()
+            raise failure(KafkaError._STATE, "the client is closed")
+        answer: Future = concurrent.futures.Future()
+        answer.set_running_or_notify_cancel()
+
+        def done(task: Future) -> None:
+            error = concurrent.futures.CancelledError() if task.cancelled() else task.exception()
+            if error is None:
+                answer.set_result(task.result())
+            else:
+                answer.set_exception(kafka_exception(error))
+
+        self._thread.submit(work).add_done_callback(done)
+        return answer
+
+    def _many(self, keys: Iterable[Any], work: Coroutine[Any, Any, Mapping[Any, Any]]) -> Futures:
+        """A future per key, from one coroutine that answers all."""
+        futures: Futures = {key: concurrent.futures.Future() for key in keys}
+        for future in futures.values():
+            future.set_running_or_notify_cancel()
+
+        def done(task: Future) -> None:
+            error = task.exception()
+            results = {} if error else task.result()
+            for key, future in futures.items():
+                _settle(future, error or results.get(key))
+
+        self._one(work).add_done_callback(done)
+        return futures
+
+    # Topics
+
+    def create_topics(
+        self,
+        new_topics: list[NewTopic],
+        operation_timeout: float | None = None,
+        request_timeout: float | None = None,
+        validate_only: bool = False,
+    ) -> dict[str, Future]:
+        names = _distinct([topic.topic for topic in new_topics], "topic")
+        work = self._admin.create_topics(
+            new_topics, operation_timeout or request_timeout or DEFAULT_TIMEOUT_S, validate_only
+        )
+        return self._many(names, work)
+
+    def delete_topics(
+        self,
+        topics: list[str],
+        operation_timeout: float | None = None,
+        request_timeout: float | None = None,
+    ) -> dict[str, Future]:
+        names = _distinct(topics, "topic")
+        work = self._admin.delete_topics(names, operation_timeout or request_timeout or DEFAULT_TIMEOUT_S)
+        return self._many(names, work)
+
+    def create_partitions(
+        self,
+        new_partitions: list[NewPartitions],
+        operation_timeout: float | None = None,
+        request_timeout: float | None = None,
+        validate_only: bool = False,
+    ) -> dict[str, Future]:
+        names = _distinct([topic.topic for topic in new_partitions], "topic")
+        timeout_s = operation_timeout or request_timeout or DEFAULT_TIMEOUT_S
+        return self._many(names, self._admin.create_partitions(new_partitions, timeout_s, validate_only))
+
+    def describe_topics(
+        self,
+        topics: TopicCollection | Iterable[str],
+        *,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[str, Future]:
+        listed = topics.topic_names if isinstance(topics, TopicCollection) else list(topics)
+        names = _distinct(listed, "topic")
+        return self._many(names, self._admin.describe_topics(names, request_timeout))
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """Blocks, unlike the rest; -1 waits for ever."""
+        limit_s = timeout if timeout >= 0 else DEFAULT_TIMEOUT_S
+        future = self._one(self._admin.metadata(None if topic is None else [topic], limit_s))
+        try:
+            picture: ClusterMetadata = future.result(timeout if timeout >= 0 else None)
+        except concurrent.futures.TimeoutError:
+            raise failure(KafkaError._TRANSPORT, f"no metadata in {timeout} s") from None
+        return picture
+
+    def cluster_id(self, timeout: float = DEFAULT_TIMEOUT_S) -> str | None:
+        return self._cluster(timeout).cluster_id
+
+    def _cluster(self, timeout_s: float) -> DescribeClusterResult:
+        result: DescribeClusterResult = self._one(self._admin.describe_cluster(timeout_s)).result()
+        return result
+
+    def describe_cluster(self, *, request_timeout: float = DEFAULT_TIMEOUT_S) -> Future:
+        """A future of `DescribeClusterResult`."""
+        return self._one(self._admin.describe_cluster(request_timeout))
+
+    # Offsets and records
+
+    def list_offsets(
+        self,
+        topic_partition_offsets: Mapping[TopicPartition, OffsetSpec],
+        *,
+        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[TopicPartition, Future]:
+        """Futures of `ListOffsetsResultInfo`."""
+        timestamps = {tp.key: spec._value for tp, spec in topic_partition_offsets.items()}
+        work = self._admin.list_offsets(timestamps, isolation_level.value, request_timeout)
+        futures = self._many(timestamps, work)
+        return {tp: futures[tp.key] for tp in topic_partition_offsets}
+
+    def delete_records(
+        self,
+        topic_partition_offsets: list[TopicPartition],
+        *,
+        operation_timeout: float | None = None,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[TopicPartition, Future]:
+        """Futures of `DeletedRecords`; OFFSET_END deletes all there is."""
+        offsets = {tp.key: tp.offset for tp in topic_partition_offsets}
+        futures = self._many(
+            offsets, self._admin.delete_records(offsets, operation_timeout or request_timeout)
+        )
+        return {tp: futures[tp.key] for tp in topic_partition_offsets}
+
+    # Configs
+
+    def describe_configs(
+        self, resources: list[ConfigResource], request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[ConfigResource, Future]:
+        """Futures of `{name: ConfigEntry}`."""
+        return self._many(resources, self._admin.describe_configs(resources, request_timeout))
+
+    def alter_configs(
+        self,
+        resources: list[ConfigResource],
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+        validate_only: bool = False,
+    ) -> dict[ConfigResource, Future]:
+        return self._many(resources, self._admin.alter_configs(resources, request_timeout, validate_only))
+
+    def incremental_alter_configs(
+        self,
+        resources: list[ConfigResource],
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+        validate_only: bool = False,
+    ) -> dict[ConfigResource, Future]:
+        work = self._admin.incremental_alter_configs(resources, request_timeout, validate_only)
+        return self._many(resources, work)
+
+    # Groups
+
+    def list_consumer_groups(
+        self,
+        *,
+        states: Iterable[ConsumerGroupState] = (),
+        types: Iterable[ConsumerGroupType] = (),
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> Future:
+        """A future of `ListConsumerGroupsResult`."""
+        return self._one(self._admin.list_consumer_groups(states, types, request_timeout))
+
+    def list_groups(self, group: str | None = None, timeout: float = DEFAULT_TIMEOUT_S) -> list[str]:
+        """Names of the groups (or of the one asked for, if it exists). Blocks."""
+        future = self._one(self._admin.list_consumer_groups(timeout_s=timeout))
+        found: ListConsumerGroupsResult = future.result()
+        return sorted(row.group_id for row in found.valid if group in (None, row.group_id))
+
+    def describe_consumer_groups(
+        self, group_ids: list[str], *, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, Future]:
+        """Futures of `ConsumerGroupDescription`; a group that does not exist is Dead."""
+        return {
+            group: self._one(self._admin.describe_consumer_group(group, request_timeout))
+            for group in _distinct(group_ids, "group")
+        }
+
+    def delete_consumer_groups(
+        self, group_ids: list[str], *, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, Future]:
+        return {
+            group: self._one(self._admin.delete_consumer_group(group, request_timeout))
+            for group in _distinct(group_ids, "group")
+        }
+
+    def list_consumer_group_offsets(
+        self,
+        list_consumer_group_offsets_request: list[ConsumerGroupTopicPartitions],
+        *,
+        require_stable: bool = False,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[str, Future]:
+        """Futures of `ConsumerGroupTopicPartitions`, by group id."""
+
+        async def ask(request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
+            rows = request.topic_partitions
+            offsets = await self._admin.list_consumer_group_offsets(
+                request.group_id,
+                None if rows is None else [tp.key for tp in rows],
+                request_timeout,
+                require_stable,
+            )
+            return ConsumerGroupTopicPartitions(request.group_id, offsets)
+
+        return {request.group_id: self._one(ask(request)) for request in list_consumer_group_offsets_request}
+
+    def alter_consumer_group_offsets(
+        self,
+        alter_consumer_group_offsets_request: list[ConsumerGroupTopicPartitions],
+        *,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[str, Future]:
+        """Futures of `ConsumerGroupTopicPartitions` with an error or none on each partition."""
+
+        async def ask(request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
+            offsets = {
+                tp.key: CommittedOffset(
+                    tp.offset, tp.metadata or "", -1 if tp.leader_epoch is None else tp.leader_epoch
+                )
+                for tp in request.topic_partitions or []
+            }
+            rows = await self._admin.alter_consumer_group_offsets(request.group_id, offsets, request_timeout)
+            return ConsumerGroupTopicPartitions(request.group_id, rows)
+
+        return {request.group_id: self._one(ask(request)) for request in alter_consumer_group_offsets_request}
+
+    def delete_consumer_group_offsets(
+        self,
+        delete_consumer_group_offsets_request: list[ConsumerGroupTopicPartitions],
+        *,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[str, Future]:
+        """Futures of `ConsumerGroupTopicPartitions`, by group id."""
+
+        async def ask(request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
+            keys = [tp.key for tp in request.topic_partitions or []]
+            rows = await self._admin.delete_consumer_group_offsets(request.group_id, keys, request_timeout)
+            return ConsumerGroupTopicPartitions(request.group_id, rows)
+
+        return {
+            request.group_id: self._one(ask(request)) for request in delete_consumer_group_offsets_request
+        }
+
+    def remove_consumer_group_members(
+        self,
+        group_id: str,
+        members: Iterable[tuple[str, str | None]],
+        *,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> Future:
+        """A future of {(member id, instance id): None or the error}; ("", instance id) names a static member."""
+        return self._one(self._admin.remove_members(group_id, members, request_timeout))
+
+
+def _settle(future: Future, outcome: Any) -> None:
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
+def _distinct(names: Iterable[str], kind: str) -> list[str]:
+    found = list(names)
+    if not found:
+        raise ValueError(f"expected at least one {kind}")
+    if len(set(found)) != len(found):
+        raise failure(KafkaError._INVALID_ARG, f"the same {kind} is named twice")
+    if not all(isinstance(name, str) for name in found):
+        raise TypeError(f"expected each {kind} as a string")
+    return found

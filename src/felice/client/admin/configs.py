@@ -1,0 +1,159 @@
+"""Configs of topics, brokers and groups: describe, replace, change one by one.
+
+Keeps true:  a broker's own configs are asked of that broker, since only it knows them; everything else of any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from felice.client.admin.model import (
+    WIRE_RESOURCE_TYPES,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ResourceType,
+)
+from felice.client.admin.topics import Results, outcome
+from felice.client.cluster import Cluster
+from felice.client.errors import KafkaError, failure
+from felice.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from felice.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from felice.protocol.messages.incremental_alter_configs import (
+    AlterableConfig as IncrementalConfig,
+)
+from felice.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource as IncrementalResource,
+)
+from felice.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+)
+
+
+def _wire_type(resource: ConfigResource) -> int:
+    if resource.restype not in WIRE_RESOURCE_TYPES:
+        raise failure(KafkaError._INVALID_ARG, f"{resource!r}: only topics, brokers and groups have configs")
+    return WIRE_RESOURCE_TYPES[resource.restype]
+
+
+async def _per_broker(
+    cluster: Cluster,
+    resources: Iterable[ConfigResource],
+    ask: Callable[[int | None, list[ConfigResource]], Awaitable[Any]],
+    take: Callable[[Any, dict[tuple[int, str], ConfigResource]], Results],
+) -> Results:
+    """Send each resource to the broker that must answer for it and gather the answers by resource."""
+    routed: dict[int | None, list[ConfigResource]] = {}
+    for resource in resources:
+        own = resource.restype is ResourceType.BROKER and resource.name.isdigit()
+        routed.setdefault(int(resource.name) if own else None, []).append(resource)
+    if any(node_id is not None for node_id in routed):
+        await cluster.refresh([])
+    results: Results = {}
+    for node_id, group in routed.items():
+        keys = {(_wire_type(resource), resource.name): resource for resource in group}
+        results.update(take(await ask(node_id, group), keys))
+    return results
+
+
+async def _send(cluster: Cluster, node_id: int | None, request: Any) -> Any:
+    return await (cluster.call_any(request) if node_id is None else cluster.call(node_id, request))
+
+
+async def describe_configs(cluster: Cluster, resources: Iterable[ConfigResource]) -> Results:
+    def ask(node_id: int | None, group: list[ConfigResource]) -> Awaitable[Any]:
+        rows = [
+            DescribeConfigsResource(
+                resource_type=_wire_type(resource), resource_name=resource.name, configuration_keys=None
+            )
+            for resource in group
+        ]
+        request = DescribeConfigsRequest(resources=rows, include_synonyms=True)
+        return _send(cluster, node_id, request)
+
+    def take(response: Any, keys: dict[tuple[int, str], ConfigResource]) -> Results:
+        return {
+            keys[row.resource_type, row.resource_name]: outcome(
+                row.error_code,
+                row.error_message,
+                row.resource_name,
+                {config.name: _entry(config) for config in row.configs},
+            )
+            for row in response.results
+        }
+
+    return await _per_broker(cluster, resources, ask, take)
+
+
+def _entry(config: Any) -> ConfigEntry:
+    return ConfigEntry(
+        config.name,
+        config.value,
+        config.config_source,
+        config.read_only,
+        config.config_source == ConfigSource.DEFAULT_CONFIG,
+        config.is_sensitive,
+        synonyms={
+            row.name: ConfigEntry(row.name, row.value, row.source, is_synonym=True) for row in config.synonyms
+        },
+        documentation=config.documentation,
+    )
+
+
+def _altered(response: Any, keys: dict[tuple[int, str], ConfigResource]) -> Results:
+    return {
+        keys[row.resource_type, row.resource_name]: outcome(
+            row.error_code, row.error_message, row.resource_name
+        )
+        for row in response.responses
+    }
+
+
+async def alter_configs(
+    cluster: Cluster, resources: Iterable[ConfigResource], validate_only: bool
+) -> Results:
+    """Replace the whole set of each resource: a config that is not named goes back to its default."""
+
+    def ask(node_id: int | None, group: list[ConfigResource]) -> Awaitable[Any]:
+        rows = [
+            AlterConfigsResource(
+                resource_type=_wire_type(resource),
+                resource_name=resource.name,
+                configs=[
+                    AlterableConfig(name=name, value=value)
+                    for name, value in resource.set_config_dict.items()
+                ],
+            )
+            for resource in group
+        ]
+        return _send(cluster, node_id, AlterConfigsRequest(resources=rows, validate_only=validate_only))
+
+    return await _per_broker(cluster, resources, ask, _altered)
+
+
+async def incremental_alter_configs(
+    cluster: Cluster, resources: Iterable[ConfigResource], validate_only: bool
+) -> Results:
+    """Change only the configs named, each by its own operation."""
+
+    def ask(node_id: int | None, group: list[ConfigResource]) -> Awaitable[Any]:
+        rows = [
+            IncrementalResource(
+                resource_type=_wire_type(resource),
+                resource_name=resource.name,
+                configs=[_change(entry) for entry in resource.incremental_configs],
+            )
+            for resource in group
+        ]
+        request = IncrementalAlterConfigsRequest(resources=rows, validate_only=validate_only)
+        return _send(cluster, node_id, request)
+
+    return await _per_broker(cluster, resources, ask, _altered)
+
+
+def _change(entry: ConfigEntry) -> IncrementalConfig:
+    operation = entry.incremental_operation or AlterConfigOpType.SET
+    value = None if operation is AlterConfigOpType.DELETE else entry.value
+    return IncrementalConfig(name=entry.name, config_operation=operation.value, value=value)

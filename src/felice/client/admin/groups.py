@@ -1,0 +1,234 @@
+"""Consumer groups: list, describe, delete, and their committed offsets.
+
+Each function asks once and answers per item with a result or its error; retrying is `aio.Admin`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from felice.client.admin.model import (
+    ConsumerGroupDescription,
+    ConsumerGroupListing,
+    ConsumerGroupState,
+    ConsumerGroupType,
+    ListConsumerGroupsResult,
+    MemberAssignment,
+    MemberDescription,
+    Node,
+)
+from felice.client.admin.topics import Results, outcome
+from felice.client.cluster import Cluster
+from felice.client.errors import KafkaException, error_of, failure
+from felice.client.group_requests import (
+    CommittedOffset,
+    commit_results,
+    fetched_offsets,
+    offset_commit_request,
+    offset_fetch_request,
+)
+from felice.client.model import OFFSET_INVALID, Partition, TopicPartition
+from felice.client.requests import by_topic
+from felice.client.wire import ByVersion
+from felice.protocol.codec import decode_data
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from felice.protocol.messages.delete_groups import DeleteGroupsRequest
+from felice.protocol.messages.describe_groups import DescribeGroupsRequest
+from felice.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from felice.protocol.messages.list_groups import ListGroupsRequest
+from felice.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from felice.protocol.primitives import MalformedMessage
+
+_MOVED = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
+
+async def _coordinated(cluster: Cluster, group_id: str, request: Any, timeout_s: float) -> Any:
+    node_id = await cluster.coordinator(group_id, timeout_s)
+    return await cluster.call(node_id, request)
+
+
+def _moved(cluster: Cluster, group_id: str, code: int) -> None:
+    """A coordinator that no longer is one: find the new one and ask again."""
+    if code in _MOVED:
+        cluster.forget_coordinator(group_id)
+        raise failure(code, group_id, retriable=True)
+
+
+async def list_groups(
+    cluster: Cluster, states: Iterable[ConsumerGroupState], types: Iterable[ConsumerGroupType]
+) -> ListConsumerGroupsResult:
+    """Every broker lists only what it coordinates, so all are asked."""
+    await cluster.refresh([])
+    state_names, type_names = [state.value for state in states], [kind.value.lower() for kind in types]
+
+    def build(version: int) -> ListGroupsRequest:
+        return ListGroupsRequest(
+            states_filter=state_names if version >= 4 else [], types_filter=type_names if version >= 5 else []
+        )
+
+    result = ListConsumerGroupsResult([], [])
+    for node_id in sorted(cluster.topology.brokers):
+        try:
+            response = await cluster.call(node_id, ByVersion(ListGroupsRequest, build))
+        except KafkaException as error:
+            result.errors.append(error)
+            continue
+        if response.error_code:
+            result.errors.append(failure(response.error_code, f"broker {node_id}"))
+        result.valid += [_listing(row) for row in response.groups]
+    return result
+
+
+def _listing(row: Any) -> ConsumerGroupListing:
+    return ConsumerGroupListing(
+        row.group_id,
+        row.protocol_type == "",
+        ConsumerGroupState.of(row.group_state),
+        ConsumerGroupType.of(row.group_type or "classic"),
+        row.protocol_type,
+    )
+
+
+async def describe_group(cluster: Cluster, group_id: str, timeout_s: float) -> ConsumerGroupDescription:
+    response = await _coordinated(cluster, group_id, DescribeGroupsRequest(groups=[group_id]), timeout_s)
+    row = response.groups[0]
+    _moved(cluster, group_id, row.error_code)
+    if row.error_code and row.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+        raise failure(row.error_code, row.error_message or group_id)
+    # Version 6 reports a group that does not exist as an error, older ones as Dead; say the same either way.
+    state = "Dead" if row.error_code else row.group_state
+    broker = cluster.topology.brokers[await cluster.coordinator(group_id, timeout_s)]
+    return ConsumerGroupDescription(
+        group_id,
+        row.protocol_type == "",
+        [_member(member) for member in row.members],
+        row.protocol_data,
+        ConsumerGroupState.of(state),
+        Node(broker.id, broker.host, broker.port, broker.rack),
+        protocol_type=row.protocol_type,
+    )
+
+
+def _member(member: Any) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.client_id,
+        member.client_host,
+        MemberAssignment(_assigned(member.member_assignment)),
+        member.group_instance_id,
+    )
+
+
+def _assigned(data: bytes) -> list[TopicPartition]:
+    """Partitions of a consumer; other kinds of members have assignments of their own format."""
+    if not data:
+        return []
+    try:
+        assignment = decode_data(ConsumerProtocolAssignment, data)
+    except MalformedMessage:
+        return []
+    return [
+        TopicPartition(row.topic, number)
+        for row in assignment.assigned_partitions
+        for number in row.partitions
+    ]
+
+
+async def delete_group(cluster: Cluster, group_id: str, timeout_s: float) -> None:
+    response = await _coordinated(cluster, group_id, DeleteGroupsRequest(groups_names=[group_id]), timeout_s)
+    code = response.results[0].error_code
+    _moved(cluster, group_id, code)
+    if code:
+        raise failure(code, group_id)
+
+
+async def remove_members(
+    cluster: Cluster, group_id: str, members: Iterable[tuple[str, str | None]], timeout_s: float
+) -> Results:
+    """Make members leave: (member id, None), or ("", instance id) for static ones."""
+    rows = [
+        MemberIdentity(member_id=member, group_instance_id=instance, reason="removed by an administrator")
+        for member, instance in members
+    ]
+    request = ByVersion(LeaveGroupRequest, lambda version: LeaveGroupRequest(group_id=group_id, members=rows))
+    response = await _coordinated(cluster, group_id, request, timeout_s)
+    _moved(cluster, group_id, response.error_code)
+    if response.error_code:
+        raise failure(response.error_code, group_id)
+    return {
+        (row.member_id, row.group_instance_id): outcome(row.error_code, None, row.member_id or group_id)
+        for row in response.members
+    }
+
+
+async def list_group_offsets(
+    cluster: Cluster,
+    group_id: str,
+    partitions: Iterable[Partition] | None,
+    timeout_s: float,
+    require_stable: bool = False,
+) -> list[TopicPartition]:
+    request = offset_fetch_request(group_id, partitions, require_stable=require_stable)
+    code, offsets = fetched_offsets(await _coordinated(cluster, group_id, request, timeout_s))
+    _moved(cluster, group_id, code)
+    if code:
+        raise failure(code, group_id)
+    return [
+        TopicPartition(
+            topic,
+            number,
+            row.offset if row.offset >= 0 else OFFSET_INVALID,
+            row.metadata or None,
+            row.leader_epoch if row.leader_epoch >= 0 else None,
+            error_of(row.error_code) if row.error_code else None,
+        )
+        for (topic, number), row in offsets.items()
+    ]
+
+
+async def alter_group_offsets(
+    cluster: Cluster, group_id: str, offsets: Mapping[Partition, CommittedOffset], timeout_s: float
+) -> list[TopicPartition]:
+    """Commit for a group that has no active members."""
+    request = offset_commit_request(group_id, offsets)
+    results = commit_results(await _coordinated(cluster, group_id, request, timeout_s))
+    for code in results.values():
+        _moved(cluster, group_id, code)
+    return [
+        TopicPartition(topic, number, offsets[topic, number].offset, error=error_of(code) if code else None)
+        for (topic, number), code in results.items()
+    ]
+
+
+async def delete_group_offsets(
+    cluster: Cluster, group_id: str, partitions: Iterable[Partition], timeout_s: float
+) -> list[TopicPartition]:
+    topics = [
+        OffsetDeleteRequestTopic(
+            name=topic,
+            partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers],
+        )
+        for topic, numbers in by_topic(partitions).items()
+    ]
+    request = OffsetDeleteRequest(group_id=group_id, topics=topics)
+    response = await _coordinated(cluster, group_id, request, timeout_s)
+    _moved(cluster, group_id, response.error_code)
+    if response.error_code:
+        raise failure(response.error_code, group_id)
+    return [
+        TopicPartition(
+            topic.name, row.partition_index, error=error_of(row.error_code) if row.error_code else None
+        )
+        for topic in response.topics
+        for row in topic.partitions
+    ]

@@ -1,0 +1,314 @@
+"""What administrators give and get: topics to make, configs, group descriptions. Values only."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Any
+
+from felice.client.errors import KafkaError
+from felice.client.model import TopicPartition
+
+
+@dataclass(slots=True)
+class NewTopic:
+    """A topic to create; -1 leaves a number to the broker."""
+
+    topic: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    replica_assignment: list[list[int]] = field(default_factory=list)
+    config: dict[str, str] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash(self.topic)
+
+
+@dataclass(slots=True)
+class NewPartitions:
+    """A topic to widen to `new_total_count` partitions."""
+
+    topic: str
+    new_total_count: int
+    replica_assignment: list[list[int]] = field(default_factory=list)
+
+    def __hash__(self) -> int:
+        return hash(self.topic)
+
+
+class ResourceType(Enum):
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    BROKER = 4
+
+    @classmethod
+    def of(cls, value: ResourceType | str | int) -> ResourceType:
+        if isinstance(value, ResourceType):
+            return value
+        try:
+            return cls[value.upper()] if isinstance(value, str) else cls(value)
+        except (KeyError, ValueError):
+            raise ValueError(f"{value!r} is not one of {', '.join(kind.name for kind in cls)}") from None
+
+
+# The wire numbers groups differently.
+WIRE_RESOURCE_TYPES = {ResourceType.TOPIC: 2, ResourceType.BROKER: 4, ResourceType.GROUP: 32}
+
+
+class AlterConfigOpType(Enum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigSource(IntEnum):
+    UNKNOWN_CONFIG = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+
+
+@dataclass(slots=True)
+class ConfigEntry:
+    """One config as a broker describes it, or one change to make."""
+
+    name: str
+    value: str | None
+    source: int = int(ConfigSource.UNKNOWN_CONFIG)
+    is_read_only: bool = False
+    is_default: bool = False
+    is_sensitive: bool = False
+    is_synonym: bool = False
+    synonyms: dict[str, ConfigEntry] = field(default_factory=dict)
+    incremental_operation: AlterConfigOpType | None = None
+    documentation: str | None = None
+
+    def __str__(self) -> str:
+        return f'{self.name}="{self.value}"'
+
+
+class ConfigResource:
+    """The topic, broker or group whose configs are meant. Equal by type and name."""
+
+    Type = ResourceType
+
+    def __init__(
+        self,
+        restype: ResourceType | str | int,
+        name: str,
+        set_config: Mapping[str, str] | None = None,
+        described_configs: dict[str, ConfigEntry] | None = None,
+        error: KafkaError | None = None,
+        incremental_configs: Sequence[ConfigEntry] | None = None,
+    ) -> None:
+        if not name:
+            raise ValueError("a config resource needs a name")
+        self.restype = ResourceType.of(restype)
+        self.name = str(name)
+        self.set_config_dict = dict(set_config or {})
+        self.configs = described_configs
+        self.error = error
+        self.incremental_configs = list(incremental_configs or [])
+
+    def set_config(self, name: str, value: str, overwrite: bool = True) -> None:
+        if overwrite or name not in self.set_config_dict:
+            self.set_config_dict[name] = value
+
+    def add_incremental_config(self, config_entry: ConfigEntry) -> None:
+        self.incremental_configs.append(config_entry)
+
+    @property
+    def key(self) -> tuple[ResourceType, str]:
+        return self.restype, self.name
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return self.key == other.key if isinstance(other, ConfigResource) else NotImplemented
+
+    def __lt__(self, other: ConfigResource) -> bool:
+        return (self.restype.value, self.name) < (other.restype.value, other.name)
+
+    def __len__(self) -> int:
+        return len(self.set_config_dict)
+
+    def __repr__(self) -> str:
+        return f"ConfigResource({self.restype.name}, {self.name!r})"
+
+
+class IsolationLevel(Enum):
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class OffsetSpec:
+    """Which offset is asked for: `earliest()`, `latest()`, `max_timestamp()` or `for_timestamp(ms)`."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    @classmethod
+    def earliest(cls) -> OffsetSpec:
+        return cls(-2)
+
+    @classmethod
+    def latest(cls) -> OffsetSpec:
+        return cls(-1)
+
+    @classmethod
+    def max_timestamp(cls) -> OffsetSpec:
+        return cls(-3)
+
+    @classmethod
+    def for_timestamp(cls, timestamp: int) -> OffsetSpec:
+        return cls(timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsResultInfo:
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedRecords:
+    low_watermark: int
+
+
+@dataclass(slots=True)
+class ConsumerGroupTopicPartitions:
+    """A group with partitions, or with None for all it has committed."""
+
+    group_id: str
+    topic_partitions: list[TopicPartition] | None = None
+
+    def __hash__(self) -> int:
+        return hash(self.group_id)
+
+
+class ConsumerGroupState(Enum):
+    UNKNOWN = "Unknown"
+    PREPARING_REBALANCING = "PreparingRebalance"
+    COMPLETING_REBALANCING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+
+    @classmethod
+    def of(cls, name: str) -> ConsumerGroupState:
+        return next((state for state in cls if state.value.lower() == name.lower()), cls.UNKNOWN)
+
+
+class ConsumerGroupType(Enum):
+    UNKNOWN = "Unknown"
+    CONSUMER = "Consumer"
+    CLASSIC = "Classic"
+
+    @classmethod
+    def of(cls, name: str) -> ConsumerGroupType:
+        return next((kind for kind in cls if kind.value.lower() == name.lower()), cls.UNKNOWN)
+
+
+@dataclass(slots=True)
+class ConsumerGroupListing:
+    group_id: str
+    is_simple_consumer_group: bool
+    state: ConsumerGroupState
+    type: ConsumerGroupType
+    protocol_type: str = ""
+
+
+@dataclass(slots=True)
+class ListConsumerGroupsResult:
+    """What was found, and what could not be asked."""
+
+    valid: list[ConsumerGroupListing]
+    errors: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def id_string(self) -> str:
+        return str(self.id)
+
+    def __str__(self) -> str:
+        return f"{self.id} ({self.host}:{self.port})"
+
+
+@dataclass(slots=True)
+class MemberAssignment:
+    topic_partitions: list[TopicPartition] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class MemberDescription:
+    member_id: str
+    client_id: str
+    host: str
+    assignment: MemberAssignment
+    group_instance_id: str | None = None
+
+
+@dataclass(slots=True)
+class ConsumerGroupDescription:
+    group_id: str
+    is_simple_consumer_group: bool
+    members: list[MemberDescription]
+    partition_assignor: str
+    state: ConsumerGroupState
+    coordinator: Node
+    type: ConsumerGroupType = ConsumerGroupType.CLASSIC
+    protocol_type: str = ""
+    authorized_operations: list[Any] | None = None
+
+
+class TopicCollection:
+    def __init__(self, topic_names: Sequence[str] = ()) -> None:
+        self.topic_names = list(topic_names)
+
+
+@dataclass(slots=True)
+class TopicPartitionInfo:
+    id: int
+    leader: Node | None
+    replicas: list[Node]
+    isr: list[Node]
+
+
+@dataclass(slots=True)
+class TopicDescription:
+    name: str
+    topic_id: uuid.UUID | None
+    is_internal: bool
+    partitions: list[TopicPartitionInfo]
+    authorized_operations: list[Any] | None = None
+
+
+@dataclass(slots=True)
+class DescribeClusterResult:
+    cluster_id: str | None
+    controller: Node | None
+    nodes: list[Node]
+    authorized_operations: list[Any] | None = None

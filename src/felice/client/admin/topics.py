@@ -1,0 +1,203 @@
+"""Topics and the records in them: create, delete, widen, describe, offsets, delete records.
+
+Each function asks once and answers per item with a result or its error; retrying is `aio.Admin`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from felice.client.admin.model import (
+    DeletedRecords,
+    ListOffsetsResultInfo,
+    NewPartitions,
+    NewTopic,
+    Node,
+    TopicDescription,
+    TopicPartitionInfo,
+)
+from felice.client.cluster import Cluster
+from felice.client.errors import KafkaException, failure
+from felice.client.model import ClusterMetadata, Partition, TopicMetadata
+from felice.client.requests import by_topic, list_offsets_request
+from felice.client.topology import NO_LEADER
+from felice.client.wire import ByVersion
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from felice.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from felice.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from felice.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+Results = dict[Any, Any]
+"""A value, or the `KafkaException` in its place, for every item asked about."""
+
+
+def outcome(code: int, message: str | None, what: str, value: Any = None) -> Any:
+    """The value, or the exception that the code stands for."""
+    if code == ErrorCode.NONE:
+        return value
+    return failure(code, f"{what}: {message}" if message else what)
+
+
+async def create_topics(
+    cluster: Cluster, topics: Iterable[NewTopic], timeout_ms: int, validate_only: bool
+) -> Results:
+    request = CreateTopicsRequest(
+        topics=[_creatable(topic) for topic in topics], timeout_ms=timeout_ms, validate_only=validate_only
+    )
+    response = await cluster.call_controller(request)
+    return {row.name: outcome(row.error_code, row.error_message, row.name) for row in response.topics}
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    assignments = [
+        CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
+        for number, brokers in enumerate(topic.replica_assignment)
+    ]
+    return CreatableTopic(
+        name=topic.topic,
+        num_partitions=-1 if assignments else topic.num_partitions,
+        replication_factor=-1 if assignments else topic.replication_factor,
+        assignments=assignments,
+        configs=[
+            CreatableTopicConfig(name=name, value=None if value is None else str(value))
+            for name, value in topic.config.items()
+        ],
+    )
+
+
+async def delete_topics(cluster: Cluster, names: Iterable[str], timeout_ms: int) -> Results:
+    wanted = list(names)
+
+    def build(version: int) -> DeleteTopicsRequest:
+        if version >= 6:
+            return DeleteTopicsRequest(
+                topics=[DeleteTopicState(name=name) for name in wanted], timeout_ms=timeout_ms
+            )
+        return DeleteTopicsRequest(topic_names=wanted, timeout_ms=timeout_ms)
+
+    response = await cluster.call_controller(ByVersion(DeleteTopicsRequest, build))
+    return {
+        row.name: outcome(row.error_code, row.error_message, row.name or "") for row in response.responses
+    }
+
+
+async def create_partitions(
+    cluster: Cluster, topics: Iterable[NewPartitions], timeout_ms: int, validate_only: bool
+) -> Results:
+    rows = [
+        CreatePartitionsTopic(
+            name=topic.topic,
+            count=topic.new_total_count,
+            assignments=[
+                CreatePartitionsAssignment(broker_ids=list(brokers)) for brokers in topic.replica_assignment
+            ]
+            or None,
+        )
+        for topic in topics
+    ]
+    request = CreatePartitionsRequest(topics=rows, timeout_ms=timeout_ms, validate_only=validate_only)
+    response = await cluster.call_controller(request)
+    return {row.name: outcome(row.error_code, row.error_message, row.name) for row in response.results}
+
+
+async def describe_topics(cluster: Cluster, names: Iterable[str]) -> Results:
+    wanted = list(names)
+    await cluster.refresh(wanted)
+    picture = cluster.topology.describe(wanted)
+    return {name: _describe(picture, picture.topics[name]) for name in wanted}
+
+
+def _describe(picture: ClusterMetadata, topic: TopicMetadata) -> TopicDescription | KafkaException:
+    if topic.error is not None:
+        return KafkaException(topic.error)
+    nodes = nodes_of(picture)
+    partitions = [
+        TopicPartitionInfo(
+            row.id,
+            nodes.get(row.leader),
+            [nodes.get(number, _unknown_node(number)) for number in row.replicas],
+            [nodes.get(number, _unknown_node(number)) for number in row.isrs],
+        )
+        for row in topic.partitions.values()
+    ]
+    return TopicDescription(topic.topic, topic.topic_id, topic.is_internal, partitions)
+
+
+def nodes_of(picture: ClusterMetadata) -> dict[int, Node]:
+    return {row.id: Node(row.id, row.host, row.port, row.rack) for row in picture.brokers.values()}
+
+
+def _unknown_node(number: int) -> Node:
+    return Node(number, "", -1)
+
+
+async def _by_leader(
+    cluster: Cluster, wanted: Iterable[Partition]
+) -> tuple[dict[int, list[Partition]], Results]:
+    """Partitions under their leaders, and an error for each that has none."""
+    partitions = list(wanted)
+    await cluster.refresh(sorted({topic for topic, _ in partitions}))
+    led: dict[int, list[Partition]] = {}
+    errors: Results = {}
+    for topic, number in partitions:
+        leader = cluster.topology.leader(topic, number)
+        if leader != NO_LEADER:
+            led.setdefault(leader, []).append((topic, number))
+            continue
+        known = cluster.topology.partition(topic, number) is not None
+        code = ErrorCode.LEADER_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        errors[topic, number] = failure(cluster.topology.topic_errors.get(topic, code), f"{topic}-{number}")
+    return led, errors
+
+
+async def list_offsets(
+    cluster: Cluster, timestamps: Mapping[Partition, int], isolation_level: int
+) -> Results:
+    led, found = await _by_leader(cluster, timestamps)
+    for node_id, partitions in led.items():
+        questions = {partition: timestamps[partition] for partition in partitions}
+        response = await cluster.call(node_id, list_offsets_request(questions, isolation_level))
+        for topic in response.topics:
+            for row in topic.partitions:
+                info = ListOffsetsResultInfo(row.offset, row.timestamp, row.leader_epoch)
+                what = f"{topic.name}-{row.partition_index}"
+                found[topic.name, row.partition_index] = outcome(row.error_code, None, what, info)
+    return found
+
+
+async def delete_records(cluster: Cluster, offsets: Mapping[Partition, int], timeout_ms: int) -> Results:
+    """Offset -1 deletes everything up to the high watermark."""
+    led, found = await _by_leader(cluster, offsets)
+    for node_id, partitions in led.items():
+        topics = [
+            DeleteRecordsTopic(
+                name=topic,
+                partitions=[
+                    DeleteRecordsPartition(partition_index=number, offset=offsets[topic, number])
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(partitions).items()
+        ]
+        response = await cluster.call(node_id, DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms))
+        for topic in response.topics:
+            for row in topic.partitions:
+                what = f"{topic.name}-{row.partition_index}"
+                deleted = DeletedRecords(row.low_watermark)
+                found[topic.name, row.partition_index] = outcome(row.error_code, None, what, deleted)
+    return found

@@ -1,0 +1,180 @@
+"""The asyncio producer, and the core that it shares with the blocking face.
+
+Keeps true:  `send` hands out a future per record, done when the record is acknowledged or given up. When the queue
+             is full `send` waits for room instead of raising: in a coroutine waiting costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from felice.client.accumulator import Accumulator, HeldRecord
+from felice.client.cluster import Cluster
+from felice.client.errors import KafkaError, KafkaException
+from felice.client.model import ClusterMetadata, Message
+from felice.client.options import Settings, parse_settings
+from felice.client.producing import as_bytes, as_headers, dropped_message, make_accumulator, reports_of
+from felice.client.sender import Delivered, Sender
+
+
+class Inbox(Protocol):
+    """Who is told on the loop what became of records."""
+
+    def on_delivered(self, delivered: Delivered) -> None: ...
+    def on_dropped(self, record: HeldRecord, error: KafkaError) -> None: ...
+    def on_error(self, error: KafkaError) -> None: ...
+
+
+class ProducerCore:
+    """Cluster and sender of one producer, on the running loop."""
+
+    def __init__(self, settings: Settings, accumulator: Accumulator, inbox: Inbox) -> None:
+        self.accumulator = accumulator
+        log = settings["logger"] or logging.getLogger("felice.client")
+        self.cluster = Cluster(settings, log, inbox.on_error)
+        self.sender = Sender(self.cluster, accumulator, settings, inbox.on_delivered, inbox.on_dropped)
+
+    @classmethod
+    async def start(cls, settings: Settings, accumulator: Accumulator, inbox: Inbox) -> ProducerCore:
+        return cls(settings, accumulator, inbox)
+
+    async def metadata(self, topics: Iterable[str] | None) -> ClusterMetadata:
+        names = None if topics is None else [topic for topic in topics if topic]
+        await self.cluster.refresh(names)
+        return self.cluster.topology.describe(names)
+
+    async def open_topic(self, topic: str, timeout_s: float) -> int:
+        """Number of partitions of a topic, made known to the accumulator."""
+        await self.cluster.ready_topic(topic, timeout_s)
+        count = self.cluster.topology.partition_count(topic)
+        with self.accumulator.lock:
+            self.accumulator.open_topic(topic, count, asyncio.get_running_loop().time())
+        return count
+
+    async def close(self) -> None:
+        await self.cluster.close()
+
+
+class _LoopInbox:
+    """Reports are served where they arise: on the loop."""
+
+    def __init__(self, accumulator: Accumulator) -> None:
+        self._accumulator = accumulator
+        self.room = asyncio.Event()
+        self.errors: list[KafkaError] = []
+
+    def on_delivered(self, delivered: Delivered) -> None:
+        with self._accumulator.lock:
+            self._accumulator.release(delivered.batch.record_count, delivered.batch.size_bytes)
+        for report, error, message in reports_of(delivered):
+            report(error, message)
+        self.room.set()
+
+    def on_dropped(self, record: HeldRecord, error: KafkaError) -> None:
+        with self._accumulator.lock:
+            self._accumulator.release(1, record.size_bytes)
+        if record.report is not None:
+            record.report(error, dropped_message(record, error))
+        self.room.set()
+
+    def on_error(self, error: KafkaError) -> None:
+        self.errors.append(error)
+
+
+class AsyncProducer:
+    """`async with Producer({...}) as producer: await producer.send_and_wait("topic", b"value")`."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._settings = parse_settings("p", config)
+        self._accumulator = make_accumulator(self._settings)
+        self._inbox: _LoopInbox | None = None
+        self._core: ProducerCore | None = None
+
+    async def start(self) -> None:
+        if self._core is None:
+            self._inbox = _LoopInbox(self._accumulator)
+            self._core = ProducerCore(self._settings, self._accumulator, self._inbox)
+
+    async def __aenter__(self) -> AsyncProducer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def __len__(self) -> int:
+        return self._accumulator.record_count
+
+    def __bool__(self) -> bool:
+        return True
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int = -1,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> asyncio.Future[Message]:
+        """Take in a record, waiting for room if need be; the future is done when it was acknowledged."""
+        core, inbox = self._started()
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(message)
+            else:
+                future.set_exception(KafkaException(error))
+
+        content = as_bytes(key, "key"), as_bytes(value, "value"), as_headers(headers)
+        when = timestamp or time.time_ns() // 1_000_000
+        while True:
+            try:
+                if self._accumulator.append(topic, partition, when, *content, report, time.monotonic()):
+                    core.sender.wake()
+                return future
+            except BufferError:
+                inbox.room.clear()
+                core.sender.wake()
+                await inbox.room.wait()
+
+    async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **options: Any) -> Message:
+        return await (await self.send(topic, value, key, **options))
+
+    async def flush(self) -> None:
+        """Wait until everything sent so far was answered for."""
+        core, inbox = self._started()
+        with self._accumulator.lock:
+            self._accumulator.flushing += 1
+        try:
+            while self._accumulator.record_count:
+                inbox.room.clear()
+                core.sender.wake()
+                await inbox.room.wait()
+        finally:
+            with self._accumulator.lock:
+                self._accumulator.flushing -= 1
+
+    async def metadata(self, topics: Iterable[str] | None = None) -> ClusterMetadata:
+        return await self._started()[0].metadata(topics)
+
+    async def close(self) -> None:
+        if self._core is None:
+            return
+        try:
+            await self.flush()
+        finally:
+            core, self._core = self._core, None
+            await core.close()
+
+    def _started(self) -> tuple[ProducerCore, _LoopInbox]:
+        if self._core is None or self._inbox is None:
+            raise RuntimeError("the producer is not started: use `async with`, or await start()")
+        return self._core, self._inbox
