@@ -26,6 +26,18 @@ def broker() -> Iterator[Target]:
         yield target
 
 
+@pytest.fixture(scope="session")
+def impatient_broker() -> Iterator[Target]:
+    """Small limits: short idle time, small requests, no topics of its own accord."""
+    limits = {
+        "connections.max.idle.ms": "1500",
+        "socket.request.max.bytes": "2000000",
+        "auto.create.topics.enable": "false",
+    }
+    with Target(limits) as target:
+        yield target
+
+
 @pytest.fixture
 def wire(broker: Target) -> Iterator[Wire]:
     with broker.wire() as connection:

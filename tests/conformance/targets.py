@@ -41,7 +41,6 @@ class Target:
             self.log_dir = self._broker.log_dir
         else:
             self._broker = self._embedded()
-            self._broker.__enter__()
             self.log_dir = self.directory
         self.bootstrap: str = self._broker.bootstrap
         return self
@@ -49,15 +48,12 @@ class Target:
     def _embedded(self) -> Any:
         from felice.server.embedded import EmbeddedBroker
 
-        return EmbeddedBroker(self.directory, **{k.replace(".", "_"): v for k, v in self._settings.items()})
+        return EmbeddedBroker(self.directory, properties=self._settings)
 
     def stop(self) -> None:
         if self._broker is None:
             return
-        if IS_APACHE:
-            self._broker.stop()
-        else:
-            self._broker.__exit__(None, None, None)
+        self._broker.stop()
         self._broker = None
 
     def restart(self) -> None:

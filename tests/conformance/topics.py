@@ -47,6 +47,9 @@ def create_topic_over(wire: Wire, name: str, partitions: int = 1, **configs: obj
     answer = wire.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
     assert answer.topics[0].error_code == 0, answer
     wait_until(lambda: has_leaders(wire, name, partitions))
+    # A KRaft broker shows a leader in Metadata a moment before that leader takes requests.
+    for number in range(partitions):
+        wait_until(lambda number=number: list_offset(wire, name, -1, number).error_code == 0)
     return name
 
 

@@ -37,7 +37,7 @@ def api_named(name: str) -> Api:
 
 
 def latest_version(message: Any) -> int:
-    return api_of(message).versions.last
+    return api_of(message).versions.max
 
 
 def request_header(
