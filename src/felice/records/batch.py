@@ -184,10 +184,18 @@ def iter_batches(buffer: Buffer, position: int = 0, end: int | None = None) -> I
         position += header.size_bytes
 
 
+def fills(buffer: Buffer) -> bool:
+    """True if the first batch, by the length it claims, is all there is in the buffer."""
+    size_bytes = len(buffer)
+    if size_bytes < HEADER_SIZE:
+        return False
+    length: int = _OFFSET_AND_LENGTH.unpack_from(buffer, 0)[1]
+    return length + LOG_OVERHEAD == size_bytes
+
+
 def batch_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
     """CRC-32C of the batch at `position` as it should stand in its header."""
-    with memoryview(buffer) as view, view[position + ATTRIBUTES_POSITION : position + size_bytes] as sealed:
-        return crc32c(sealed)
+    return crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : position + size_bytes])
 
 
 def verify_crc(buffer: Buffer, header: BatchHeader) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from felice.config import TopicConfig
 from felice.records.batch import (
@@ -19,6 +20,7 @@ from felice.records.batch import (
     BatchHeader,
     Buffer,
     TimestampType,
+    fills,
     iter_batches,
     restamp,
     verify_crc,
@@ -72,8 +74,7 @@ class ProduceRules:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Validated:
+class Validated(NamedTuple):
     """One batch ready to be stamped and appended. `records` is writable and holds nothing else."""
 
     records: bytearray | memoryview
@@ -88,14 +89,19 @@ def only_batch(records: Buffer, *, zstd_allowed: bool = True) -> BatchHeader:
     `zstd_allowed` is false for requests of clients too old to know it (Produce before v7).
     A cut batch is no batch; bytes behind the first that make no whole batch are ignored.
     """
+    header = BatchHeader.parse(records) if fills(records) else _first_of_one(records)
+    if not zstd_allowed and header.codec is Codec.ZSTD:
+        raise UnsupportedCodec("produce requests before version 7 may not use zstd")
+    return header
+
+
+def _first_of_one(records: Buffer) -> BatchHeader:
     batches = iter_batches(records)
     header = next(batches, None)
     if header is None:
         raise InvalidRecord("produce request has no whole record batch for this partition")
     if next(batches, None) is not None:
         raise InvalidRecord("produce request must have exactly one record batch per partition")
-    if not zstd_allowed and header.codec is Codec.ZSTD:
-        raise UnsupportedCodec("produce requests before version 7 may not use zstd")
     return header
 
 
@@ -215,7 +221,8 @@ def _fit(
         append_time_ms = NO_TIMESTAMP
     records = _own_bytes(buffer, header)
     codec = header.codec if rules.codec is None or header.is_control else rules.codec
-    header = header._replace(position=0)
+    if header.position:
+        header = header._replace(position=0)
     if codec is not header.codec or not is_sequential:
         records = assemble(header, payload, codec, rules.level)
         header = BatchHeader.parse(records)
