@@ -249,6 +249,12 @@ class LogDirectory:
             elif self._disk.exists(path):
                 self._disk.remove(path)
 
+    def update_producer_expiration(self, producer_id_expiration_ms: int) -> None:
+        """How long idle producers are remembered from now on, in every log here and to come."""
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        for log in self.logs.values():
+            log.producers.expiration_ms = producer_id_expiration_ms
+
     # -- checkpoints -----------------------------------------------------------------------------------
 
     def capture_recovery_points(self) -> Callable[[], None]:

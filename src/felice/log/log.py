@@ -127,7 +127,7 @@ class Log:
         """Opens what is in `directory`, or begins a log there. Raises `CorruptLog` or OSError."""
         log = cls(
             disk, clock, directory, *topic_partition, config,
-            files=files or OpenFiles(disk), producer_id_expiration_ms=producer_id_expiration_ms,
+            files=OpenFiles(disk) if files is None else files, producer_id_expiration_ms=producer_id_expiration_ms,
         )  # fmt: skip
         log._load(recovery_point, log_start_offset, clean_shutdown)
         return log

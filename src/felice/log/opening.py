@@ -90,7 +90,7 @@ def _tidy(files: OpenFiles, directory: Path) -> list[int]:
 
 def _without_empty(files: OpenFiles, directory: Path, base_offsets: list[int]) -> list[int]:
     """Removes empty segments beside others: a roll that failed may have left one that the log then passed by."""
-    kept = []
+    kept: list[int] = []
     for base_offset in base_offsets:
         segment = Segment.open(files, directory, base_offset, index_bytes=0, sealed=True)
         if segment.size_bytes or (base_offset == base_offsets[-1] and not kept):

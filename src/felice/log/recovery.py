@@ -22,7 +22,7 @@ from felice.log import snapshots
 from felice.log.epochs import LeaderEpochs
 from felice.log.errors import CorruptLog
 from felice.log.producers import ProducerStates
-from felice.log.segment import Segment
+from felice.log.segment import MAX_RELATIVE_OFFSET, Segment
 from felice.protocol.errors import ApiError
 from felice.records.batch import HEADER_SIZE, BatchHeader, verify_crc
 from felice.records.control import EndTransactionMarker, end_transaction_marker
@@ -68,6 +68,8 @@ def verified_batches(file: File, first_offset: int) -> Iterator[BatchHeader]:
             raise CorruptLog(
                 path, position, f"the CRC of the batch at offset {header.base_offset} does not hold"
             )
+        if header.last_offset - first_offset > MAX_RELATIVE_OFFSET:
+            raise CorruptLog(path, position, f"offset {header.base_offset} is not of this segment")
         if header.base_offset < next_offset:
             raise CorruptLog(path, position, f"offset {header.base_offset} comes where {next_offset} is due")
         yield header._replace(position=position)

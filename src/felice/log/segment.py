@@ -203,13 +203,10 @@ class Segment:
                     raise CorruptLog(self.log_path, position, "it ends inside a batch header")
             base_offset, length, magic, last_offset_delta = _SCAN.unpack_from(chunk, at)
             size_bytes = length + LOG_OVERHEAD
-            if (
-                magic != MAGIC
-                or size_bytes < HEADER_SIZE
-                or last_offset_delta < 0
-                or base_offset < self.base_offset
-            ):
+            if magic != MAGIC or size_bytes < HEADER_SIZE or last_offset_delta < 0:
                 raise CorruptLog(self.log_path, position, "no batch header of format 2 stands there")
+            if not 0 <= base_offset - self.base_offset <= MAX_RELATIVE_OFFSET - last_offset_delta:
+                raise CorruptLog(self.log_path, position, f"offset {base_offset} is not of this segment")
             if position + size_bytes > end:
                 raise CorruptLog(
                     self.log_path, position, f"a batch of {size_bytes} bytes goes beyond byte {end}"

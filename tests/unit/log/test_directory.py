@@ -238,7 +238,7 @@ def test_a_full_disk_leaves_the_directory_online(tmp_path: Path) -> None:
 def test_many_partitions_keep_few_files_open(tmp_path: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     directory = LogDirectory(SystemDisk(), ManualClock(), tmp_path, max_open_files=10)
-    directory.acquire(node_id=1, cluster_id="c", new_directory_id=DIRECTORY_ID)
+    directory.acquire(node_id=1, cluster_id="cluster", new_directory_id=DIRECTORY_ID)
     directory.load(lambda topic: TopicConfig())
     logs = [create(directory, partition=number) for number in range(30)]
     for round_ in range(3):

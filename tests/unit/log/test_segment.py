@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,7 @@ def test_index_entries_point_at_batches_every_interval(tmp_path: Path) -> None:
     entries = [index.entry(i) for i in range(index.count)]
     assert len(entries) > 5
     assert all(boundaries[1000 + relative] == position for relative, position in entries)
-    gaps = [b - a for (_, a), (_, b) in zip(entries, entries[1:], strict=False)]
+    gaps = [b - a for (_, a), (_, b) in pairwise(entries)]
     assert all(gap > INTERVAL for gap in gaps)
 
 
