@@ -60,6 +60,7 @@ class EmbeddedStore:
         self._journal = disk.open(directory / "journal", create=True)
         self._snapshot_size_bytes = 0
         self._writing = asyncio.Lock()
+        self._under_way: set[asyncio.Future[list[Outcome]]] = set()
         self._closed = False
         self._failure: str | None = None
 
@@ -107,6 +108,18 @@ class EmbeddedStore:
         return self._tree.children(path)
 
     async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
+        # A caller who gives up must not leave a write half done: in the journal but not in the tree.
+        write = asyncio.ensure_future(self._multi(operations))
+        self._under_way.add(write)
+        write.add_done_callback(self._on_done)
+        return await asyncio.shield(write)
+
+    def _on_done(self, write: asyncio.Future[list[Outcome]]) -> None:
+        self._under_way.discard(write)
+        if not write.cancelled():
+            write.exception()  # looked at, or asyncio complains where the caller gave up
+
+    async def _multi(self, operations: Sequence[Operation]) -> list[Outcome]:
         async with self._writing:
             self._check_open()
             changes, outcomes = self._tree.plan(operations, self.session_id)

@@ -265,6 +265,8 @@ class Partition:
             while True:
                 flush = log.begin_flush()
                 await loop.run_in_executor(None, flush.run)
+                if self._failure is not None:
+                    return  # deleted or closed meanwhile: what became of its files is no fault of the disk
                 log.end_flush(flush)
                 self._advance(flush.end_offset)
                 if not log.needs_flush:

@@ -251,6 +251,8 @@ class Broker:
             self.config = self.static_config.changed(dynamic)
         except ConfigError as error:
             _log.error("dynamic configuration is ignored", extra={"reason": str(error)})
+        for directory in self.directories:
+            directory.update_producer_expiration(self.config.producer_id_expiration_ms)
 
     def topic_config(self, image: ClusterImage, topic: str) -> TopicConfig:
         try:

@@ -19,7 +19,6 @@ import asyncio
 import logging
 import mmap
 from collections import deque
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from felice.env import FileSlice
@@ -48,12 +47,12 @@ MAX_UNSENT_BYTES = 64 * 1024 * 1024
 class _Reply:
     """A place in the order of replies. `parts` is None until the handler has answered."""
 
-    __slots__ = ("header", "parts", "task")
+    __slots__ = ("future", "header", "parts")
 
     def __init__(self, header: RequestHeader) -> None:
         self.header = header
         self.parts: list[Any] | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.future: asyncio.Future[Any] | None = None
 
 
 class Session(asyncio.BufferedProtocol):
@@ -85,7 +84,7 @@ class Session(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         """Whether every request that came whole was answered, and the answers have left."""
-        return not self._replies and not self._unsent
+        return not self._replies and not self._unsent and not self._sending_slice
 
     @property
     def listener_name(self) -> str:
@@ -114,8 +113,8 @@ class Session(asyncio.BufferedProtocol):
         if self._sender is not None:
             self._sender.close()
         for reply in self._replies:
-            if reply.task is not None:
-                reply.task.cancel()
+            if reply.future is not None:
+                reply.future.cancel()  # nobody is left to hear it
         self._replies.clear()
         self._unsent.clear()
         self._frame = None
@@ -248,22 +247,27 @@ class Session(asyncio.BufferedProtocol):
         if type(answer) is entry.response:
             reply.parts = self._encode(header, answer)
         else:
-            reply.task = self.listener.loop.create_task(self._await_answer(reply, answer))
+            reply.future = asyncio.ensure_future(answer)
+            reply.future.add_done_callback(lambda _: self._on_answered(reply))
 
     def _reserve(self, header: RequestHeader) -> _Reply:
         reply = _Reply(header)
         self._replies.append(reply)
         return reply
 
-    async def _await_answer(self, reply: _Reply, answer: Awaitable[Any]) -> None:
+    def _on_answered(self, reply: _Reply) -> None:
+        future = reply.future
+        assert future is not None
+        if self._closing or future.cancelled():
+            return
         try:
-            reply.parts = self._encode(reply.header, await answer)
+            reply.parts = self._encode(reply.header, future.result())
         except CloseConnection as error:
             self.abort(str(error))
         except Exception:
             _log.exception("a request failed", extra={"peer": self.peer, "api": reply.header.api_key})
             self.abort("internal error")
-        reply.task = None
+        reply.future = None
         if not self._closing:
             self.last_active = self._broker.env.clock.monotonic()
             # The place this reply gives back may let requests be handled that wait in the buffer.
@@ -298,7 +302,10 @@ class Session(asyncio.BufferedProtocol):
                 self._sending_slice = True
                 sender.send(part, self._on_slice_sent)
             else:
-                transport.write(self._joined())
+                try:
+                    transport.write(self._joined())
+                except OSError as error:
+                    self.abort(f"the reply could not be read: {error}")
 
     def _goes_by_sendfile(self, part: Any) -> bool:
         return (
@@ -315,7 +322,7 @@ class Session(asyncio.BufferedProtocol):
             part = self._unsent.popleft()
             if isinstance(part, FileSlice):
                 self._unsent_bytes -= part.size_bytes
-                part = part.read()
+                part = _read_whole(part)
             else:
                 self._unsent_bytes -= len(part)
             parts.append(part)
@@ -340,3 +347,10 @@ class Session(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._go_on()
+
+
+def _read_whole(piece: FileSlice) -> bytes:
+    data = piece.read()
+    if len(data) != piece.size_bytes:
+        raise OSError(f"{piece.file.path} ended before position {piece.position + piece.size_bytes}")
+    return data

@@ -142,3 +142,19 @@ def test_the_journal_is_compacted_when_it_outgrows_the_tree(tmp_path: Path) -> N
         await again.close()
 
     asyncio.run(scenario())
+
+
+def test_a_caller_who_gives_up_leaves_no_write_half_done(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = EmbeddedStore.open(SystemDisk(), tmp_path / "m")
+        task = asyncio.ensure_future(store.create("/a"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await store.create("/b")
+        assert await store.children("/") == ["a", "b"]
+        await store.close()
+
+    asyncio.run(scenario())
+    assert _names(tmp_path / "m") == ["a", "b"]
