@@ -15,7 +15,7 @@ from rich.table import Table
 
 from bench import workloads
 from bench.rdkafka import CompilerMissing
-from bench.systems import Felice, apache_kafka
+from bench.systems import Felice, apache_kafka, warm_memory
 from bench.workloads import Figures
 
 SYSTEMS: dict[str, Callable[[], Any]] = {"felice": Felice, "kafka": apache_kafka}
@@ -104,6 +104,7 @@ def main(names: tuple[str, ...], systems: tuple[str, ...], turns: int, scale: fl
     wanted = list(names or ALL)
     chosen = list(systems or ["felice"])
     results: Results = {}
+    warm_memory(6)
     if steady := [name for name in wanted if name in STEADY]:
         results |= run_steady(steady, chosen, turns, scale)
     if "start" in wanted:

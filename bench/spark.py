@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from bench.systems import Felice
-from bench.workloads import PARTITIONS, Figures, create_topic
+from bench.workloads import Figures, create_topic
 
 
 def source_and_sink(rows: int, value_bytes: int) -> Figures:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 import shutil
@@ -85,6 +86,17 @@ def apache_kafka() -> System:
             return self
 
     return Apache()
+
+
+def warm_memory(gib: int) -> None:
+    """Touches memory and gives it back, so that the first system to run does not pay for it.
+
+    On a virtual machine the host backs memory when it is first touched; measured here, a gigabyte of new page
+    cache then cost 1.6 to 1.9 processor seconds instead of 0.2 to 0.5. It looks like a slow broker and is none.
+    """
+    held = [bytearray(2**30) for _ in range(gib)]
+    for memory in held:
+        memory[:: mmap.PAGESIZE] = b"\1" * len(range(0, 2**30, mmap.PAGESIZE))
 
 
 def cpu_seconds(pid: int) -> float:
