@@ -226,6 +226,12 @@ def test_int64_timestamps_are_milliseconds() -> None:
     assert [r.timestamp for r in rows_of(list(arrow_to_batches(rows, timestamp_ms=9)))] == [5, 9]
 
 
+def test_sliced_timestamps() -> None:
+    for kind in (pa.int64(), pa.timestamp("ms")):
+        rows = pa.table({"timestamp": pa.array([1, 5, 7], kind)}).slice(1)
+        assert [r.timestamp for r in rows_of(list(arrow_to_batches(rows, timestamp_ms=9)))] == [5, 7]
+
+
 def test_sliced_headers_and_other_field_orders() -> None:
     kind = pa.large_list(pa.struct([pa.field("value", pa.binary()), pa.field("key", pa.binary())]))
     headers = pa.array([[{"key": b"x", "value": b"1"}], None, [{"key": b"y", "value": b"2"}]], kind)
