@@ -18,15 +18,14 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
 from uuid import UUID
 from zlib import crc32
 
 from felice.config import TopicConfig
 from felice.env import Buffer, Clock, Disk, FileSlice
-from felice.log import opening, partition_metadata, recovery, retention, snapshots
+from felice.log import opening, partition_metadata, recovery, replicated, retention, snapshots, timestamps
+from felice.log.answers import AppendInfo, AppendOrigin, DeletedSegment, TimestampOffset
 from felice.log.epochs import LeaderEpochs
 from felice.log.errors import CorruptLog, LogOffline
 from felice.log.files import OpenFiles
@@ -35,9 +34,8 @@ from felice.log.producers import ProducerStates, RememberedBatch
 from felice.log.segment import MAX_RELATIVE_OFFSET, Segment
 from felice.log.transaction_index import AbortedTransaction
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.records.batch import BatchHeader, iter_batches, stamp, verify_crc
+from felice.records.batch import BatchHeader, stamp
 from felice.records.control import EndTransactionMarker, end_transaction_marker
-from felice.records.errors import CorruptBatch, InvalidRecord
 from felice.records.reader import read_batch
 from felice.records.validate import ProduceRules, Validated, only_batch, validate_batch
 
@@ -45,34 +43,7 @@ _logger = logging.getLogger(__name__)
 
 DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
 
-
-class AppendOrigin(Enum):
-    CLIENT = "client"
-    """A producer: exactly one batch, every check."""
-    COORDINATOR = "coordinator"
-    """The broker itself: one batch, which may be a control batch; no sequences."""
-    REPLICATION = "replication"
-    """A leader: any number of batches, with their offsets and epochs."""
-
-
-class AppendInfo(NamedTuple):
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    duplicate: bool = False
-
-
-class TimestampOffset(NamedTuple):
-    timestamp: int
-    offset: int
-    leader_epoch: int
-
-
-class DeletedSegment(NamedTuple):
-    base_offset: int
-    size_bytes: int
-    reason: retention.Reason
+__all__ = ["AbortedTransaction", "AppendInfo", "AppendOrigin", "DeletedSegment", "Log", "TimestampOffset"]
 
 
 class Log:
@@ -269,42 +240,17 @@ class Log:
     def _append_replicated(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Appends a leader's batches as they are. Sequences were the leader's to check."""
         base_offset = self.log_end_offset
-        headers = self._checked_replicated(records, leader_epoch)
+        headers = replicated.checked_batches(
+            records, log_end_offset=base_offset, leader_epoch=leader_epoch, log_name=self.name
+        )
         view = memoryview(records)
-        for run in self._runs(headers):
+        for run in replicated.in_runs(headers, self.config.segment_bytes):
             self._write(view[run[0].position : run[-1].end], run, now_ms)
             for header in run:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
                 if header.producer_id >= 0:
-                    self._account(header, _marker_in(records, header), now_ms)
+                    self._account(header, replicated.marker_in(records, header), now_ms)
         return AppendInfo(base_offset, self.log_end_offset - 1, -1, self.log_start_offset)
-
-    def _checked_replicated(self, records: Buffer, leader_epoch: int) -> list[BatchHeader]:
-        headers = []
-        next_offset = self.log_end_offset
-        for header in iter_batches(records):
-            if header.leader_epoch > leader_epoch:
-                # KAFKA-18723: the leader changed while it answered; the rest is fetched under the new epoch.
-                break
-            if not verify_crc(records, header):
-                raise CorruptBatch(
-                    f"{self.name}: the CRC of the batch at offset {header.base_offset} does not hold"
-                )
-            if header.base_offset < next_offset or header.last_offset_delta < 0:
-                raise InvalidRecord(f"{self.name}: offset {header.base_offset} came, {next_offset} is due")
-            next_offset = header.next_offset
-            headers.append(header)
-        return headers
-
-    def _runs(self, headers: list[BatchHeader]) -> list[list[BatchHeader]]:
-        """Batches that go to disk in one write: all of them, unless a segment cannot hold so much."""
-        if not headers:
-            return []
-        size_bytes = headers[-1].end - headers[0].position
-        span = headers[-1].last_offset - headers[0].base_offset
-        if size_bytes <= self.config.segment_bytes and span <= MAX_RELATIVE_OFFSET:
-            return [headers]
-        return [[header] for header in headers]
 
     def _account(self, header: BatchHeader, marker: EndTransactionMarker | None, now_ms: int) -> None:
         if not header.is_control:
@@ -513,46 +459,28 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int, *, end_offset: int) -> TimestampOffset | None:
         """The first record at or after `timestamp`, in the order of offsets; None if there is none to see."""
-        self._check_online()
-        try:
-            for segment in self.segments:
-                if segment.largest.timestamp >= timestamp:
-                    for header in segment.headers_since(timestamp):
-                        found = self._first_since(segment, header, timestamp)
-                        if found is not None:
-                            return found if found.offset < end_offset else None
-        except CorruptLog as error:
-            self._fail(error)
-            raise
-        return None
+        return self._found_below(
+            end_offset, lambda: timestamps.first_since(self.segments, timestamp, self.log_start_offset)
+        )
 
     def offset_of_max_timestamp(self, end_offset: int) -> TimestampOffset | None:
-        """The first record that has the largest timestamp of the log."""
+        """The first record that has the largest timestamp of the log; None if it is not to be seen yet."""
+        return self._found_below(
+            end_offset, lambda: timestamps.first_largest(self.segments, self.log_start_offset)
+        )
+
+    def _found_below(
+        self, end_offset: int, find: Callable[[], TimestampOffset | None]
+    ) -> TimestampOffset | None:
         self._check_online()
-        segment = max(self.segments, key=lambda segment: segment.largest.timestamp)
-        timestamp, last_offset = segment.largest
-        if timestamp < 0:
-            return None
         try:
-            header = segment.header_at(segment.position_of(last_offset))
-            found = self._first_since(segment, header, timestamp)
+            found = find()
         except CorruptLog as error:
             self._fail(error)
             raise
+        except OSError as error:
+            raise self._fail(error) from error
         return found if found is not None and found.offset < end_offset else None
-
-    def _first_since(self, segment: Segment, header: BatchHeader, timestamp: int) -> TimestampOffset | None:
-        if header.next_offset <= self.log_start_offset:
-            return None
-        data = segment.batch_at(header)
-        header = header._replace(position=0)
-        if not verify_crc(data, header):
-            position = segment.position_of(header.base_offset)
-            raise CorruptLog(segment.log_path, position, "the CRC of the batch does not hold")
-        for record in read_batch(data, header):
-            if record.timestamp >= timestamp and record.offset >= self.log_start_offset:
-                return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
-        return None
 
     # -- transactions ----------------------------------------------------------------------------------
 
@@ -697,10 +625,3 @@ class Log:
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         if self.on_recovery_point_lowered is not None:
             self.on_recovery_point_lowered(self)
-
-
-def _marker_in(records: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
-    if not header.is_control:
-        return None
-    found = read_batch(records, header)
-    return end_transaction_marker(found[0]) if found else None

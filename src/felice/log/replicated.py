@@ -1,0 +1,54 @@
+"""What a follower checks in the batches that a leader sent, before any of them is appended.
+
+Keeps true: either every batch that is returned can be appended as it is, or the
+            whole answer is refused.
+"""
+
+from __future__ import annotations
+
+from felice.env import Buffer
+from felice.log.segment import MAX_RELATIVE_OFFSET
+from felice.records.batch import BatchHeader, iter_batches, verify_crc
+from felice.records.control import EndTransactionMarker, end_transaction_marker
+from felice.records.errors import CorruptBatch, InvalidRecord
+from felice.records.reader import read_batch
+
+
+def checked_batches(
+    records: Buffer, *, log_end_offset: int, leader_epoch: int, log_name: str
+) -> list[BatchHeader]:
+    """The batches that follow `log_end_offset`, whole and in order."""
+    headers = []
+    next_offset = log_end_offset
+    for header in iter_batches(records):
+        if header.leader_epoch > leader_epoch:
+            # KAFKA-18723: the leader changed while it answered; the rest is fetched under the new epoch.
+            break
+        if not verify_crc(records, header):
+            raise CorruptBatch(
+                f"{log_name}: the CRC of the batch at offset {header.base_offset} does not hold"
+            )
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            raise InvalidRecord(f"{log_name}: offset {header.base_offset} came, {next_offset} is due")
+        next_offset = header.next_offset
+        headers.append(header)
+    return headers
+
+
+def in_runs(headers: list[BatchHeader], segment_bytes: int) -> list[list[BatchHeader]]:
+    """Batches that go to disk in one write: all of them, unless a segment cannot hold so much."""
+    if not headers:
+        return []
+    size_bytes = headers[-1].end - headers[0].position
+    span = headers[-1].last_offset - headers[0].base_offset
+    if size_bytes <= segment_bytes and span <= MAX_RELATIVE_OFFSET:
+        return [headers]
+    return [[header] for header in headers]
+
+
+def marker_in(records: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
+    """The transaction marker that a batch holds, if it holds one."""
+    if not header.is_control:
+        return None
+    found = read_batch(records, header)
+    return end_transaction_marker(found[0]) if found else None
