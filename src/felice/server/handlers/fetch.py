@@ -119,8 +119,7 @@ class _Fetch:
             log_start_offset=found.log_start_offset,
             records=found.records or b"",
         )
-        if self._read_committed:
-            row.aborted_transactions = _aborted(found)
+        row.aborted_transactions = _aborted(found) if self._read_committed else None
         if found.divergence is not None:
             row.diverging_epoch = EpochEndOffset(
                 epoch=found.divergence.epoch, end_offset=found.divergence.end_offset
