@@ -325,4 +325,6 @@ def test_requests_decode_in_every_version(wire: Wire, group: str) -> None:
         assert wire.ask(asked, version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     for version in range(6):
         request = SyncGroupRequest(group_id=group, generation_id=1, member_id="m")
-        assert wire.ask(request, version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        # KIP-559: version 5 must name the protocol.
+        expected = ErrorCode.UNKNOWN_MEMBER_ID if version < 5 else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert wire.ask(request, version).error_code == expected

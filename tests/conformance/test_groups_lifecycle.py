@@ -91,10 +91,10 @@ def test_find_coordinator_makes_the_topic_that_it_needs() -> None:
 @pytest.mark.parametrize("version", range(10))
 def test_two_members_share_a_generation(wire: Wire, connect: Connect, group: str, version: int) -> None:
     """The leader hears of all members and their metadata, the follower of nobody's."""
-    leader = Member(wire, group, protocols=(("range", b"of the leader"),))
+    leader = Member(wire, group, protocol_type="own", protocols=(("range", b"of the leader"),))
     assert leader.join(version).leader == leader.member_id
     leader.sync({leader.member_id: b"all"})
-    follower = Member(connect(), group, protocols=(("range", b"of the follower"),))
+    follower = Member(connect(), group, protocol_type="own", protocols=(("range", b"of the follower"),))
     if version >= 4:
         follower.send_join(version)
         assert follower.receive_join(version).error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -115,7 +115,7 @@ def test_two_members_share_a_generation(wire: Wire, connect: Connect, group: str
     synced = leader.sync({leader.member_id: b"half", follower.member_id: b"other half"})
     assert bytes(synced.assignment) == b"half"
     assert bytes(follower.wire.receive(follower.sync_request(), 5).assignment) == b"other half"
-    assert (synced.protocol_type, synced.protocol_name) == ("consumer", "range")
+    assert (synced.protocol_type, synced.protocol_name) == ("own", "range")
 
 
 def test_members_that_the_leader_forgets_get_an_empty_assignment(wire: Wire, group: str) -> None:
