@@ -179,7 +179,7 @@ class Partition:
         return FetchedRecords(records, high_watermark, stable, log.log_start_offset, aborted)
 
     def end_offset_for_epoch(self, epoch: int, current_leader_epoch: int = NO_EPOCH) -> Divergence:
-        """The largest epoch not above `epoch` and where it ends; (-1, -1) if there is none (KIP-279)."""
+        """The largest epoch not above `epoch` and where it ends; (-1, -1) for one that is yet to come (KIP-279)."""
         self.check_leader(current_leader_epoch)
         found = self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
         return Divergence(found.epoch, found.end_offset)

@@ -1,6 +1,7 @@
 """OffsetForLeaderEpoch (key 23): where a leader epoch ended (KIP-101, KIP-320).
 
-An epoch older than everything here answers (-1, -1), which is no error.
+An epoch that this log never had answers (-1, -1), which is no error; one older than everything
+here ended where the log begins.
 """
 
 from __future__ import annotations

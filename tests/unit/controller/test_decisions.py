@@ -1,0 +1,127 @@
+"""What the controller decides, without a store: placement, names, elections, changes of configuration."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from felice.config import TOPIC_OPTIONS
+from felice.controller import topic_names
+from felice.controller.config_changes import ChangeKind, ConfigChange, apply_changes
+from felice.controller.election import elect, first_state
+from felice.controller.placement import PlacementError, check_assignment, place_replicas
+from felice.metadata.image import PartitionImage
+from felice.metadata.layout import NO_LEADER, StateNode
+from felice.protocol.errors import ApiError, ErrorCode
+
+
+def test_replicas_go_round_the_brokers_as_in_kafkas_own_example() -> None:
+    # The comment over AdminUtils.assignReplicasToBrokers: 5 brokers, 10 partitions, 3 replicas, all from 0.
+    placed = place_replicas([0, 1, 2, 3, 4], 10, 3, start_index=0, start_shift=0)
+    assert placed == {
+        0: (0, 1, 2), 1: (1, 2, 3), 2: (2, 3, 4), 3: (3, 4, 0), 4: (4, 0, 1),
+        5: (0, 2, 3), 6: (1, 3, 4), 7: (2, 4, 0), 8: (3, 0, 1), 9: (4, 1, 2),
+    }  # fmt: skip
+
+
+@given(st.integers(1, 8), st.integers(1, 40), st.data())
+def test_every_placement_is_sound_and_even(brokers: int, partitions: int, data: st.DataObject) -> None:
+    factor = data.draw(st.integers(1, brokers))
+    start, shift = data.draw(st.integers(0, 20)), data.draw(st.integers(0, 20))
+    ids = [10 * number for number in range(brokers)]
+    placed = place_replicas(ids, partitions, factor, start_index=start, start_shift=shift)
+    check_assignment(placed, ids)
+    leaders = Counter(replicas[0] for replicas in placed.values())
+    assert max(leaders.values()) - min(leaders[broker] for broker in ids) <= 1
+
+
+def test_added_partitions_go_on_where_the_others_ended() -> None:
+    whole = place_replicas([1, 2, 3], 6, 1, start_index=1, start_shift=0)
+    assert place_replicas([1, 2, 3], 2, 1, start_index=1, start_shift=0, first_partition=4) == {
+        4: whole[4],
+        5: whole[5],
+    }
+
+
+@pytest.mark.parametrize(
+    ("assignment", "fault"),
+    [
+        ({}, "consecutive"),
+        ({1: (1,)}, "consecutive"),
+        ({0: (1,), 2: (1,)}, "consecutive"),
+        ({0: ()}, "at least one"),
+        ({0: (1, 2), 1: (1,)}, "same number"),
+        ({0: (1, 1)}, "twice"),
+        ({0: (9,)}, "not alive"),
+    ],
+)
+def test_an_impossible_assignment_is_refused(assignment: dict[int, tuple[int, ...]], fault: str) -> None:
+    with pytest.raises(PlacementError, match=fault):
+        check_assignment(assignment, [1, 2, 3])
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "...", "__consumer_offsets"])
+def test_legal_topic_names(name: str) -> None:
+    assert topic_names.fault_of(name) is None
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n"])
+def test_illegal_topic_names(name: str) -> None:
+    assert topic_names.fault_of(name)
+
+
+def test_dots_and_underscores_collide() -> None:
+    assert topic_names.collision_of("a.b", ["a_b", "c"]) == "a_b"
+    assert topic_names.collision_of("a_b", ["a.b"]) == "a.b"
+    assert topic_names.collision_of("a.b", ["a.b", "ab"]) is None
+
+
+def test_a_new_partition_is_led_by_its_first_replica_alive() -> None:
+    assert first_state((1, 2, 3), {2, 3}, 7) == StateNode(2, 0, 7, (2, 3))
+    assert first_state((1,), set(), 7) == StateNode(NO_LEADER, 0, 7, (1,))
+
+
+def test_an_election_takes_the_next_epoch_and_the_first_in_sync_replica_alive() -> None:
+    partition = PartitionImage(0, (1, 2, 3), leader=1, leader_epoch=4, isr=(1, 3))
+    assert elect(partition, {2, 3}, 9) == StateNode(3, 5, 9, (3,))
+    assert elect(partition, {1, 2, 3}, 9) == StateNode(1, 5, 9, (1, 3))
+
+
+def test_without_an_in_sync_replica_alive_nobody_leads_and_the_isr_is_remembered() -> None:
+    partition = PartitionImage(0, (1, 2), leader=1, leader_epoch=4, isr=(1,))
+    assert elect(partition, {2}, 9) == StateNode(NO_LEADER, 5, 9, (1,))
+
+
+def _changed(current: dict[str, str], *changes: ConfigChange) -> dict[str, str]:
+    effective = {"cleanup.policy": "delete"}
+    return apply_changes(current, effective, changes, TOPIC_OPTIONS)
+
+
+def test_set_delete_append_and_subtract() -> None:
+    assert _changed({}, ConfigChange("retention.ms", ChangeKind.SET, "5")) == {"retention.ms": "5"}
+    assert _changed({"retention.ms": "5"}, ConfigChange("retention.ms", ChangeKind.DELETE, "ignored")) == {}
+    # An append to what nobody set starts from the value in force.
+    both = _changed({}, ConfigChange("cleanup.policy", ChangeKind.APPEND, "compact"))
+    assert both == {"cleanup.policy": "delete,compact"}
+    assert _changed(both, ConfigChange("cleanup.policy", ChangeKind.APPEND, "compact")) == both
+    assert _changed(both, ConfigChange("cleanup.policy", ChangeKind.SUBTRACT, "delete")) == {
+        "cleanup.policy": "compact"
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ([ConfigChange("retention.ms", ChangeKind.APPEND, "5")], ErrorCode.INVALID_CONFIG),
+        ([ConfigChange("retention.ms", ChangeKind.SET, None)], ErrorCode.INVALID_REQUEST),
+        ([ConfigChange("retention.ms", 9, "5")], ErrorCode.INVALID_REQUEST),
+        ([ConfigChange("a", ChangeKind.SET, "1"), ConfigChange("a", ChangeKind.DELETE, None)], ErrorCode.INVALID_REQUEST),
+    ],
+)  # fmt: skip
+def test_impossible_changes_are_refused(changes: list[ConfigChange], code: ErrorCode) -> None:
+    with pytest.raises(ApiError) as refused:
+        _changed({"retention.ms": "1"}, *changes)
+    assert refused.value.code == code

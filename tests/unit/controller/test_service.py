@@ -1,0 +1,197 @@
+"""The controller over a store in memory: what it writes, what it refuses, what another controller stops."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from felice.config import BrokerConfig
+from felice.controller.service import Controller, NewTopic
+from felice.env import Environment, SystemClock, SystemDisk, SystemNetwork
+from felice.metadata import BadVersion, Create, layout
+from felice.metadata.layout import BrokerNode, Endpoint
+from felice.metadata.memory import MemoryEnsemble, MemoryStore
+from felice.metadata.watcher import Watcher
+from felice.protocol.errors import ApiError, ErrorCode
+
+
+class Fixture:
+    """A controller among `brokers` registered brokers."""
+
+    def __init__(self, ensemble: MemoryEnsemble, store: MemoryStore) -> None:
+        self.ensemble = ensemble
+        self.store = store
+        self.config = BrokerConfig.parse({"num.partitions": "2"})[0]
+        self.watcher = Watcher(store, lambda old, new: None)
+        env = Environment(SystemClock(), SystemDisk(), SystemNetwork(), random.Random(7))
+        self.controller = Controller(store, self.watcher, env, 1, lambda: self.config)
+
+
+def run(scenario: Callable[[Fixture], Awaitable[None]], brokers: int = 1) -> None:
+    async def whole() -> None:
+        ensemble = MemoryEnsemble()
+        store = ensemble.connect()
+        await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])
+        for broker_id in range(1, brokers + 1):
+            node = BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), {"PLAINTEXT": "PLAINTEXT"}, None, 0)
+            await store.create(layout.broker_path(broker_id), layout.encode_broker(node), ephemeral=True)
+        fixture = Fixture(ensemble, store)
+        await fixture.watcher.start()
+        await fixture.controller.elect_self()
+        await scenario(fixture)
+        await fixture.watcher.stop()
+
+    asyncio.run(whole())
+
+
+
+async def expect(awaitable: Awaitable[object], code: ErrorCode) -> None:
+    with pytest.raises(ApiError) as error:
+        await awaitable
+    assert error.value.code == code, error.value
+
+
+def test_a_created_topic_is_in_the_image_with_leaders_when_the_call_returns() -> None:
+    async def scenario(f: Fixture) -> None:
+        planned = await f.controller.create_topic(NewTopic("orders", configs={"retention.ms": "5"}))
+        topic = f.watcher.image.topics["orders"]
+        assert topic.topic_id == planned.topic_id
+        assert [(p.leader, p.leader_epoch, p.isr) for p in topic.partitions] == [(1, 0, (1,))] * 2
+        assert f.watcher.image.topic_configs["orders"] == {"retention.ms": "5"}
+
+    run(scenario)
+
+
+def test_what_cannot_be_created_is_refused_with_kafkas_codes() -> None:
+    async def scenario(f: Fixture) -> None:
+        create = f.controller.create_topic
+        await create(NewTopic("a.b"))
+        await expect(create(NewTopic("a.b")), ErrorCode.TOPIC_ALREADY_EXISTS)
+        await expect(create(NewTopic("a_b")), ErrorCode.INVALID_TOPIC_EXCEPTION)
+        await expect(create(NewTopic("a b")), ErrorCode.INVALID_TOPIC_EXCEPTION)
+        await expect(create(NewTopic("c", 0)), ErrorCode.INVALID_PARTITIONS)
+        await expect(create(NewTopic("c", 10_001)), ErrorCode.INVALID_PARTITIONS)
+        await expect(create(NewTopic("c", 1, 0)), ErrorCode.INVALID_REPLICATION_FACTOR)
+        await expect(create(NewTopic("c", 1, 2)), ErrorCode.INVALID_REPLICATION_FACTOR)
+        await expect(create(NewTopic("c", assignment={0: (9,)})), ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+        await expect(create(NewTopic("c", 1, assignment={0: (1,)})), ErrorCode.INVALID_REQUEST)
+        await expect(create(NewTopic("c", configs={"retention.ms": "x"})), ErrorCode.INVALID_CONFIG)
+        await expect(create(NewTopic("c", configs={"no.such": "x"})), ErrorCode.INVALID_CONFIG)
+        await expect(create(NewTopic("c", configs={"retention.ms": None})), ErrorCode.INVALID_CONFIG)
+        assert list(f.watcher.image.topics) == ["a.b"]
+
+    run(scenario)
+
+
+def test_validate_only_checks_everything_and_writes_nothing() -> None:
+    async def scenario(f: Fixture) -> None:
+        before = f.ensemble.tree.zxid
+        planned = await f.controller.create_topic(NewTopic("a", 3), validate_only=True)
+        assert len(planned.partitions) == 3
+        await expect(
+            f.controller.create_topic(NewTopic("a", 0), validate_only=True), ErrorCode.INVALID_PARTITIONS
+        )
+        assert f.ensemble.tree.zxid == before
+
+    run(scenario)
+
+
+def test_topics_created_at_once_under_one_name_come_into_being_once() -> None:
+    async def scenario(f: Fixture) -> None:
+        wishes = [f.controller.create_topic(NewTopic("same")) for _ in range(4)]
+        results = await asyncio.gather(*wishes, return_exceptions=True)
+        errors = [result for result in results if isinstance(result, ApiError)]
+        assert [error.code for error in errors] == [ErrorCode.TOPIC_ALREADY_EXISTS] * 3
+
+    run(scenario)
+
+
+def test_a_deleted_topic_leaves_nothing_and_comes_back_under_another_id() -> None:
+    async def scenario(f: Fixture) -> None:
+        before = [path for path, _, _ in f.ensemble.tree.walk()]
+        first = await f.controller.create_topic(NewTopic("a", configs={"retention.ms": "5"}))
+        await f.controller.delete_topic("a")
+        assert [path for path, _, _ in f.ensemble.tree.walk()] == before
+        await expect(f.controller.delete_topic("a"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        second = await f.controller.create_topic(NewTopic("a"))
+        assert first.topic_id != second.topic_id
+        assert f.watcher.image.topic_configs["a"] == {}
+
+    run(scenario)
+
+
+def test_partitions_are_added_and_never_taken() -> None:
+    async def scenario(f: Fixture) -> None:
+        await f.controller.create_topic(NewTopic("a", 2))
+        grow = f.controller.create_partitions
+        await grow("a", 5, None, validate_only=True)
+        assert len(f.watcher.image.topics["a"].partitions) == 2
+        await grow("a", 5, None)
+        assert [p.leader for p in f.watcher.image.topics["a"].partitions] == [1] * 5
+        for count in (5, 4, 10_001):
+            await expect(grow("a", count, None), ErrorCode.INVALID_PARTITIONS)
+        await expect(grow("a", 7, [[1]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+        await expect(grow("a", 6, [[9]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+        await expect(grow("b", 6, None), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        await grow("a", 6, [[1]])
+
+    run(scenario)
+
+
+def test_a_controller_that_was_replaced_writes_nothing() -> None:
+    async def scenario(f: Fixture) -> None:
+        await f.store.set(layout.CONTROLLER_EPOCH, b"99")
+        with pytest.raises(BadVersion):
+            await f.controller.create_topic(NewTopic("a"))
+        assert "a" not in f.watcher.image.topics
+
+    run(scenario)
+
+
+def test_every_election_takes_the_next_leader_epoch() -> None:
+    async def scenario(f: Fixture) -> None:
+        await f.controller.create_topic(NewTopic("a", 2))
+        await f.controller.elect_leaders()
+        await f.controller.elect_leaders()
+        assert [p.leader_epoch for p in f.watcher.image.topics["a"].partitions] == [2, 2]
+
+    run(scenario)
+
+
+def test_producer_ids_come_in_blocks_that_never_overlap() -> None:
+    async def scenario(f: Fixture) -> None:
+        blocks = await asyncio.gather(*(f.controller.allocate_producer_ids() for _ in range(3)))
+        assert sorted(block.start for block in blocks) == [0, 1000, 2000]
+        assert all(len(block) == 1000 for block in blocks)
+
+    run(scenario)
+
+
+def test_configuration_changes_are_checked_then_followed() -> None:
+    async def scenario(f: Fixture) -> None:
+        await f.controller.create_topic(NewTopic("a"))
+        await f.controller.change_topic_config("a", lambda old: {**old, "retention.ms": "7"})
+        await f.controller.change_topic_config("a", lambda old: {**old, "segment.ms": "9"})
+        assert f.watcher.image.topic_configs["a"] == {"retention.ms": "7", "segment.ms": "9"}
+        bad = f.controller.change_topic_config("a", lambda old: {"retention.ms": "-5"})
+        await expect(bad, ErrorCode.INVALID_CONFIG)
+        await f.controller.change_topic_config("a", lambda old: {}, validate_only=True)
+        assert len(f.watcher.image.topic_configs["a"]) == 2
+        await f.controller.change_broker_config("<default>", lambda old: {"max.connections": "5"})
+        assert f.watcher.image.broker_configs["<default>"] == {"max.connections": "5"}
+
+    run(scenario)
+
+
+def test_replicas_are_spread_over_the_brokers_alive() -> None:
+    async def scenario(f: Fixture) -> None:
+        await f.controller.create_topic(NewTopic("a", 6, 2))
+        partitions = f.watcher.image.topics["a"].partitions
+        assert {p.replicas[0] for p in partitions} == {1, 2, 3}
+        assert all(len(set(p.replicas)) == 2 for p in partitions)
+        assert all(p.leader == p.replicas[0] and p.isr == p.replicas for p in partitions)
+
+    run(scenario, brokers=3)

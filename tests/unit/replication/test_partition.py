@@ -1,0 +1,243 @@
+"""One partition: its role, its watermark, and who waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from felice.config import TopicConfig
+from felice.env import SystemClock, SystemDisk
+from felice.log.log import AppendInfo, Log
+from felice.metadata.image import PartitionImage
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.records.builder import BatchBuilder
+from felice.replication.partition import ACKS_ALL, Divergence, Partition
+
+NOW_MS = SystemClock().now_ms()
+
+
+def batch(count: int = 1) -> bytearray:
+    builder = BatchBuilder()
+    for number in range(count):
+        builder.append(NOW_MS, b"k", b"v%d" % number)
+    return bytearray(builder.build())
+
+
+class LazyDisk(SystemDisk):
+    """A disk whose log files are synced only when the test lets them."""
+
+    def __init__(self) -> None:
+        self.failure: OSError | None = None
+        self.syncs = 0
+
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> Any:
+        file = super().open(path, create=create, read_only=read_only)
+        disk, sync = self, file.sync
+
+        class Counted:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(file, name)
+
+            def sync(self) -> None:
+                disk.syncs += 1
+                if disk.failure:
+                    raise disk.failure
+                sync()
+
+        return Counted()
+
+
+def make(tmp_path: Path, config: TopicConfig | None = None, disk: SystemDisk | None = None) -> Partition:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    log = Log.open(
+        disk or SystemDisk(), SystemClock(), directory, ("t", 0), config or TopicConfig(),
+        recovery_point=0, log_start_offset=0, clean_shutdown=True,
+    )  # fmt: skip
+    return Partition(1, log, UUID(int=5))
+
+
+def lead(partition: Partition, epoch: int = 0, **facts: Any) -> None:
+    image = PartitionImage(0, **{"replicas": (1,), "leader": 1, "isr": (1,), **facts}, leader_epoch=epoch)
+    partition.update_role(image)
+
+
+def append(partition: Partition, count: int = 1, acks: int = 1) -> AppendInfo:
+    return partition.append(batch(count), required_acks=acks, now_ms=NOW_MS)
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 20))  # type: ignore[arg-type]
+
+
+def code_of(call: Callable[[], object]) -> ErrorCode:
+    with pytest.raises(ApiError) as error:
+        call()
+    return error.value.code
+
+
+def test_only_the_leader_appends_and_serves(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    assert code_of(lambda: append(partition)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    lead(partition)
+    append(partition, 3)
+    assert (partition.high_watermark, partition.log_end_offset, partition.last_stable_offset) == (3, 3, 3)
+    lead(partition, 1, leader=2)
+    assert code_of(lambda: append(partition)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code_of(lambda: partition.fetch(0, 100)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_batches_carry_the_leader_epoch_and_an_election_begins_one(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    lead(partition, 3)
+    append(partition, 2)
+    lead(partition, 5)
+    append(partition)
+    assert partition.end_offset_for_epoch(3) == Divergence(3, 2)
+    assert partition.end_offset_for_epoch(4) == Divergence(3, 2)
+    assert partition.end_offset_for_epoch(5) == Divergence(5, 3)
+    assert partition.end_offset_for_epoch(1) == Divergence(1, 0)
+    assert partition.end_offset_for_epoch(6) == Divergence(-1, -1)
+
+
+def test_an_epoch_other_than_the_leaders_is_told_which_way_it_errs(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    lead(partition, 4)
+    append(partition)
+    assert partition.fetch(0, 100, current_leader_epoch=4).records
+    assert code_of(lambda: partition.fetch(0, 1, current_leader_epoch=3)) == ErrorCode.FENCED_LEADER_EPOCH
+    assert code_of(lambda: partition.fetch(0, 1, current_leader_epoch=5)) == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_fetch_at_the_end_is_empty_and_outside_is_refused(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    lead(partition)
+    append(partition, 3)
+    assert partition.fetch(3, 100).records is None
+    for offset in (-1, 4):
+        assert code_of(lambda offset=offset: partition.fetch(offset, 1)) == ErrorCode.OFFSET_OUT_OF_RANGE  # type: ignore[misc]
+    partition.delete_records_before(2)
+    assert code_of(lambda: partition.fetch(1, 1)) == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert partition.fetch(2, 1000).log_start_offset == 2
+
+
+def test_the_first_batch_comes_whole_however_small_the_limit(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    lead(partition)
+    append(partition, 5)
+    found = partition.fetch(0, 1)
+    assert found.records is not None
+    assert found.records.size_bytes == partition.log.size_bytes
+    assert partition.fetch(0, 1, min_one=False).records is None
+
+
+def test_a_fetcher_whose_log_parted_is_told_where(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    lead(partition, 1)
+    append(partition, 2)
+    lead(partition, 3)
+    append(partition, 2)
+    assert partition.fetch(4, 100, last_fetched_epoch=3).divergence is None
+    assert partition.fetch(3, 100, last_fetched_epoch=1).divergence == Divergence(1, 2)
+    assert partition.fetch(3, 100, last_fetched_epoch=2).divergence == Divergence(1, 2)
+
+
+def test_acks_all_needs_enough_replicas_in_sync_and_others_do_not(tmp_path: Path) -> None:
+    partition = make(tmp_path, TopicConfig(min_insync_replicas=2))
+    lead(partition, replicas=(1, 2), isr=(1,))
+    assert code_of(lambda: append(partition, acks=ACKS_ALL)) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert partition.log_end_offset == 0
+    append(partition, acks=1)
+    # The effective minimum is never above the replication factor.
+    lead(partition, 1, replicas=(1,), isr=(1,))
+    append(partition, acks=ACKS_ALL)
+
+
+def test_records_are_deleted_up_to_the_high_watermark_at_most(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    lead(partition)
+    append(partition, 3)
+    assert partition.delete_records_before(1) == 1
+    assert code_of(lambda: partition.delete_records_before(4)) == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert code_of(lambda: partition.delete_records_before(-2)) == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert partition.delete_records_before(-1) == 3
+
+
+def test_readers_are_woken_by_an_append_an_election_and_the_end(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    lead(partition)
+    rings: list[int] = []
+    partition.on_advance.add(lambda: rings.append(partition.high_watermark))
+    append(partition)
+    append(partition)
+    assert rings == [1, 2]
+    lead(partition, 1)
+    partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert len(rings) == 4
+    assert code_of(lambda: partition.fetch(0, 1)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_where_flushing_is_asked_for_nothing_is_visible_before_it_is_on_disk(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        partition = make(tmp_path, TopicConfig(flush_messages=1))
+        lead(partition)
+        info = append(partition)
+        assert not partition.is_acknowledged(info)
+        assert partition.fetch(0, 100).records is None
+        await partition.wait_committed(info.last_offset, 5)
+        assert partition.is_acknowledged(info)
+        assert partition.log.recovery_point == 1
+        assert partition.fetch(0, 100).records is not None
+
+    run(scenario)
+
+
+def test_appends_that_wait_share_a_sync(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = LazyDisk()
+        partition = make(tmp_path, TopicConfig(flush_messages=1), disk)
+        lead(partition)
+        before = disk.syncs
+        infos = [append(partition) for _ in range(50)]
+        await asyncio.gather(*(partition.wait_committed(info.last_offset, 5) for info in infos))
+        assert 1 <= disk.syncs - before < 10
+
+    run(scenario)
+
+
+def test_after_a_failed_sync_nothing_is_acknowledged_any_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = LazyDisk()
+        partition = make(tmp_path, TopicConfig(flush_messages=1), disk)
+        lead(partition)
+        disk.failure = OSError(5, "Input/output error")
+        info = append(partition)
+        with pytest.raises(ApiError) as error:
+            await partition.wait_committed(info.last_offset, 5)
+        assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert code_of(lambda: append(partition)) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert not partition.is_leader
+
+    run(scenario)
+
+
+def test_a_wait_ends_in_time(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        partition = make(tmp_path)
+        lead(partition)
+        with pytest.raises(ApiError) as error:
+            await partition.wait_committed(0, 0.01)
+        assert error.value.code == ErrorCode.REQUEST_TIMED_OUT
+        waiting = asyncio.ensure_future(partition.wait_committed(0, 5))
+        await asyncio.sleep(0)
+        partition.close()
+        with pytest.raises(ApiError) as moved:
+            await waiting
+        assert moved.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(scenario)

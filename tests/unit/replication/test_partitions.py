@@ -1,0 +1,120 @@
+"""The registry follows the image: what it makes, keeps, removes and sets aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from felice.config import TopicConfig
+from felice.env import SystemClock, SystemDisk
+from felice.log.directory import LogDirectory
+from felice.metadata import ClusterImage, PartitionImage, TopicImage
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.replication.partitions import Partitions
+
+FIRST, SECOND = UUID(int=1), UUID(int=2)
+
+
+def open_directory(path: Path) -> LogDirectory:
+    directory = LogDirectory(SystemDisk(), SystemClock(), path)
+    directory.acquire(node_id=1, cluster_id="c", new_directory_id=UUID(int=7))
+    directory.load(lambda topic: TopicConfig())
+    return directory
+
+
+def registry(*directories: LogDirectory) -> Partitions:
+    return Partitions(1, directories, lambda image, topic: TopicConfig())
+
+
+def image(*topics: TopicImage) -> ClusterImage:
+    return ClusterImage(topics={topic.name: topic for topic in topics})
+
+
+def topic(name: str, topic_id: UUID, count: int, replicas: tuple[int, ...] = (1,)) -> TopicImage:
+    partitions = tuple(
+        PartitionImage(number, replicas, replicas[0], 0, replicas, partition_epoch=0) for number in range(count)
+    )
+    return TopicImage(name, topic_id, partitions)
+
+
+def test_partitions_come_with_the_image_and_go_with_it(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    empty, two, three = image(), image(topic("a", FIRST, 2)), image(topic("a", FIRST, 3))
+    partitions.apply(empty, two)
+    first = partitions.find("a", 0)
+    assert first.is_leader
+    partitions.apply(two, three)
+    assert partitions.find("a", 0) is first
+    assert len(partitions) == 3
+    partitions.apply(three, empty)
+    assert len(partitions) == 0
+    assert not first.is_leader
+    with pytest.raises(ApiError) as error:
+        partitions.find("a", 0)
+    assert error.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not directory.logs
+    directory.close()
+
+
+def test_a_topic_made_again_begins_empty(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    old, new = image(topic("a", FIRST, 1)), image(topic("a", SECOND, 1))
+    partitions.apply(image(), old)
+    before = partitions.find("a", 0)
+    partitions.apply(old, new)
+    after = partitions.find("a", 0)
+    assert after is not before
+    assert (after.topic_id, after.log_end_offset) == (SECOND, 0)
+    directory.close()
+
+
+def test_another_brokers_partition_is_not_here(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    partitions.apply(image(), image(topic("a", FIRST, 1, replicas=(2,))))
+    with pytest.raises(ApiError) as error:
+        partitions.find("a", 0)
+    assert error.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    directory.close()
+
+
+def test_logs_of_a_topic_that_no_image_knows_are_kept_aside(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    registry(directory).apply(image(), image(topic("a", FIRST, 1), topic("b", FIRST, 1)))
+    directory.close()
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    partitions.apply(image(), image(topic("a", SECOND, 1)))
+    partitions.set_strays_aside()
+    assert partitions.find("a", 0).topic_id == SECOND
+    names = sorted(path.name.partition(".")[0] for path in tmp_path.glob("*-stray"))
+    assert names == ["a-0", "b-0"]
+    directory.close()
+
+
+def test_new_partitions_go_where_there_are_fewest(tmp_path: Path) -> None:
+    directories = [open_directory(tmp_path / "x"), open_directory(tmp_path / "y")]
+    partitions = registry(*directories)
+    partitions.apply(image(), image(topic("a", FIRST, 6)))
+    assert [len(directory.logs) for directory in directories] == [3, 3]
+    for directory in directories:
+        offsets = partitions.high_watermarks(directory)
+        assert offsets.keys() == directory.logs.keys()
+        directory.close(offsets)
+
+
+def test_logs_hear_of_their_topics_configuration(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    configs = {"a": TopicConfig(), "b": TopicConfig()}
+    partitions = Partitions(1, [directory], lambda image, name: configs[name])
+    partitions.apply(image(), image(topic("a", FIRST, 2), topic("b", SECOND, 1)))
+    configs["a"] = configs["b"] = TopicConfig(retention_ms=5)
+    partitions.reconfigure(image(), ["a"])
+    assert [p.log.config.retention_ms for p in partitions] == [5, 5, TopicConfig().retention_ms]
+    partitions.reconfigure(image())
+    assert partitions.find("b", 0).log.config.retention_ms == 5
+    directory.close()
