@@ -22,9 +22,6 @@ from felice.server.config_entries import topic_entries
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
-# KIP-464: before it -1 did not mean the broker's default.
-_DEFAULTS_FROM = 4
-
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
@@ -33,7 +30,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
         try:
             if times[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic name: {topic.name}")
-            wish = _wish(topic, context.version)
+            wish = _wish(topic)
             planned = await context.broker.controller.create_topic(wish, validate_only=request.validate_only)
             results.append(_made(planned, request.validate_only, context))
         except ApiError as error:
@@ -43,15 +40,11 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     return CreateTopicsResponse(topics=results)
 
 
-def _wish(topic: CreatableTopic, version: int) -> NewTopic:
+def _wish(topic: CreatableTopic) -> NewTopic:
+    # KIP-464's -1 for the broker's defaults is taken in every version, as Kafka 4 does.
     assignment = {row.partition_index: tuple(row.broker_ids) for row in topic.assignments}
     if len(assignment) != len(topic.assignments):
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
-    if version < _DEFAULTS_FROM and not assignment:
-        if topic.num_partitions == -1:
-            raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
-        if topic.replication_factor == -1:
-            raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
     names = [config.name for config in topic.configs]
     if len(set(names)) != len(names):
         raise ApiError(ErrorCode.INVALID_CONFIG, "a configuration is named twice")
