@@ -1,0 +1,217 @@
+"""Real consumers in real groups: they share partitions, hand them over, keep their place, and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer
+
+from conformance.targets import Target
+from conformance.topics import create_topic, produce_values
+from conformance.wire import unique_name
+
+PARTITIONS = 6
+TIMEOUT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def topic(broker: Target) -> str:
+    name = create_topic(broker, unique_name("shared"), PARTITIONS)
+    with broker.wire() as wire:
+        for partition in range(PARTITIONS):
+            produce_values(wire, name, [f"{partition}-{n}".encode() for n in range(10)], partition)
+    return name
+
+
+@pytest.fixture
+def consumers(broker: Target) -> Iterator[Callable[..., Consumer]]:
+    opened: list[Consumer] = []
+
+    def another(group: str, **settings: Any) -> Consumer:
+        config = {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 200,
+            "enable.auto.commit": False,
+            **{key.replace("_", "."): value for key, value in settings.items()},
+        }
+        opened.append(Consumer(config))
+        return opened[-1]
+
+    yield another
+    for consumer in opened:
+        consumer.close()
+
+
+def poll_until(holds: Callable[[], bool], *consumers: Consumer) -> list[bytes]:
+    """Poll all consumers in turn until something holds; what they read meanwhile."""
+    values = []
+    deadline = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < deadline, [held(consumer) for consumer in consumers]
+        for consumer in consumers:
+            message = consumer.poll(0.02)
+            if message is not None:
+                assert message.error() is None, message.error()
+                values.append(message.value())
+    return values
+
+
+def held(consumer: Consumer) -> set[int]:
+    return {partition.partition for partition in consumer.assignment()}
+
+
+def shares(*consumers: Consumer) -> Callable[[], bool]:
+    """Whether the consumers hold all partitions, evenly and each once."""
+
+    def holds() -> bool:
+        sets = [held(consumer) for consumer in consumers]
+        sizes = {len(partitions) for partitions in sets}
+        return max(sizes) - min(sizes) <= 1 and sorted(p for s in sets for p in s) == list(range(PARTITIONS))
+
+    return holds
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+def test_three_consumers_come_and_go(consumers: Callable[..., Consumer], topic: str, strategy: str) -> None:
+    group = unique_name("group")
+    members = [consumers(group, partition_assignment_strategy=strategy) for _ in range(3)]
+    for count in (1, 2, 3):
+        members[count - 1].subscribe([topic])
+        poll_until(shares(*members[:count]), *members[:count])
+    members.pop().close()
+    poll_until(shares(*members), *members)
+
+
+def test_cooperative_members_keep_what_they_can(consumers: Callable[..., Consumer], topic: str) -> None:
+    """KIP-429: a partition that stays is never taken away in between."""
+    group = unique_name("group")
+    first, second = (consumers(group, partition_assignment_strategy="cooperative-sticky") for _ in range(2))
+    revoked: list[int] = []
+    first.subscribe([topic], on_revoke=lambda _, parts: revoked.extend(part.partition for part in parts))
+    poll_until(shares(first), first)
+    second.subscribe([topic])
+    poll_until(shares(first, second), first, second)
+    assert sorted(revoked) == sorted(held(second))
+
+
+def test_members_read_on_where_the_group_left_off(consumers: Callable[..., Consumer], topic: str) -> None:
+    group = unique_name("group")
+    first = consumers(group)
+    first.subscribe([topic])
+    seen: list[bytes] = []
+    while len(seen) < 25:
+        seen += [message.value() for message in first.consume(25 - len(seen), 1.0)]
+    first.commit(asynchronous=False)
+    first.close()
+    second = consumers(group)
+    second.subscribe([topic])
+    rest = [message.value() for message in second.consume(10 * PARTITIONS - 25, TIMEOUT_S)]
+    assert len(set(seen) | set(rest)) == len(seen) + len(rest) == 10 * PARTITIONS
+
+
+def test_a_static_member_comes_back_to_its_partitions(
+    consumers: Callable[..., Consumer], topic: str, broker: Target
+) -> None:
+    """65: no rebalance, as long as it is back before its session ends."""
+    group = unique_name("group")
+    first = consumers(group, group_instance_id="one", session_timeout_ms=20_000)
+    second = consumers(group, group_instance_id="two", session_timeout_ms=20_000)
+    assigned: list[int] = []
+    first.subscribe([topic], on_assign=lambda _, parts: assigned.append(len(parts)))
+    second.subscribe([topic])
+    poll_until(shares(first, second), first, second)
+    before, rebalances = held(second), len(assigned)
+    second.close()
+    again = consumers(group, group_instance_id="two", session_timeout_ms=20_000)
+    again.subscribe([topic])
+    poll_until(lambda: held(again) == before, first, again)
+    assert len(assigned) == rebalances
+
+
+def test_clients_of_three_kinds_share_a_group(broker: Target, topic: str) -> None:
+    """Each leads or follows as it happens; all speak `range`."""
+    group = unique_name("group")
+    rdkafka = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": group, "partition.assignment.strategy": "range"}
+    )
+    python = KafkaConsumer(
+        topic, bootstrap_servers=broker.bootstrap, group_id=group, heartbeat_interval_ms=200
+    )
+    rdkafka.subscribe([topic])
+
+    async def share() -> list[int]:
+        other = AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=broker.bootstrap,
+            group_id=group,
+            heartbeat_interval_ms=200,
+            partition_assignment_strategy=(RangePartitionAssignor,),
+        )
+        await other.start()
+        deadline = time.monotonic() + TIMEOUT_S
+        sizes: list[int] = []
+        while sizes != [2, 2, 2] and time.monotonic() < deadline:
+            await asyncio.to_thread(rdkafka.poll, 0.05)
+            await asyncio.to_thread(python.poll, 50)
+            await other.getmany(timeout_ms=10)
+            sizes = [len(rdkafka.assignment()), len(python.assignment()), len(other.assignment())]
+        await other.stop()
+        return sizes
+
+    try:
+        assert asyncio.run(share()) == [2, 2, 2]
+    finally:
+        rdkafka.close()
+        python.close()
+
+
+def test_groups_survive_a_restart() -> None:
+    """73: members, offsets and deletions."""
+    with Target() as own:
+        topic = create_topic(own, "kept", PARTITIONS)
+        admin = AdminClient({"bootstrap.servers": own.bootstrap})
+        for group in ("kept", "deleted"):
+            consumer = Consumer({"bootstrap.servers": own.bootstrap, "group.id": group})
+            offsets = [TopicPartition(topic, partition, 100 + partition) for partition in range(PARTITIONS)]
+            consumer.commit(offsets=offsets, asynchronous=False)
+            consumer.close()
+        admin.delete_consumer_groups(["deleted"])["deleted"].result()
+        own.restart()
+        consumer = Consumer({"bootstrap.servers": own.bootstrap, "group.id": "kept"})
+        wanted = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+        found = {row.partition: row.offset for row in consumer.committed(wanted, timeout=TIMEOUT_S)}
+        consumer.close()
+        assert found == {partition: 100 + partition for partition in range(PARTITIONS)}
+        admin = AdminClient({"bootstrap.servers": own.bootstrap})
+        assert [row.group_id for row in admin.list_consumer_groups().result().valid] == ["kept"]
+
+
+def test_an_administrator_describes_and_resets(
+    consumers: Callable[..., Consumer], topic: str, broker: Target
+) -> None:
+    group = unique_name("group")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    member = consumers(group, client_id="reader")
+    member.subscribe([topic])
+    poll_until(shares(member), member)
+    described = admin.describe_consumer_groups([group])[group].result()
+    assert described.state == ConsumerGroupState.STABLE
+    assert [row.client_id for row in described.members] == ["reader"]
+    assert len(described.members[0].assignment.topic_partitions) == PARTITIONS
+    with pytest.raises(KafkaException) as refused:
+        admin.delete_consumer_groups([group])[group].result()
+    assert refused.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
+    member.close()
+    admin.delete_consumer_groups([group])[group].result()
+    assert group not in [row.group_id for row in admin.list_consumer_groups().result().valid]
