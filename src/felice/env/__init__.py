@@ -8,8 +8,8 @@ Keeps true: everything above this package is a function of its arguments, so a
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, field
+from random import Random, SystemRandom
 
 from felice.env.clock import Clock, SystemClock
 from felice.env.disk import Buffer, Disk, DiskLocked, File, FileSlice, Lock, SystemDisk
@@ -23,7 +23,7 @@ class Environment:
     clock: Clock
     disk: Disk
     network: Network
-    random: random.Random = field(default_factory=random.SystemRandom)
+    random: Random = field(default_factory=SystemRandom)
 
     @classmethod
     def system(cls) -> Environment:
@@ -40,6 +40,7 @@ __all__ = [
     "FileSlice",
     "Lock",
     "Network",
+    "Random",
     "SystemClock",
     "SystemDisk",
     "SystemNetwork",

@@ -10,12 +10,12 @@ Pure: time and randomness are arguments.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
+from felice.env import Random
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
@@ -135,7 +135,7 @@ class FetchPlan:
 class FetchSessions:
     """The cache of sessions of one broker."""
 
-    def __init__(self, slots: int, rng: random.Random) -> None:
+    def __init__(self, slots: int, rng: Random) -> None:
         self._slots = slots
         self._random = rng
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
