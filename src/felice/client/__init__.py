@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from felice.client.admin import NewPartitions, NewTopic
 from felice.client.admin.client import AdminClient
+from felice.client.consumer import Consumer
 from felice.client.errors import ConsumeError, KafkaError, KafkaException, ProduceError
 from felice.client.model import (
     OFFSET_BEGINNING,
@@ -35,6 +36,7 @@ __all__ = [
     "TIMESTAMP_NOT_AVAILABLE",
     "AdminClient",
     "ConsumeError",
+    "Consumer",
     "ConsumerGroupMetadata",
     "KafkaError",
     "KafkaException",

@@ -181,7 +181,10 @@ class Accumulator:
             batch.reports.append((batch.record_count, report))
         batch.record_count += 1
         batch.size_bytes += size
-        if batch.record_count >= self.limits.batch_records or batch.size_bytes >= self.limits.batch_size_bytes:
+        if (
+            batch.record_count >= self.limits.batch_records
+            or batch.size_bytes >= self.limits.batch_size_bytes
+        ):
             self._close(queue)
             wake = True
         return wake

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from felice.client.aio_admin import Admin
+from felice.client.aio_consumer import AsyncConsumer as Consumer
 from felice.client.aio_producer import AsyncProducer as Producer
 
-__all__ = ["Admin", "Producer"]
+__all__ = ["Admin", "Consumer", "Producer"]

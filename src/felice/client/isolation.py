@@ -38,9 +38,7 @@ def visible_batches(
 ) -> Iterator[BatchHeader]:
     """Headers of the batches whose records may be handed out."""
     filtered = aborted_filter(aborted)
-    return (
-        header for header in headers if not filtered.hides(records, header) and not header.is_control
-    )
+    return (header for header in headers if not filtered.hides(records, header) and not header.is_control)
 
 
 def visible_ranges(records: memoryview, headers: Iterable[BatchHeader]) -> Iterator[memoryview]:

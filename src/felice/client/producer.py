@@ -145,7 +145,13 @@ class Producer:
         from felice.client.columns import batches_of_table
 
         count = self._topic_width(topic, timeout)
-        names = {"key": key, "value": value, "partition": partition, "timestamp": timestamp, "headers": headers}
+        names = {
+            "key": key,
+            "value": value,
+            "partition": partition,
+            "timestamp": timestamp,
+            "headers": headers,
+        }
         deadline = time.monotonic() + timeout
         rows = 0
         for number, data, record_count in batches_of_table(table, names, count, self._settings):
@@ -153,7 +159,9 @@ class Producer:
             rows += record_count
         return rows
 
-    def _append_batch(self, topic: str, partition: int, data: Any, record_count: int, deadline: float) -> None:
+    def _append_batch(
+        self, topic: str, partition: int, data: Any, record_count: int, deadline: float
+    ) -> None:
         while True:
             try:
                 self._accumulator.append_batch(
