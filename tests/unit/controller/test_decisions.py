@@ -118,7 +118,7 @@ def test_set_delete_append_and_subtract() -> None:
         ([ConfigChange("retention.ms", ChangeKind.APPEND, "5")], ErrorCode.INVALID_CONFIG),
         ([ConfigChange("retention.ms", ChangeKind.SET, None)], ErrorCode.INVALID_REQUEST),
         ([ConfigChange("retention.ms", 9, "5")], ErrorCode.INVALID_REQUEST),
-        ([ConfigChange("a", ChangeKind.SET, "1"), ConfigChange("a", ChangeKind.DELETE, None)], ErrorCode.INVALID_REQUEST),
+        ([ConfigChange("a", 0, "1"), ConfigChange("a", ChangeKind.DELETE, None)], ErrorCode.INVALID_REQUEST),
     ],
 )  # fmt: skip
 def test_impossible_changes_are_refused(changes: list[ConfigChange], code: ErrorCode) -> None:

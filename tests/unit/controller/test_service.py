@@ -47,7 +47,6 @@ def run(scenario: Callable[[Fixture], Awaitable[None]], brokers: int = 1) -> Non
     asyncio.run(whole())
 
 
-
 async def expect(awaitable: Awaitable[object], code: ErrorCode) -> None:
     with pytest.raises(ApiError) as error:
         await awaitable

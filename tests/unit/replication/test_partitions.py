@@ -34,7 +34,8 @@ def image(*topics: TopicImage) -> ClusterImage:
 
 def topic(name: str, topic_id: UUID, count: int, replicas: tuple[int, ...] = (1,)) -> TopicImage:
     partitions = tuple(
-        PartitionImage(number, replicas, replicas[0], 0, replicas, partition_epoch=0) for number in range(count)
+        PartitionImage(number, replicas, replicas[0], 0, replicas, partition_epoch=0)
+        for number in range(count)
     )
     return TopicImage(name, topic_id, partitions)
 

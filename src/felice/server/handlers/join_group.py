@@ -11,8 +11,23 @@ from felice.server.group_client import client_of
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
+_NULL_NAME_SINCE = 7
+
 
 def handle(
     request: JoinGroupRequest, context: RequestContext
 ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
-    return context.broker.group_coordinator.join(request, client_of(context))
+    answer = context.broker.group_coordinator.join(request, client_of(context))
+    if context.version >= _NULL_NAME_SINCE:
+        return answer
+    return _named(answer) if isinstance(answer, JoinGroupResponse) else _wait_named(answer)
+
+
+def _named(answer: JoinGroupResponse) -> JoinGroupResponse:
+    """With an error there is no protocol, which old versions can only say by an empty name."""
+    answer.protocol_name = answer.protocol_name or ""
+    return answer
+
+
+async def _wait_named(answer: Awaitable[JoinGroupResponse]) -> JoinGroupResponse:
+    return _named(await answer)

@@ -113,7 +113,9 @@ def _check(topic: str, data: PartitionProduceData, request: ProduceRequest, cont
         raise ApiError(ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
     if data.records[_LOW_ATTRIBUTES] & _TRANSACTIONAL:
         if request.transactional_id is None:
-            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records need an id")
+            raise ApiError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records need an id"
+            )
         # Transactions are not offered, so no coordinator can have agreed to this one.
         raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not supported by this broker")
 

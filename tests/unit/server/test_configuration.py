@@ -1,0 +1,87 @@
+"""Where a configuration's value comes from, and what may change while a broker runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from felice.config import BrokerConfig
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.describe_configs import ConfigSource
+from felice.server.config_entries import (
+    BrokerLayers,
+    ConfigEntry,
+    broker_entries,
+    dynamic_default_entries,
+    topic_entries,
+)
+from felice.server.dynamic_config import check_dynamic
+
+NOTHING = BrokerLayers({}, {}, {})
+
+
+def entry(entries: list[ConfigEntry], name: str) -> ConfigEntry:
+    return next(found for found in entries if found.name == name)
+
+
+def test_the_strongest_source_gives_a_topics_value_and_all_are_named() -> None:
+    layers = BrokerLayers(
+        {"log.retention.ms": "3"},
+        {"log.retention.ms": "4"},
+        {"log.retention.ms": "5", "log.retention.hours": "2"},
+    )
+    found = entry(topic_entries({"retention.ms": "2"}, layers), "retention.ms")
+    assert (found.value, found.source, found.read_only) == ("2", ConfigSource.TOPIC_CONFIG, False)
+    assert found.synonyms == (
+        ("retention.ms", "2", ConfigSource.TOPIC_CONFIG),
+        ("log.retention.ms", "3", ConfigSource.DYNAMIC_BROKER_CONFIG),
+        ("log.retention.ms", "4", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ("log.retention.ms", "5", ConfigSource.STATIC_BROKER_CONFIG),
+        ("log.retention.hours", "7200000", ConfigSource.STATIC_BROKER_CONFIG),
+        ("log.retention.ms", "604800000", ConfigSource.DEFAULT_CONFIG),
+    )
+
+
+def test_a_value_set_to_its_default_is_still_the_topics_own() -> None:
+    found = entry(topic_entries({"retention.ms": "604800000"}, NOTHING), "retention.ms")
+    assert found.source is ConfigSource.TOPIC_CONFIG
+    assert entry(topic_entries({}, NOTHING), "retention.ms").source is ConfigSource.DEFAULT_CONFIG
+
+
+def test_for_ever_is_minus_one_in_every_unit() -> None:
+    layers = BrokerLayers({}, {}, {"log.retention.hours": "-1"})
+    assert entry(topic_entries({}, layers), "retention.ms").value == "-1"
+
+
+def test_a_brokers_entries_know_what_may_change() -> None:
+    entries = broker_entries(BrokerLayers({}, {"max.connections": "7"}, {"broker.id": "4"}))
+    assert (entry(entries, "max.connections").value, entry(entries, "max.connections").read_only) == (
+        "7",
+        False,
+    )
+    assert entry(entries, "num.partitions").read_only
+    assert entry(entries, "num.partitions").value == "1"
+    node_id = entry(entries, "node.id")
+    assert (node_id.value, node_id.source) == ("4", ConfigSource.STATIC_BROKER_CONFIG)
+
+
+def test_what_was_set_for_all_brokers_is_told_alone() -> None:
+    entries = dynamic_default_entries(BrokerLayers({"log.retention.ms": "1"}, {"max.connections": "7"}, {}))
+    assert [(found.name, found.value) for found in entries] == [("max.connections", "7")]
+
+
+def test_dynamic_options_may_change_and_others_may_not() -> None:
+    static = BrokerConfig()
+    check_dynamic({}, {"max.connections": "5", "log.retention.ms": "5"}, static, for_all=True)
+    # What is there already may stay, whatever it is.
+    check_dynamic({"num.partitions": "3"}, {"num.partitions": "3"}, static, for_all=False)
+    for bad in ({"num.partitions": "3"}, {"no.such.option": "3"}):
+        with pytest.raises(ApiError) as error:
+            check_dynamic({}, bad, static, for_all=False)
+        assert error.value.code == ErrorCode.INVALID_REQUEST
+        assert next(iter(bad)) in error.value.message
+
+
+def test_a_bad_value_is_refused_with_the_reason() -> None:
+    with pytest.raises(ApiError, match=r"max\.connections") as error:
+        check_dynamic({}, {"max.connections": "many"}, BrokerConfig(), for_all=True)
+    assert error.value.code == ErrorCode.INVALID_CONFIG

@@ -1,0 +1,334 @@
+"""A whole broker in this process: how it starts, refuses to start, changes while it runs, and stops."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.wire import Wire
+from felice.metadata.image import ZERO_UUID
+from felice.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from felice.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from felice.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from felice.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from felice.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from felice.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from felice.protocol.messages.init_producer_id import InitProducerIdRequest
+from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from felice.records.builder import BatchBuilder
+from felice.server.embedded import EmbeddedBroker
+from felice.server.startup import StartupError
+
+TOPIC, BROKER = 2, 4
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def wire(broker: EmbeddedBroker) -> Iterator[Wire]:
+    with Wire(broker.bootstrap) as connection:
+        yield connection
+
+
+def create(wire: Wire, name: str, partitions: int = 1, **configs: str) -> None:
+    wanted = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=wanted)
+    [result] = wire.ask(CreateTopicsRequest(topics=[topic])).topics
+    assert result.error_code == 0, result.error_message
+
+
+def produce(wire: Wire, topic: str, value: bytes = b"v", acks: int = -1) -> Any:
+    builder = BatchBuilder()
+    builder.append(int(time.time() * 1000), b"k", value)
+    data = [PartitionProduceData(index=0, records=bytes(builder.build()))]
+    request = ProduceRequest(
+        acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+    )
+    return wire.ask(request, 9).responses[0].partition_responses[0]
+
+
+def fetch(wire: Wire, topic: str, offset: int, *, max_wait_ms: int = 0, min_bytes: int = 1) -> Any:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=1 << 20,
+        topics=[FetchTopic(topic=topic, partitions=[partition])],
+    )
+    return wire.ask(request, 12).responses[0].partitions[0]
+
+
+def alter(wire: Wire, kind: int, name: str, **configs: str) -> Any:
+    changes = [AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
+    return wire.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses[0]
+
+
+def eventually(condition: Callable[[], bool], within_s: float = 10) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.02)
+
+
+# Starting and stopping
+
+
+def test_a_busy_port_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(StartupError, match=f"{port}.*in use"):
+            EmbeddedBroker(tmp_path / "data", port)
+    with EmbeddedBroker(tmp_path / "data", port) as broker:  # and nothing was left locked or half done
+        assert broker.port == port
+
+
+def test_a_directory_in_use_is_named(tmp_path: Path, broker: EmbeddedBroker) -> None:
+    with pytest.raises(StartupError, match=r"data is in use by another broker"):
+        EmbeddedBroker(tmp_path / "data")
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartupError, match=r"file/data cannot be used: not a directory"):
+        EmbeddedBroker(tmp_path / "file" / "data")
+
+
+def test_a_damaged_store_is_refused_with_file_and_position(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "data"):
+        pass
+    journal = tmp_path / "data" / "metadata" / "journal"
+    damaged = bytearray(journal.read_bytes())
+    damaged[12] ^= 1
+    journal.write_bytes(damaged)
+    with pytest.raises(StartupError, match="journal: at byte 0"):
+        EmbeddedBroker(tmp_path / "data")
+
+
+def test_another_nodes_directory_is_refused(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "data"):
+        pass
+    with pytest.raises(StartupError, match="data"):
+        EmbeddedBroker(tmp_path / "data", node_id=5)
+
+
+def test_unknown_options_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="no_such_option"):
+        EmbeddedBroker(tmp_path / "data", no_such_option=1)
+
+
+def test_topics_ids_configuration_and_records_survive_a_restart(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "data") as first, Wire(first.bootstrap) as wire:
+        create(wire, "a", 3, retention_ms="12345")
+        produce(wire, "a", b"one")
+        before = wire.ask(MetadataRequest(topics=None))
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    with EmbeddedBroker(tmp_path / "data") as second, Wire(second.bootstrap) as wire:
+        after = wire.ask(MetadataRequest(topics=None))
+        assert after.cluster_id == before.cluster_id
+        assert [(t.name, t.topic_id) for t in after.topics] == [(t.name, t.topic_id) for t in before.topics]
+        # A consumer must be able to notice that the log may have lost its tail (KIP-320).
+        epochs = [p.leader_epoch for p in after.topics[0].partitions]
+        assert epochs == [p.leader_epoch + 1 for p in before.topics[0].partitions]
+        assert second.broker.image.topic_configs["a"] == {"retention.ms": "12345"}
+        assert fetch(wire, "a", 0).high_watermark == 1
+
+
+def test_a_stop_answers_who_waits_and_is_quick(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "data") as broker, Wire(broker.bootstrap) as wire:
+        create(wire, "a")
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+        request = FetchRequest(
+            max_wait_ms=60_000, min_bytes=1, topics=[FetchTopic(topic="a", partitions=[partition])]
+        )
+        wire.send(request, 12)
+        time.sleep(0.1)
+        began = time.monotonic()
+        broker.stop()
+        assert time.monotonic() - began < 2
+        assert wire.receive(request, 12).responses[0].partitions[0].error_code == 0
+        assert wire.is_closed_by_peer()
+
+
+# Fetching
+
+
+def test_a_fetch_waits_for_records_and_no_longer(broker: EmbeddedBroker, wire: Wire) -> None:
+    create(wire, "a")
+    began = time.monotonic()
+    assert fetch(wire, "a", 0, max_wait_ms=200).records == b""
+    assert 0.19 <= time.monotonic() - began < 2
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    request = FetchRequest(
+        max_wait_ms=20_000, min_bytes=1, topics=[FetchTopic(topic="a", partitions=[partition])]
+    )
+    wire.send(request, 12)
+    with Wire(broker.bootstrap) as producer:
+        produce(producer, "a")
+    began = time.monotonic()
+    assert wire.receive(request, 12).responses[0].partitions[0].high_watermark == 1
+    assert time.monotonic() - began < 2
+    assert not any(found.on_advance for found in broker.broker.partitions)
+
+
+def test_a_fetch_that_waits_hears_of_its_topics_end(broker: EmbeddedBroker, wire: Wire) -> None:
+    create(wire, "a")
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    request = FetchRequest(
+        max_wait_ms=20_000, min_bytes=1, topics=[FetchTopic(topic="a", partitions=[partition])]
+    )
+    wire.send(request, 12)
+    with Wire(broker.bootstrap) as admin:
+        admin.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")]))
+    assert wire.receive(request, 12).responses[0].partitions[0].error_code == 3
+
+
+# Configuration
+
+
+def test_a_topics_configuration_changes_at_once(broker: EmbeddedBroker, wire: Wire) -> None:
+    create(wire, "a")
+    assert produce(wire, "a", bytes(5000)).error_code == 0
+    assert alter(wire, TOPIC, "a", max_message_bytes="1000").error_code == 0
+    assert produce(wire, "a", bytes(5000)).error_code == 10
+    assert alter(wire, TOPIC, "a", max_message_bytes="-7").error_code == 40
+
+
+def test_a_brokers_defaults_change_at_once_and_outlive_it(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "data") as broker, Wire(broker.bootstrap) as wire:
+        create(wire, "a")
+        assert alter(wire, BROKER, "", message_max_bytes="1000").error_code == 0
+        assert produce(wire, "a", bytes(5000)).error_code == 10
+        assert alter(wire, BROKER, "0", num_partitions="3").error_code == 42
+    with EmbeddedBroker(tmp_path / "data") as broker, Wire(broker.bootstrap) as wire:
+        assert produce(wire, "a", bytes(5000)).error_code == 10
+        resource = DescribeConfigsResource(resource_type=BROKER, resource_name="")
+        [described] = wire.ask(DescribeConfigsRequest(resources=[resource])).results
+        assert [(config.name, config.value) for config in described.configs] == [
+            ("message.max.bytes", "1000")
+        ]
+
+
+def test_a_limit_on_connections_may_come_while_it_runs(broker: EmbeddedBroker, wire: Wire) -> None:
+    assert alter(wire, BROKER, "0", max_connections="1").error_code == 0
+    with Wire(broker.bootstrap) as second:
+        assert second.is_closed_by_peer()
+    assert alter(wire, BROKER, "0", max_connections="2").error_code == 0
+    with Wire(broker.bootstrap) as second:
+        second.ask(MetadataRequest(topics=[]))
+
+
+def test_one_address_may_have_so_many_connections(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "data", max_connections_per_ip=1) as broker:
+        with Wire(broker.bootstrap) as first:
+            first.ask(MetadataRequest(topics=[]))
+            with Wire(broker.bootstrap) as second:
+                assert second.is_closed_by_peer()
+        eventually(lambda: broker.broker.connection_count == 0)
+        with Wire(broker.bootstrap) as again:
+            again.ask(MetadataRequest(topics=[]))
+
+
+# Chores
+
+
+def test_old_segments_go_by_retention(tmp_path: Path) -> None:
+    settings = {"log.retention.check.interval.ms": "50", "log.segment.delete.delay.ms": "0"}
+    with EmbeddedBroker(tmp_path / "data", properties=settings) as broker, Wire(broker.bootstrap) as wire:
+        create(wire, "a", segment_bytes=str(1 << 20), retention_bytes="1")
+        for _ in range(3):
+            assert produce(wire, "a", bytes(900_000)).error_code == 0
+        eventually(lambda: fetch(wire, "a", 3).log_start_offset >= 2)
+        assert fetch(wire, "a", 0).error_code == 1
+
+
+def test_records_reach_the_disk_by_time_and_checkpoints_follow(tmp_path: Path) -> None:
+    settings = {
+        "log.flush.interval.ms": "10",
+        "log.flush.scheduler.interval.ms": "20",
+        "log.flush.offset.checkpoint.interval.ms": "30",
+        "replica.high.watermark.checkpoint.interval.ms": "30",
+    }
+    with EmbeddedBroker(tmp_path / "data", properties=settings) as broker, Wire(broker.bootstrap) as wire:
+        create(wire, "a")
+        produce(wire, "a")
+        for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+            path = tmp_path / "data" / name
+            eventually(lambda path=path: path.exists() and "a 0 1" in path.read_text())  # type: ignore[misc]
+
+
+def test_with_flush_messages_an_acknowledged_record_is_on_disk(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "data") as broker, Wire(broker.bootstrap) as wire:
+        create(wire, "a", flush_messages="1")
+        for acks in (1, -1):
+            offset = produce(wire, "a", acks=acks).base_offset
+            assert broker.broker.partitions.find("a", 0).log.recovery_point > offset
+
+
+# Odds and ends
+
+
+def test_a_deleted_topics_files_go(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "data") as broker, Wire(broker.bootstrap) as wire:
+        create(wire, "a")
+        produce(wire, "a")
+        [result] = wire.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")])).responses
+        assert (result.error_code, result.name) == (0, "a")
+        assert result.topic_id != ZERO_UUID
+        assert not (tmp_path / "data" / "a-0").exists()
+        create(wire, "a")
+        assert produce(wire, "a").base_offset == 0
+
+
+def test_transactions_are_refused_for_good(wire: Wire) -> None:
+    answer = wire.ask(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000), 4)
+    assert (answer.error_code, answer.producer_id) == (53, -1)
+    assert wire.ask(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=0), 4).error_code == 42
+    assert wire.ask(InitProducerIdRequest(transactional_id=None), 4).producer_id >= 0
+
+
+def test_topics_are_described_page_by_page(wire: Wire) -> None:
+    for name, count in (("a", 3), ("b", 4), ("c", 1)):
+        create(wire, name, count)
+    seen: list[tuple[str, int]] = []
+    cursor, pages = None, 0
+    while pages == 0 or cursor is not None:
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name="c"), TopicRequest(name="a"), TopicRequest(name="b")],
+            response_partition_limit=2,
+            cursor=cursor,
+        )
+        page = wire.ask(request)
+        seen += [(topic.name, row.partition_index) for topic in page.topics for row in topic.partitions]
+        cursor, pages = page.next_cursor, pages + 1
+    assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2), ("b", 3), ("c", 0)]
+    assert pages == 4
+
+
+def test_many_clients_may_ask_for_the_same_new_topic_at_once(broker: EmbeddedBroker) -> None:
+    wires = [Wire(broker.bootstrap) for _ in range(8)]
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
+    for wire in wires:
+        wire.send(request, 9)
+    answers = [wire.receive(request, 9).topics[0] for wire in wires]
+    assert {answer.error_code for answer in answers} == {0}
+    assert all(len(answer.partitions) == 1 for answer in answers)
+    for wire in wires:
+        wire.close()

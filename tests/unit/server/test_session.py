@@ -1,0 +1,367 @@
+"""One connection, byte by byte, over a transport that the test holds in its hand."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from felice.env import FileSlice, SystemClock, SystemDisk
+from felice.protocol.frames import encode_request
+from felice.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from felice.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from felice.server.context import NO_REPLY, CloseConnection, RequestContext
+from felice.server.handlers.table import Handler
+from felice.server.session import MAX_UNSENT_BYTES, Session
+
+KEY, VERSION = 21, 1
+MAX_FRAME_BYTES = 5_000_000
+
+
+class HeldTransport(asyncio.Transport):
+    """Keeps what is written; `room` says how many bytes the peer takes before the buffer fills."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.buffered = 0
+        self.stuck = False
+        self.reading = True
+        self.aborted = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("10.0.0.1", 5) if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high == 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.buffered
+
+    def write(self, data: Any) -> None:
+        self.written += data
+        if self.stuck:
+            self.buffered += len(data)
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def close(self) -> None:
+        self.aborted = True
+
+
+class Peer:
+    """A session, its transport, and the handlers that the test gives it."""
+
+    def __init__(self, handle: Callable[[Any, RequestContext], Any], max_pending: int = 500) -> None:
+        self.listener = SimpleNamespace(
+            name="PLAINTEXT",
+            is_open=True,
+            loop=asyncio.get_running_loop(),
+            admit=lambda session: True,
+            forget=lambda session: None,
+            broker=SimpleNamespace(
+                config=SimpleNamespace(
+                    socket_request_max_bytes=MAX_FRAME_BYTES, queued_max_requests=max_pending
+                ),
+                env=SimpleNamespace(clock=SystemClock()),
+                handlers={
+                    KEY: Handler(handle, DeleteRecordsRequest, DeleteRecordsResponse, 0, 1),
+                    0: Handler(handle, ProduceRequest, ProduceResponse, 3, 13),
+                },
+            ),
+        )
+        self.session = Session(self.listener)  # type: ignore[arg-type]
+        self.transport = HeldTransport()
+        self.session.connection_made(self.transport)
+
+    def feed(self, data: bytes, step: int = 1 << 20) -> None:
+        view = memoryview(data)
+        while view and self.transport.reading:
+            buffer = self.session.get_buffer(-1)
+            count = min(len(buffer), len(view), step)
+            buffer[:count] = view[:count]
+            self.session.buffer_updated(count)
+            view = view[count:]
+
+    def replies(self) -> list[tuple[int, int]]:
+        """(correlation id, throttle_time_ms) of every whole reply so far; the test's handlers count in the latter."""
+        found, position = [], 0
+        while position < len(self.transport.written):
+            size, correlation_id, value = struct.unpack_from(">iii", self.transport.written, position)
+            found.append((correlation_id, value))
+            position += 4 + size
+        return found
+
+
+def question(correlation_id: int) -> bytes:
+    return encode_request(
+        KEY, VERSION, correlation_id, "test", DeleteRecordsRequest(timeout_ms=correlation_id)
+    )
+
+
+def produce(size: int) -> bytes:
+    data = [PartitionProduceData(index=0, records=bytes(size))]
+    return encode_request(
+        0, 3, 1, "test", ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=data)])
+    )
+
+
+def echo(request: Any, context: RequestContext) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(throttle_time_ms=request.timeout_ms)
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(scenario())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 7, 11, 1000])
+def test_requests_are_understood_however_they_are_cut(step: int) -> None:
+    async def scenario() -> None:
+        peer = Peer(echo)
+        peer.feed(b"".join(question(number) for number in range(40)), step)
+        assert peer.replies() == [(number, number) for number in range(40)]
+
+    run(scenario)
+
+
+def test_replies_of_one_read_leave_in_one_write() -> None:
+    async def scenario() -> None:
+        peer = Peer(echo)
+        writes: list[int] = []
+        write = peer.transport.write
+        peer.transport.write = lambda data: (writes.append(len(data)), write(data))[1]  # type: ignore[method-assign, func-returns-value]
+        peer.feed(b"".join(question(number) for number in range(20)))
+        assert len(writes) == 1
+
+    run(scenario)
+
+
+def test_replies_keep_the_order_of_requests_whatever_finishes_first() -> None:
+    async def scenario() -> None:
+        gates = {number: asyncio.get_running_loop().create_future() for number in range(6)}
+
+        def handle(request: Any, context: RequestContext) -> Any:
+            if request.timeout_ms % 2:
+                return echo(request, context)
+
+            async def later() -> DeleteRecordsResponse:
+                await gates[request.timeout_ms]
+                return echo(request, context)
+
+            return later()
+
+        peer = Peer(handle)
+        peer.feed(b"".join(question(number) for number in range(6)))
+        assert peer.replies() == []
+        for number in (4, 2):
+            gates[number].set_result(None)
+            await asyncio.sleep(0.01)
+            assert peer.replies() == []
+        gates[0].set_result(None)
+        await asyncio.sleep(0.01)
+        assert [correlation_id for correlation_id, _ in peer.replies()] == [0, 1, 2, 3, 4, 5]
+        assert peer.session.is_idle
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("size", [0, 100, 32_000, 33_000, 100_000, 1_200_000, 4_900_000])
+@pytest.mark.parametrize("step", [777, 1 << 20])
+def test_frames_of_every_size_arrive_whole(size: int, step: int) -> None:
+    async def scenario() -> None:
+        seen: list[int] = []
+
+        def handle(request: Any, context: RequestContext) -> Any:
+            if isinstance(request, ProduceRequest):
+                seen.append(len(request.topic_data[0].partition_data[0].records))
+                return NO_REPLY
+            return echo(request, context)
+
+        peer = Peer(handle)
+        peer.feed(question(1) + produce(size) + produce(5) + question(2), step)
+        assert seen == [size, 5]
+        assert [correlation_id for correlation_id, _ in peer.replies()] == [1, 2]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("size", [MAX_FRAME_BYTES + 1, 2**31 - 1, 0, -1, -(2**31)])
+def test_a_frame_of_an_impossible_size_closes_the_connection_before_memory_is_taken(size: int) -> None:
+    async def scenario() -> None:
+        peer = Peer(echo)
+        peer.feed(question(1) + struct.pack(">i", size))
+        assert peer.transport.aborted
+        assert peer.session._frame is None
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"\0",
+        struct.pack(">hhih", 99, 0, 1, -1),  # no such API
+        struct.pack(">hhih", KEY, 9, 1, -1),  # no such version
+        struct.pack(">hhih", 0, 0, 1, -1),  # offered, but gone
+        struct.pack(">hhih", KEY, VERSION, 1, -1) + b"\xff",  # cut short
+        struct.pack(">hhih", KEY, VERSION, 1, 500),  # a client id longer than the frame
+    ],
+)
+def test_what_cannot_be_understood_closes_the_connection(frame: bytes) -> None:
+    async def scenario() -> None:
+        peer = Peer(echo)
+        peer.feed(struct.pack(">i", len(frame)) + frame)
+        assert peer.transport.aborted
+        assert not peer.transport.written
+
+    run(scenario)
+
+
+def test_a_handlers_word_or_fault_closes_the_connection() -> None:
+    async def scenario() -> None:
+        def refuse(request: Any, context: RequestContext) -> Any:
+            raise CloseConnection("enough")
+
+        async def fail_later() -> Any:
+            raise RuntimeError("a fault of ours")
+
+        for handle in (refuse, lambda request, context: fail_later()):
+            peer = Peer(handle)
+            peer.feed(question(1))
+            await asyncio.sleep(0.01)
+            assert peer.transport.aborted
+
+    run(scenario)
+
+
+def test_bytes_behind_a_request_are_let_be() -> None:
+    async def scenario() -> None:
+        peer = Peer(echo)
+        frame = question(7)[4:] + b"\0\0\0"
+        peer.feed(struct.pack(">i", len(frame)) + frame)
+        assert peer.replies() == [(7, 7)]
+
+    run(scenario)
+
+
+def test_reading_stops_while_too_many_requests_wait_and_goes_on_after() -> None:
+    async def scenario() -> None:
+        waiting: list[asyncio.Future[DeleteRecordsResponse]] = []
+
+        def handle(request: Any, context: RequestContext) -> Any:
+            waiting.append(asyncio.get_running_loop().create_future())
+            return waiting[-1]
+
+        peer = Peer(handle, max_pending=3)
+        peer.feed(b"".join(question(number) for number in range(5)))
+        assert len(waiting) == 3
+        assert not peer.transport.reading
+        assert not peer.session.is_idle
+        for number in range(5):
+            waiting[number].set_result(DeleteRecordsResponse(throttle_time_ms=number))
+            await asyncio.sleep(0.01)
+        assert [correlation_id for correlation_id, _ in peer.replies()] == [0, 1, 2, 3, 4]
+        assert peer.transport.reading
+
+    run(scenario)
+
+
+def test_reading_stops_while_too_much_is_unsent_and_goes_on_after(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "big"
+        path.write_bytes(bytes(1000))
+        file = SystemDisk().open(path, read_only=True)
+        piece = FileSlice(file, 0, MAX_UNSENT_BYTES + 1)
+
+        peer = Peer(echo)
+        peer.transport.stuck = True
+        peer.feed(question(0))  # fills the transport's buffer
+        peer.session._unsent.append(piece)
+        peer.session._unsent_bytes += piece.size_bytes
+        peer.feed(question(1) + question(2))
+        assert not peer.transport.reading
+        peer.session._unsent.clear()
+        peer.session._unsent_bytes = 0
+        peer.transport.buffered = 0
+        peer.transport.stuck = False
+        peer.session.resume_writing()
+        assert peer.transport.reading
+        assert [correlation_id for correlation_id, _ in peer.replies()] == [0, 1, 2]
+        file.close()
+
+    run(scenario)
+
+
+def test_nothing_is_written_past_a_full_transport() -> None:
+    async def scenario() -> None:
+        peer = Peer(echo)
+        peer.transport.stuck = True
+        peer.feed(question(0))
+        peer.feed(question(1))
+        peer.feed(question(2))
+        assert len(peer.replies()) == 1
+        assert not peer.session.is_idle
+        peer.transport.buffered = 0
+        peer.transport.stuck = False
+        peer.session.resume_writing()
+        assert len(peer.replies()) == 3
+
+    run(scenario)
+
+
+def test_a_slice_that_ends_early_closes_rather_than_lie(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "short"
+        path.write_bytes(b"12345")
+        file = SystemDisk().open(path, read_only=True)
+        peer = Peer(echo)
+        peer.session._unsent.append(FileSlice(file, 0, 9))
+        peer.session._pump()
+        assert peer.transport.aborted
+        file.close()
+
+    run(scenario)
+
+
+def test_a_lost_connection_stops_what_it_waited_for() -> None:
+    async def scenario() -> None:
+        state: list[str] = []
+
+        async def wait() -> DeleteRecordsResponse:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                state.append("cancelled")
+                raise
+            return DeleteRecordsResponse()
+
+        peer = Peer(lambda request, context: wait())
+        peer.feed(question(1))
+        await asyncio.sleep(0.01)
+        peer.session.connection_lost(None)
+        await asyncio.sleep(0.01)
+        assert state == ["cancelled"]
+        # And one that was lost before its handler could begin leaves no warning behind.
+        peer = Peer(lambda request, context: wait())
+        peer.feed(question(1))
+        peer.session.connection_lost(None)
+        await asyncio.sleep(0.01)
+
+    run(scenario)
