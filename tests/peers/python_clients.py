@@ -171,6 +171,8 @@ class KafkaPythonMember(PollingMember):
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             heartbeat_interval_ms=HEARTBEAT_MS,
+            # Where it joins before it has metadata, it waits for the next refresh (5 minutes by default).
+            metadata_max_age_ms=500,
             partition_assignment_strategy=(RangePartitionAssignor,),
         )
         self._topics = list(topics)

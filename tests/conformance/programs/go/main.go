@@ -335,9 +335,6 @@ func createAndAlter(limit context.Context, client *kadm.Client, topic string) (a
 	if err != nil || altered[0].Err != nil {
 		return nil, fmt.Errorf("alter: %v %v", err, altered)
 	}
-	if seen["altered"], err = config(limit, client, topic, "max.message.bytes"); err != nil {
-		return nil, err
-	}
 	grown, err := client.UpdatePartitions(limit, 3, topic)
 	if err != nil || grown.Error() != nil {
 		return nil, fmt.Errorf("partitions: %v %v", err, grown)
@@ -370,6 +367,9 @@ func readAndDelete(limit context.Context, client *kadm.Client, topic, group stri
 	latest, err := client.ListEndOffsets(limit, topic)
 	if err != nil {
 		return nil, fmt.Errorf("latest: %w", err)
+	}
+	if seen["altered"], err = config(limit, client, topic, "max.message.bytes"); err != nil {
+		return nil, err
 	}
 	seen["latest"] = latest[topic][0].Offset
 	upTo := kadm.Offsets{}

@@ -268,7 +268,6 @@ public class JavaPeer {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
         AlterConfigOp set = new AlterConfigOp(new ConfigEntry("max.message.bytes", "54321"), AlterConfigOp.OpType.SET);
         admin.incrementalAlterConfigs(Map.of(resource, List.of(set))).all().get();
-        seen.put("altered", config(admin, topic, "max.message.bytes"));
         admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(3))).all().get();
         TopicDescription description = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic);
         seen.put("partitions", description.partitions().size());
@@ -281,6 +280,7 @@ public class JavaPeer {
     }
 
     static void readAndDelete(Admin admin, String topic, String group, Map<String, Object> seen) throws Exception {
+        seen.put("altered", config(admin, topic, "max.message.bytes"));
         TopicPartition first = new TopicPartition(topic, 0);
         seen.put("latest", admin.listOffsets(Map.of(first, OffsetSpec.latest())).partitionResult(first).get().offset());
         admin.deleteRecords(Map.of(first, RecordsToDelete.beforeOffset(2))).all().get();

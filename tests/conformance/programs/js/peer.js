@@ -155,7 +155,6 @@ async function createAndAlter (admin, topic) {
   await admin.alterConfigs({
     resources: [{ type: ConfigResourceTypes.TOPIC, name: topic, configEntries: entries }]
   })
-  seen.altered = await configOf(admin, topic, 'max.message.bytes')
   await admin.createPartitions({ topicPartitions: [{ topic, count: 3 }] })
   seen.partitions = (await admin.fetchTopicMetadata({ topics: [topic] })).topics[0].partitions.length
   seen.nodes = (await admin.describeCluster()).brokers.length
@@ -164,6 +163,7 @@ async function createAndAlter (admin, topic) {
 
 async function readAndDelete (admin, topic, group) {
   const seen = {}
+  seen.altered = await configOf(admin, topic, 'max.message.bytes')
   const first = rows => rows.find(row => row.partition === 0)
   seen.latest = Number(first(await admin.fetchTopicOffsets(topic)).high)
   await admin.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: '2' }] })

@@ -1,0 +1,114 @@
+"""Consumer groups of every client, alone and mixed: joining, rebalancing, committing, resuming, leaving."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from conformance.targets import Target
+from conformance.topics import create_topic, wait_until
+from conformance.wire import unique_name
+from peers.clients import Assignment, Clients, GroupMember
+from peers.record import PeerRecord
+
+GROUP_CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka", "java", "franz-go", "kafkajs")
+# kafkajs knows only an assignor of its own, so it cannot be in a group with others.
+MIXABLE = ("confluent-kafka", "kafka-python", "aiokafka", "java", "franz-go")
+PARTITIONS = 6
+REBALANCE_TIMEOUT_S = 25.0
+
+
+def records_for(round_number: int) -> list[PeerRecord]:
+    return [
+        PeerRecord(b"key", f"{round_number}/{partition}".encode(), partition=partition)
+        for partition in range(PARTITIONS)
+    ]
+
+
+def values(records: list[PeerRecord]) -> set[bytes | None]:
+    return {record.value for record in records}
+
+
+def everything(topic: str) -> Assignment:
+    return {(topic, partition) for partition in range(PARTITIONS)}
+
+
+def wait_until_shared(members: list[GroupMember], topic: str) -> None:
+    """Each partition belongs to exactly one member, and each member has some."""
+
+    def shared() -> bool:
+        held = [member.assignment() for member in members]
+        total = [row for assignment in held for row in assignment]
+        return all(held) and len(total) == PARTITIONS and set(total) == everything(topic)
+
+    wait_until(shared, REBALANCE_TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def joined(*members: GroupMember) -> Iterator[None]:
+    """Leave the group whatever happens, so that no foreign process keeps polling."""
+    try:
+        yield
+    finally:
+        for member in members:
+            with contextlib.suppress(Exception):
+                member.leave()
+
+
+@pytest.mark.parametrize("name", GROUP_CLIENTS)
+def test_a_group_of_one_client_rebalances_and_resumes_at_its_commits(
+    broker: Target, clients: Clients, name: str
+) -> None:
+    """A second member takes its share, gives it back when it leaves, and nothing committed is read again."""
+    client = clients.get(name)
+    topic, group = create_topic(broker, unique_name(f"group-{name}"), PARTITIONS), unique_name("group")
+    client.produce(broker.bootstrap, topic, records_for(1), "none")
+    first = client.join(broker.bootstrap, group, [topic])
+    with joined(first):
+        wait_until(lambda: first.assignment() == everything(topic), REBALANCE_TIMEOUT_S)
+        assert values(first.poll(PARTITIONS, 10)) == values(records_for(1))
+        first.commit()
+        second = client.join(broker.bootstrap, group, [topic])
+        with joined(second):
+            wait_until_shared([first, second], topic)
+            client.produce(broker.bootstrap, topic, records_for(2), "none")
+            seen = second.poll(len(second.assignment()), 10) + first.poll(len(first.assignment()), 10)
+            assert values(seen) == values(records_for(2))
+            first.commit()
+            second.commit()
+        wait_until(lambda: first.assignment() == everything(topic), REBALANCE_TIMEOUT_S)
+    client.produce(broker.bootstrap, topic, records_for(3), "none")
+    heir = client.join(broker.bootstrap, group, [topic])
+    with joined(heir):
+        assert values(heir.poll(PARTITIONS, 20)) == values(records_for(3))
+
+
+def test_different_clients_share_one_group(broker: Target, clients: Clients) -> None:
+    """Five clients, one range assignment among them, whoever leads; and again when each one leaves."""
+    topic, group = create_topic(broker, unique_name("group-mixed"), PARTITIONS), unique_name("group")
+    members: list[GroupMember] = []
+    with contextlib.ExitStack() as stack:
+        for name in MIXABLE:
+            members.append(clients.get(name).join(broker.bootstrap, group, [topic]))
+            stack.enter_context(joined(members[-1]))
+        wait_until_shared(members, topic)
+        clients.get("java").produce(broker.bootstrap, topic, records_for(1), "zstd")
+        seen: list[PeerRecord] = []
+        for member in members:
+            seen += member.poll(len(member.assignment()), 10)
+            member.commit()
+        assert values(seen) == values(records_for(1))
+        while len(members) > 1:
+            members.pop(0).leave()
+            wait_until_shared(members, topic)
+
+
+def test_what_one_client_commits_another_resumes_from(broker: Target, clients: Clients) -> None:
+    """The offsets belong to the group, not to the client."""
+    topic, group = create_topic(broker, unique_name("group-handed-on"), PARTITIONS), unique_name("group")
+    for round_number, name in enumerate(GROUP_CLIENTS):
+        clients.get(name).produce(broker.bootstrap, topic, records_for(round_number), "none")
+        member = clients.get(name).join(broker.bootstrap, group, [topic])
+        with joined(member):
+            assert values(member.poll(PARTITIONS, 20)) == values(records_for(round_number)), name
+            member.commit()
