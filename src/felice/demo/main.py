@@ -1,0 +1,199 @@
+"""The demo, step by step: broker, topics, Spark, results, checks.
+
+Keeps true: everything it starts is stopped and everything it writes is removed, also
+            when a step fails, except what `keep` names. It passes only if every
+            count agrees with the source.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
+
+from felice.demo.check import Check, check_count, check_windows, expected_windows
+from felice.demo.dataset import Dataset, load_dataset
+from felice.demo.query import start_query
+from felice.demo.report import print_checks, print_delays, save_chart
+from felice.demo.steps import Steps
+from felice.demo.topics import (
+    RESULTS,
+    SOURCES,
+    consume_results,
+    count_records,
+    create_topics,
+    end_of,
+    produce,
+)
+from felice.pipelines.spark.session import session, stop
+from felice.server.embedded import EmbeddedBroker
+
+CHART = "delays.png"
+PROGRESS_EVERY_S = 1
+
+# Spark's own log goes to a file of the demo, not between its progress bars.
+_LOG4J = """
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d %p %c{{1}}: %m%n%ex
+"""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the demo did. `summary` is its line of JSON."""
+
+    produced: dict[str, int] = field(default_factory=dict)
+    consumed: dict[str, int] = field(default_factory=dict)
+    windows: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    rows_per_s: dict[str, int] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.checks) and all(check.passed for check in self.checks)
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "passed": self.passed,
+            "topics": {
+                topic: {"produced": rows, "consumed": self.consumed.get(topic, 0)}
+                for topic, rows in self.produced.items()
+            },
+            "windows": self.windows,
+            "seconds": self.seconds,
+            "rows_per_s": self.rows_per_s,
+            "checks": {
+                check.title: {"expected": check.expected, "found": check.found} for check in self.checks
+            },
+        }
+
+
+def run(console: Console, keep: Path | None = None, chart: Path | None = None) -> Outcome:
+    outcome, steps = Outcome(), Steps(console)
+    with _workplace(keep) as place:
+        with steps.step("load", "read the year's rows from the package"):
+            data = load_dataset()
+        windows = _pipeline(data, place, steps, outcome)
+        with steps.step("check", "compute the same windows with pandas"):
+            outcome.checks += _checks(data, windows, outcome)
+        with steps.step("chart", "draw the chart"):
+            save_chart(windows, place / CHART)
+            if chart is not None:
+                save_chart(windows, chart)
+        outcome.seconds = {name: round(step.seconds, 3) for name, step in steps.done.items()}
+        outcome.rows_per_s = {name: round(step.rows_per_s) for name, step in steps.done.items() if step.rows}
+        if keep is not None:
+            (place / "summary.json").write_text(json.dumps(outcome.summary(), indent=2) + "\n")
+    print_delays(console, windows)
+    print_checks(console, outcome.checks)
+    _say_what_stays(console, keep, chart)
+    return outcome
+
+
+def _pipeline(data: Dataset, place: Path, steps: Steps, outcome: Outcome) -> pd.DataFrame:
+    """Rows to topics, topics to Spark, Spark to a topic, and that topic to rows again."""
+    with EmbeddedBroker(place / "data") as broker:
+        with steps.step("topics", f"broker on {broker.bootstrap}, topics created"):
+            create_topics(broker.bootstrap)
+        for topic in SOURCES:
+            rows = topic.rows(data)
+            with steps.step(f"produce {topic.name}", f"produce {topic.name}", len(rows)) as step:
+                produce(broker.bootstrap, topic, rows, step.advance)
+            outcome.produced[topic.name] = step.rows
+        _compute(place, broker.bootstrap, steps, outcome)
+        outcome.produced[RESULTS] = end_of(broker.bootstrap, RESULTS)
+        with steps.step("consume tables", "consume the tables in a group") as step:
+            for topic in SOURCES[1:]:
+                outcome.consumed[topic.name] = count_records(broker.bootstrap, topic.name, step.advance)
+        with steps.step(
+            f"consume {RESULTS}", "consume the results in a group", outcome.produced[RESULTS]
+        ) as step:
+            outcome.consumed[RESULTS], windows = consume_results(broker.bootstrap, step.advance)
+        outcome.windows = len(windows)
+    return windows
+
+
+def _compute(place: Path, bootstrap: str, steps: Steps, outcome: Outcome) -> None:
+    with steps.step("spark", "start Spark"):
+        spark = session("felice-demo", config=_spark_config(place))
+    try:
+        flights = outcome.produced["flights"]
+        with steps.step("query", "hourly delays with weather, by Spark", flights) as step:
+            query = start_query(spark, bootstrap, place / "checkpoint", RESULTS)
+            while not query.awaitTermination(PROGRESS_EVERY_S):
+                step.advance(_rows_read(query) - step.rows)
+            step.advance(_rows_read(query) - step.rows)
+        outcome.consumed["flights"] = step.rows
+    finally:
+        stop(spark)
+
+
+def _rows_read(query: StreamingQuery) -> int:
+    return sum(source["numInputRows"] for batch in query.recentProgress for source in batch["sources"])
+
+
+def _checks(data: Dataset, windows: pd.DataFrame, outcome: Outcome) -> list[Check]:
+    sources = {topic.name: len(topic.rows(data)) for topic in SOURCES}
+    produced = [
+        check_count(f"{name} produced", rows, outcome.produced[name]) for name, rows in sources.items()
+    ]
+    expected = sources | {RESULTS: outcome.produced[RESULTS]}
+    consumed = [
+        check_count(f"{name} consumed", rows, outcome.consumed[name]) for name, rows in expected.items()
+    ]
+    return [*produced, *consumed, check_windows(expected_windows(data), windows)]
+
+
+@contextmanager
+def _workplace(keep: Path | None) -> Iterator[Path]:
+    """Where everything is written; without `keep` it is gone afterwards."""
+    if keep is not None:
+        keep.mkdir(parents=True)
+        yield keep.resolve()
+        return
+    place = Path(tempfile.mkdtemp(prefix="felice-demo-"))
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _spark_config(place: Path) -> dict[str, str]:
+    log4j = place / "log4j2.properties"
+    log4j.write_text(_LOG4J.format(log=place / "spark.log"))
+    return {
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:-UsePerfData",
+        "spark.local.dir": str(place / "spark"),
+        "spark.sql.warehouse.dir": str(place / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _say_what_stays(console: Console, keep: Path | None, chart: Path | None) -> None:
+    if chart is not None:
+        console.print(f"chart: {chart}", highlight=False)
+    if keep is not None:
+        console.print(
+            f"chart: {keep / CHART}; topics: felice start --data-dir {keep / 'data'}", highlight=False
+        )
+    elif chart is None:
+        console.print("all removed again; --keep keeps the topics and the chart", highlight=False)

@@ -1,0 +1,75 @@
+"""Progress bars while the demo works, and what each step took.
+
+Keeps true: progress goes to the console it is given and nowhere else, so that
+            standard output can be kept for the result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+
+@dataclass(slots=True)
+class Step:
+    """One step as it runs: `advance` it by the rows that were done."""
+
+    name: str
+    rows: int = 0
+    seconds: float = 0.0
+    _bar: tuple[Progress, TaskID] | None = field(default=None, repr=False)
+
+    def advance(self, rows: int) -> None:
+        self.rows += rows
+        if self._bar is not None:
+            progress, task = self._bar
+            progress.update(task, completed=self.rows)
+
+    @property
+    def rows_per_s(self) -> float:
+        return self.rows / self.seconds if self.seconds else 0.0
+
+
+class Steps:
+    """All steps so far, by name, in order."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.done: dict[str, Step] = {}
+
+    @contextmanager
+    def step(self, name: str, title: str, total_rows: int | None = None) -> Iterator[Step]:
+        step = Step(name)
+        began = time.monotonic()
+        with self._progress(total_rows is not None) as progress:
+            step._bar = progress, progress.add_task(title, total=total_rows)
+            yield step
+        step.seconds = time.monotonic() - began
+        self.done[name] = step
+        self._console.print(_line(title, step), highlight=False)
+
+    def _progress(self, counted: bool) -> Progress:
+        counts = [BarColumn(), MofNCompleteColumn()] if counted else []
+        columns = [SpinnerColumn(), TextColumn("{task.description}"), *counts, TimeElapsedColumn()]
+        # Where nobody watches, bars would only be noise between the lines.
+        return Progress(
+            *columns, console=self._console, transient=True, disable=not self._console.is_terminal
+        )
+
+
+def _line(title: str, step: Step) -> str:
+    line = f"[green]✓[/] {title:<40} {step.seconds:>5.1f} s"
+    return line + (f" {step.rows:>8,} rows {step.rows_per_s:>8,.0f}/s" if step.rows else "")

@@ -1,0 +1,155 @@
+"""The demo's topics: rows become JSON records, and records rows.
+
+Keeps true: a row is one record; the record's key decides its partition, so the rows
+            of one key stay in order; a record read twice counts as two.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+import pyarrow as pa
+
+from felice.client import AdminClient, KafkaError, KafkaException, NewTopic, Producer
+from felice.client.blocking import LATEST, BlockingClient
+from felice.client.consumer import Consumer
+from felice.demo.dataset import Dataset
+
+CHUNK_ROWS = 20_000
+RESULTS = "delays"
+RESULT_PARTITIONS = 2
+GROUP = "felice-demo"
+POLL_S = 1.0
+STALLED_AFTER_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class DemoTopic:
+    """`key` is the column that keys the records; `timestamp` the one with their event time, or none: now."""
+
+    name: str
+    key: str
+    partitions: int = 1
+    timestamp: str | None = None
+    compacted: bool = False
+
+    def config(self) -> dict[str, str]:
+        if self.compacted:
+            return {"cleanup.policy": "compact"}
+        # Records of 2013 are older than any retention; without this they would soon be gone.
+        return {"retention.ms": "-1"}
+
+    def rows(self, data: Dataset) -> pd.DataFrame:
+        rows: pd.DataFrame = getattr(data, self.name)
+        return rows
+
+
+SOURCES = (
+    DemoTopic("flights", key="carrier", partitions=4, timestamp="departed"),
+    DemoTopic("weather", key="origin", timestamp="time_hour"),
+    DemoTopic("airlines", key="carrier", compacted=True),
+    DemoTopic("airports", key="faa", compacted=True),
+    DemoTopic("planes", key="tailnum", compacted=True),
+)
+
+
+def create_topics(bootstrap: str) -> None:
+    wanted = [NewTopic(topic.name, topic.partitions, config=topic.config()) for topic in SOURCES]
+    wanted.append(NewTopic(RESULTS, RESULT_PARTITIONS))
+    with AdminClient({"bootstrap.servers": bootstrap}) as admin:
+        for created in admin.create_topics(wanted).values():
+            created.result()
+
+
+def produce(bootstrap: str, topic: DemoTopic, rows: pd.DataFrame, advance: Callable[[int], None]) -> None:
+    """Returns when every record is acknowledged; raises if one is not."""
+    failures: list[KafkaError] = []
+
+    def report(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            failures.append(error)
+
+    settings = {"bootstrap.servers": bootstrap, "compression.type": "lz4", "on_delivery": report}
+    with Producer(settings, **{"delivery.report.only.error": True}) as producer:
+        for start in range(0, len(rows), CHUNK_ROWS):
+            chunk = rows.iloc[start : start + CHUNK_ROWS]
+            producer.produce_arrow(topic.name, records_of(topic, chunk))
+            advance(len(chunk))
+        producer.flush()
+    if failures:
+        raise KafkaException(failures[0])
+
+
+def records_of(topic: DemoTopic, rows: pd.DataFrame) -> pa.Table:
+    """Columns key, value and timestamp; the values are the rows as JSON."""
+    shown = rows.drop(columns="departed", errors="ignore")
+    values = shown.to_json(orient="records", lines=True).splitlines()
+    columns = {
+        "key": pa.array(rows[topic.key].astype(str), pa.binary()),
+        "value": pa.array(values, pa.binary()),
+    }
+    if topic.timestamp is not None:
+        times = pd.to_datetime(rows[topic.timestamp], utc=True)
+        columns["timestamp"] = pa.array(times, pa.timestamp("ms", tz="UTC"))
+    return pa.table(columns)
+
+
+def consume_results(bootstrap: str, advance: Callable[[int], None]) -> tuple[int, pd.DataFrame]:
+    """Reads the results as a member of a group: how many records, and the last of each key."""
+    last: dict[bytes, bytes] = {}
+    read = 0
+    for table in _consume(bootstrap, RESULTS):
+        last.update(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+        read += len(table)
+        advance(len(table))
+    return read, windows_of(list(last.values()))
+
+
+def count_records(bootstrap: str, topic: str, advance: Callable[[int], None]) -> int:
+    read = 0
+    for table in _consume(bootstrap, topic):
+        read += len(table)
+        advance(len(table))
+    return read
+
+
+def _consume(bootstrap: str, topic: str) -> Iterator[pa.Table]:
+    """Everything a topic holds, as a member of the demo's group; what was read is committed."""
+    left = end_of(bootstrap, topic)
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": GROUP,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    with Consumer(settings) as consumer:
+        consumer.subscribe([topic])
+        last_came = time.monotonic()
+        while left > 0:
+            table = consumer.consume_arrow(min(left, CHUNK_ROWS), timeout=POLL_S)
+            if len(table):
+                last_came = time.monotonic()
+                left -= len(table)
+                yield table
+            elif time.monotonic() - last_came > STALLED_AFTER_S:
+                raise TimeoutError(
+                    f"{left} records of topic {topic} did not come within {STALLED_AFTER_S:.0f} s"
+                )
+        consumer.commit(asynchronous=False)
+
+
+def end_of(bootstrap: str, topic: str) -> int:
+    """How many records were ever written to a topic."""
+    with BlockingClient(bootstrap) as client:
+        partitions = client.metadata([topic]).topics[topic].partitions
+        ends = client.list_offsets({(topic, partition): LATEST for partition in partitions})
+        return sum(end.offset for end in ends.values())
+
+
+def windows_of(values: list[bytes]) -> pd.DataFrame:
+    windows = pd.read_json(io.BytesIO(b"\n".join(values)), lines=True, convert_dates=False)
+    return windows.assign(hour=pd.to_datetime(windows["hour"], utc=True))
