@@ -324,17 +324,12 @@ class LogDirectory:
             self._release()
 
     def _close_logs(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        is_clean = not self.failed
-        for log in self.logs.values():
-            try:
-                log.close()
-            except (ApiError, OSError) as error:
-                _logger.error("partition %s could not be closed: %s", log.name, error)
-            is_clean = is_clean and log.was_closed_cleanly
+        with ThreadPoolExecutor(max(self._recovery_threads, 1), thread_name_prefix="log-closing") as pool:
+            outcomes = list(pool.map(_close_cleanly, self.logs.values()))
         self.capture_recovery_points()()
         self.capture_log_starts()()
         self.capture_high_watermarks(high_watermarks)()
-        if is_clean:
+        if all(outcomes) and not self.failed:
             self._disk.write_atomic(self.path / CLEAN_SHUTDOWN_NAME, _CLEAN_SHUTDOWN_CONTENT)
 
     def abandon(self) -> None:
@@ -342,3 +337,11 @@ class LogDirectory:
         for log in self.logs.values():
             log.close(clean=False)
         self._release()
+
+
+def _close_cleanly(log: Log) -> bool:
+    try:
+        log.close()
+    except (ApiError, OSError) as error:
+        _logger.error("partition %s could not be closed: %s", log.name, error)
+    return log.was_closed_cleanly

@@ -77,6 +77,7 @@ class Log:
         self._last_flush_ms = clock.now_ms()
         self._due_snapshots: list[tuple[Path, bytes]] = []
         self._names_changed = True
+        self._saved_at: tuple[int, int] | None = None
         self._deleted_files: list[tuple[int, Path]] = []
         self.update_config(config)
 
@@ -114,7 +115,7 @@ class Log:
         if opened.segments[-1].next_offset < log_start_offset:
             # The log start was moved beyond all that is left: nothing here may be read again.
             self._discard(opened.segments, now_ms)
-            opened = opening.Opened([self._new_segment(log_start_offset)], [], opened.cuts)
+            opened = opening.Opened([self._new_segment(log_start_offset)], [], opened.cuts, is_new=True)
         self._take_segments(opened.segments)
         self.cuts = opened.cuts
         self.log_start_offset = max(log_start_offset, opened.segments[0].base_offset)
@@ -122,6 +123,9 @@ class Log:
         self.recovery_point = (
             self.log_end_offset if clean_shutdown else min(recovery_point, self.log_end_offset)
         )
+        if clean_shutdown and not opened.is_new:
+            self._saved_at = self.log_end_offset, self._truncations
+            self._names_changed = False
         if not epochs_known:
             opening.rebuild_epochs(self.epochs, opened.segments)
         self.epochs.truncate_from_end(self.log_end_offset)
@@ -412,14 +416,21 @@ class Log:
         """Gives the files back; after a clean close nothing needs recovery."""
         if clean and self._offline is None:
             try:
-                self.segments[-1].write_indexes()
+                if self._saved_at == (self.log_end_offset, self._truncations):
+                    # Nothing was written since a clean stop: what that left on disk still holds.
+                    self.epochs.flush()
+                else:
+                    self._save()
             except OSError as error:
                 raise self._fail(error) from error
-            self._due_snapshots.append(self._snapshot_at(self.log_end_offset))
-            self.flush()
             self.was_closed_cleanly = True
         self._files.forget_under(self.directory)
         self.take_offline("it was closed")
+
+    def _save(self) -> None:
+        self.segments[-1].write_indexes()
+        self._due_snapshots.append(self._snapshot_at(self.log_end_offset))
+        self.flush()
 
     # -- reading ---------------------------------------------------------------------------------------
 

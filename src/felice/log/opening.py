@@ -30,6 +30,7 @@ class Opened:
     segments: list[Segment]
     rescanned: list[Segment]
     cuts: list[recovery.Cut]
+    is_new: bool = False
 
 
 def open_segments(
@@ -46,7 +47,7 @@ def open_segments(
     base_offsets = _tidy(files, directory)
     if not base_offsets:
         segment = new_segment(files, directory, log_start_offset, config, now_ms)
-        return Opened([segment], [], [])
+        return Opened([segment], [], [], is_new=True)
     segments = [
         Segment.open(
             files, directory, base, index_bytes=config.segment_index_bytes, sealed=base != base_offsets[-1]

@@ -118,7 +118,7 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.log_start_offset >= self.start
         self.start = self.log.log_start_offset
         for path in self.log.collect_deleted(NOW):
-            path.unlink()
+            path.unlink(missing_ok=True)  # a segment that was cut off twice left one name twice
 
     @precondition(lambda self: self.end > self.start)
     @rule(data=st.data())
@@ -205,5 +205,5 @@ class LogMachine(RuleBasedStateMachine):
 
 TestLogIsAList = LogMachine.TestCase
 TestLogIsAList.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=120, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -9,7 +9,7 @@ import pytest
 from felice.config import TopicConfig
 from felice.log import CorruptLog
 from felice.log.log import Log
-from unit.log.logs import NOW, append, batch, open_log, values_in
+from unit.log.logs import NOW, FailingDisk, append, batch, open_log, values_in
 
 SMALL_SEGMENTS = TopicConfig(segment_bytes=300, index_interval_bytes=50)
 
@@ -230,3 +230,18 @@ def test_a_restarted_log_goes_on_in_its_last_segment(tmp_path: Path) -> None:
     log = open_log(tmp_path, SMALL_SEGMENTS)
     assert numbers(log) == list(range(10))
     assert all(segment.index_fault() is None for segment in log.segments)
+
+
+def test_a_log_that_was_not_written_since_a_clean_stop_costs_no_sync_at_the_next(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    disk = FailingDisk()
+    log = open_log(tmp_path, SMALL_SEGMENTS, disk=disk)
+    log.epochs.assign(5, 9)
+    log.close()
+    assert (log.was_closed_cleanly, disk.synced) == (True, [])
+    assert "5 9" in (tmp_path / "leader-epoch-checkpoint").read_text()
+    log = open_log(tmp_path, SMALL_SEGMENTS, disk=disk)
+    append(log, f"{9:030d}")
+    log.close()
+    assert disk.synced
+    assert numbers(open_log(tmp_path, SMALL_SEGMENTS)) == list(range(10))
