@@ -93,8 +93,9 @@ class ConsumerCore:
 
     async def unsubscribe(self) -> None:
         if self.membership is not None:
-            membership, self.membership = self.membership, None
-            await membership.leave()
+            # Until it has left it is a member, and commits as one.
+            await self.membership.leave()
+            self.membership = None
         self.subscription.unsubscribe()
         self.assign([])
 
@@ -309,8 +310,8 @@ class ConsumerCore:
             self._auto_commit.cancel()
         try:
             if self.membership is not None:
-                membership, self.membership = self.membership, None
-                await membership.leave()
+                await self.membership.leave()
+                self.membership = None
             else:
                 await self.commit_before_giving_up()
         finally:
