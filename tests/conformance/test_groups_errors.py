@@ -107,6 +107,8 @@ def test_the_member_id_is_required_from_version_4(wire: Wire, group: str, versio
     assert answer.member_id
     expected = ErrorCode.MEMBER_ID_REQUIRED if version >= 4 else ErrorCode.NONE
     assert answer.error_code == expected
+    if version >= 4:
+        assert (answer.protocol_name, answer.generation_id) == (None if version >= 7 else "", -1)
 
 
 @pytest.mark.parametrize("version", range(5, 10))

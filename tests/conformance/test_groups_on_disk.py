@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from conformance.group_calls import commit, find_coordinator, stable_member
@@ -27,7 +29,10 @@ def test_kafka_decodes_our_offsets_topic() -> None:
         own.stop()
         dump = dump_offsets_topic(own)
     assert f'"type":"1","data":{{"group":"{GROUP}","topic":"{topic}","partition":0}}' in dump
-    assert '"version":"3","data":{"offset":42,"leaderEpoch":-1,"metadata":""' in dump
+    assert '"version":"4","data":{"offset":42,"leaderEpoch":-1,"metadata":""' in dump
+    topic_id = re.search(r'"offset":42,.*"topicId":"([^"]+)"', dump)
+    assert topic_id is not None
+    assert topic_id[1] != "A" * 22
     assert '"offset":41,"leaderEpoch":2,"metadata":"note"' in dump
     assert f'"type":"2","data":{{"group":"{GROUP}"}}' in dump
     assert '"protocolType":"consumer","generation":1,"protocol":"range"' in dump

@@ -227,7 +227,7 @@ class GroupCoordinator:
                 if topic is None or topic.partition(partition.partition_index) is None:
                     row.error_code = unknown
                 else:
-                    commits.append(Commit(topic.name, partition, row, asked.topic_id))
+                    commits.append(Commit(topic.name, partition, row, topic.topic_id))
             response.topics.append(
                 OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=rows)
             )

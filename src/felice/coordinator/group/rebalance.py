@@ -124,7 +124,7 @@ def _members_for_leader(group: ClassicGroup) -> list[JoinGroupResponseMember]:
 
 
 def join_error(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
-    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name="")
+    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)
 
 
 def storing_error(error: ErrorCode) -> ErrorCode:

@@ -2,9 +2,9 @@
 
 Keeps true:  Kafka itself, and its tools, can read every record written here, and the reverse.
 
-An offset commit is written in version 3; in version 1 where the client gave a retention time of its own, the
-only version with an expiry; in version 4 where the topic's id is known. Group metadata is written in version 3.
-These are the versions that Kafka writes: 4 of group metadata would add nothing but flexibility.
+An offset commit is written in version 4, which has the topic's id; in version 1 where the client gave a retention
+time of its own, the only version with an expiry. Group metadata is written in version 3: 4 would add nothing but
+flexibility. These are the versions that Kafka 4.3 writes.
 """
 
 from __future__ import annotations
@@ -95,9 +95,7 @@ def _encode_committed(committed: CommittedOffset) -> bytes:
         expire_timestamp=committed.expire_timestamp_ms,
         topic_id=committed.topic_id,
     )
-    if committed.expire_timestamp_ms != -1:
-        return encode_data(value, 1)
-    return encode_data(value, 3 if committed.topic_id == ZERO_UUID else 4)
+    return encode_data(value, 4 if committed.expire_timestamp_ms == -1 else 1)
 
 
 def _decode_committed(data: bytes) -> CommittedOffset:

@@ -65,9 +65,10 @@ class GroupShard:
 
     def replay(self, record: Record, producer_id: int = NO_PRODUCER_ID) -> Undo:
         if isinstance(record, OffsetRecord):
-            if record.committed is not None and producer_id == NO_PRODUCER_ID:
-                self._find_or_create(record.group_id)
-            return self.offsets.apply(record, producer_id)
+            undo = self.offsets.apply(record, producer_id)
+            if record.committed is None or producer_id != NO_PRODUCER_ID or record.group_id in self.groups:
+                return undo
+            return self._create_simple(record.group_id, undo)
         if record.value is None:
             return self._remove(record.group_id)
         if not self._loaded:
@@ -77,7 +78,8 @@ class GroupShard:
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         for record in self.offsets.end_transaction(producer_id, committed):
-            self._find_or_create(record.group_id)
+            if record.group_id not in self.groups:
+                self._create_simple(record.group_id, _nothing)
 
     def on_loaded(self, now: Instant) -> Outcome[Record]:
         """Sessions start anew: the members could not reach anybody while the log was read."""
@@ -156,7 +158,7 @@ class GroupShard:
 
     def _join_first(self, request: JoinGroupRequest, caller: Caller, turn: Turn) -> None:
         """A new group is written at once, still empty, so that a restart knows of it."""
-        group = ClassicGroup(request.group_id, alarms=self._alarms)
+        group = ClassicGroup(request.group_id, state_timestamp_ms=turn.now.wall_ms, alarms=self._alarms)
         empty = group.record()
         join(group, request, caller, turn)
         if group.members or group.pending_joins:
@@ -271,11 +273,16 @@ class GroupShard:
 
     # Groups come and go
 
-    def _find_or_create(self, group_id: str) -> ClassicGroup:
-        group = self.groups.get(group_id)
-        if group is None:
-            group = self.groups[group_id] = ClassicGroup(group_id, alarms=self._alarms)
-        return group
+    def _create_simple(self, group_id: str, undo_commit: Undo) -> Undo:
+        """A group that only commits: its first offset makes it, and taking that back unmakes it."""
+        group = self.groups[group_id] = ClassicGroup(group_id, alarms=self._alarms)
+
+        def undo() -> None:
+            undo_commit()
+            if self._is_idle(group):
+                self.forget(group)
+
+        return undo
 
     def forget(self, group: ClassicGroup) -> None:
         if self.groups.get(group.group_id) is group:

@@ -1,0 +1,115 @@
+"""Offsets: transactions that are still open, topics that are read, and what therefore expires."""
+
+from __future__ import annotations
+
+from felice.coordinator.group import commits
+from felice.coordinator.group.classic_group import ClassicGroup, subscription_topics
+from felice.coordinator.group.member import Member
+from felice.coordinator.group.offsets import OffsetStore
+from felice.coordinator.group.records import CommittedOffset, OffsetRecord
+from felice.coordinator.group.settings import GroupSettings
+from felice.coordinator.group.states import GroupState
+from felice.coordinator.group.turn import Turn
+from felice.coordinator.shard import Instant
+from felice.protocol.codec import encode_data
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+
+
+def record(offset: int, topic: str = "t", partition: int = 0, **fields: int) -> OffsetRecord:
+    return OffsetRecord("g", topic, partition, CommittedOffset(offset, **fields))
+
+
+def fetch(store: OffsetStore, *, stable: bool) -> tuple[int, int]:
+    (row,) = commits.fetch(store, "g", "t", [0], stable)
+    return row.error_code, row.committed_offset
+
+
+def test_a_transactions_offsets_count_when_it_commits() -> None:
+    store = OffsetStore()
+    store.apply(record(1))
+    store.apply(record(5), producer_id=7)
+    assert fetch(store, stable=False) == (ErrorCode.NONE, 1)
+    assert fetch(store, stable=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+    assert store.end_transaction(7, committed=True) == [record(5)]
+    assert fetch(store, stable=True) == (ErrorCode.NONE, 5)
+
+
+def test_an_aborted_transaction_changes_nothing() -> None:
+    store = OffsetStore()
+    store.apply(record(1))
+    store.apply(record(5), producer_id=7)
+    assert store.has_pending("g")
+    assert store.end_transaction(7, committed=False) == []
+    assert fetch(store, stable=True) == (ErrorCode.NONE, 1)
+    assert not store.has_pending("g")
+
+
+def test_what_was_applied_can_be_taken_back() -> None:
+    store = OffsetStore()
+    undo_first = store.apply(record(1))
+    undo_second = store.apply(record(2))
+    undo_removal = store.apply(OffsetRecord("g", "t", 0, None))
+    assert store.topics("g") == {}
+    undo_removal()
+    assert fetch(store, stable=False)[1] == 2
+    undo_second()
+    assert fetch(store, stable=False)[1] == 1
+    undo_first()
+    assert store.topics("g") == {}
+    undo_pending = store.apply(record(9), producer_id=7)
+    undo_pending()
+    assert not store.has_pending("g")
+
+
+def consumer_group(*topics: str, state: GroupState = GroupState.STABLE) -> ClassicGroup:
+    group = ClassicGroup("g", state=state, protocol_name="range")
+    metadata = encode_data(ConsumerProtocolSubscription(topics=list(topics)), 3)
+    group.add(Member("m", None, "c", "/h", 1000, 1000, (("range", metadata),)), "consumer")
+    group.subscribed_topics = group.read_subscribed_topics()
+    return group
+
+
+def expired(group: ClassicGroup, store: OffsetStore, wall_ms: int) -> list[str]:
+    turn = Turn(GroupSettings(offsets_retention_ms=100), Instant(wall_ms, 0))
+    return [gone.topic for gone in commits.expired(group, store, turn)]
+
+
+def test_a_stable_consumer_groups_topics_expire_once_nobody_reads_them() -> None:
+    store = OffsetStore()
+    store.apply(record(1, "read", commit_timestamp_ms=0))
+    store.apply(record(1, "left", commit_timestamp_ms=0))
+    store.apply(record(1, "left lately", commit_timestamp_ms=50))
+    assert expired(consumer_group("read"), store, 99) == []
+    assert expired(consumer_group("read"), store, 100) == ["left"]
+    rebalancing = consumer_group("read", state=GroupState.PREPARING_REBALANCE)
+    assert expired(rebalancing, store, 1000) == []
+
+
+def test_nothing_expires_that_a_group_of_unknown_reading_may_read() -> None:
+    store = OffsetStore()
+    store.apply(record(1, "t", commit_timestamp_ms=0))
+    group = consumer_group("x")
+    group.subscribed_topics = None
+    assert expired(group, store, 1000) == []
+    group.protocol_type = "connect"
+    assert expired(group, store, 1000) == []
+
+
+def test_an_open_transaction_keeps_an_offset_alive() -> None:
+    store = OffsetStore()
+    store.apply(record(1, commit_timestamp_ms=0))
+    store.apply(record(2), producer_id=7)
+    assert expired(ClassicGroup("g"), store, 1000) == []
+    store.end_transaction(7, committed=False)
+    assert expired(ClassicGroup("g"), store, 1000) == ["t"]
+
+
+def test_subscriptions_of_every_version_begin_alike() -> None:
+    for version in range(4):
+        data = encode_data(ConsumerProtocolSubscription(topics=["a", "b"], user_data=b"u"), version)
+        assert subscription_topics(data) == ["a", "b"]
+    # A version of the future, and no subscription at all.
+    assert subscription_topics(b"\0\x63\0\0\0\1\0\1a\xff\xff\xff\xff more") == ["a"]
+    assert subscription_topics(b"junk") is None
+    assert subscription_topics(b"") is None

@@ -1,0 +1,290 @@
+"""The shell around shards: loading, batching, commits, refusals, timers, and the end of leadership."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from felice.config import TopicConfig
+from felice.coordinator.runtime import CoordinatorRuntime, java_string_hash, partition_for
+from felice.coordinator.shard import Instant, Outcome, Reply, ReplyAfterWrite, Waiter
+from felice.log.log import AppendOrigin
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.records.batch import BatchHeader
+from felice.records.builder import BatchBuilder, build_control
+from felice.records.control import ControlType, EndTransactionMarker
+from unit.coordinator.fake_partition import (
+    FakeClock,
+    FakeLog,
+    FakePartition,
+    FakePartitions,
+    Word,
+    WordCodec,
+    WordShard,
+)
+
+
+class World:
+    def __init__(self, partition: FakePartition | None = None) -> None:
+        self.partition = partition or FakePartition()
+        self.partitions = FakePartitions({0: self.partition})
+        self.clock = FakeClock()
+        self.runtime: CoordinatorRuntime[WordShard, Word] = CoordinatorRuntime(
+            topic="words",
+            partition_count=lambda: 1,
+            new_shard=WordShard,
+            codec=WordCodec(),
+            partitions=self.partitions,
+            clock=self.clock,
+            write_timeout_ms=200,
+        )
+        self.runtime.start()
+
+    @property
+    def shard(self) -> WordShard:
+        return self.runtime.hosted("any").shard
+
+    def put(self, *words: Word) -> Any:
+        def event(shard: WordShard, waiter: Waiter, now: Instant) -> Outcome[Word]:
+            after = ReplyAfterWrite(waiter, "stored", lambda error: error)
+            return Outcome(records=list(words), after_write=[after])
+
+        return self.runtime.call("any", event)
+
+    def read(self, key: str) -> Any:
+        def event(shard: WordShard, waiter: Waiter, now: Instant) -> Outcome[Word]:
+            return Outcome(after_write=[ReplyAfterWrite(waiter, shard.words.get(key), lambda error: error)])
+
+        return self.runtime.call("any", event)
+
+
+# Keys
+
+
+def test_the_hash_is_javas() -> None:
+    assert java_string_hash("") == 0
+    assert java_string_hash("hello") == 99162322
+    assert java_string_hash("polygenelubricants") == -(1 << 31)
+    assert java_string_hash("\U0001f600") == 0xD83D * 31 + 0xDE00
+
+
+def test_a_group_belongs_to_javas_partition() -> None:
+    assert partition_for("polygenelubricants", 50) == 0  # abs of the smallest int is 0
+    assert partition_for("hello", 50) == 22
+    assert partition_for("my-group", 50) == abs(java_string_hash("my-group")) % 50
+
+
+# Writing
+
+
+async def test_one_turn_of_the_loop_is_one_append() -> None:
+    world = World()
+    answers = [world.put((f"k{n}", "v")) for n in range(5)]
+    assert world.partition.log.batches == []
+    assert await asyncio.gather(*answers) == ["stored"] * 5
+    assert len(world.partition.log.batches) == 1
+    await world.put(("later", "v"))
+    assert len(world.partition.log.batches) == 2
+
+
+async def test_nothing_is_told_before_it_is_committed() -> None:
+    world = World(FakePartition(commits_at_once=False))
+    stored, read = world.put(("k", "v")), world.read("k")
+    await asyncio.sleep(0.01)
+    assert not stored.done()
+    assert not read.done()
+    world.partition.commit()
+    assert await stored == "stored"
+    assert await read == "v"
+
+
+async def test_a_read_without_writes_before_it_answers_at_once() -> None:
+    world = World()
+    assert world.read("k") is None
+    await world.put(("k", "v"))
+    assert world.read("k") == "v"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+    ],
+)
+async def test_a_refused_write_leaves_no_trace(refusal: ErrorCode, told: ErrorCode) -> None:
+    world = World()
+    await world.put(("k", "old"))
+    world.partition.refusal = refusal
+    answers = [world.put(("k", "1")), world.put(("k", "2"), ("n", "3"))]
+    assert await asyncio.gather(*answers) == [told, told]
+    assert world.shard.words == {"k": "old"}
+    world.partition.refusal = None
+    assert await world.put(("k", "new")) == "stored"
+
+
+async def test_a_record_that_fits_into_no_batch_fails_alone() -> None:
+    world = World(FakePartition(log=FakeLog(TopicConfig(max_message_bytes=1000))))
+    answers = [world.put(("k", "v")), world.put(("n", "x" * 1000)), world.put(("m", "v"))]
+    assert answers[1] == ErrorCode.MESSAGE_TOO_LARGE
+    assert await asyncio.gather(answers[0], answers[2]) == ["stored", "stored"]
+    assert world.shard.words == {"k": "v", "m": "v"}
+
+
+async def test_many_records_are_spread_over_batches_that_fit() -> None:
+    world = World(FakePartition(log=FakeLog(TopicConfig(max_message_bytes=1000))))
+    assert await world.put(*[(f"k{n}", "v" * 100) for n in range(20)]) == "stored"
+    assert len(world.partition.log.batches) > 2
+    assert all(len(batch) <= 1000 for batch in world.partition.log.batches)
+    assert len(world.shard.words) == 20
+
+
+async def test_a_commit_that_takes_too_long_is_reported_but_stays() -> None:
+    world = World(FakePartition(commits_at_once=False))
+    assert await world.put(("k", "v")) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.shard.words == {"k": "v"}
+    later = world.put(("k", "w"))
+    await asyncio.sleep(0)
+    world.partition.commit()
+    assert await later == "stored"
+
+
+# Loading
+
+
+def log_of(*batches: bytes) -> FakePartition:
+    partition = FakePartition()
+    for batch in batches:
+        partition.append(bytearray(batch), required_acks=-1, now_ms=0, origin=AppendOrigin.COORDINATOR)
+    return partition
+
+
+def words(*pairs: Word, producer_id: int = -1) -> bytes:
+    builder = BatchBuilder(producer_id=producer_id, producer_epoch=0, transactional=producer_id >= 0)
+    for key, value in pairs:
+        builder.append(1, key.encode(), value.encode())
+    return bytes(builder.build())
+
+
+async def test_the_log_is_replayed_before_the_first_call() -> None:
+    world = World(log_of(words(("a", "1"), ("b", "1")), words(("a", "2"), ("unknown", "x"))))
+    with pytest.raises(ApiError) as loading:
+        world.put(("c", "1"))
+    assert loading.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await asyncio.sleep(0.01)
+    assert world.shard.words == {"a": "2", "b": "1"}
+    assert world.shard.is_loaded
+
+
+async def test_transactional_records_wait_for_their_marker() -> None:
+    world = World(
+        log_of(
+            words(("a", "1"), producer_id=7),
+            words(("b", "1"), producer_id=8),
+            words(("c", "1"), producer_id=9),
+            marker(7, ControlType.COMMIT),
+            marker(8, ControlType.ABORT),
+        )
+    )
+    await asyncio.sleep(0.01)
+    assert world.shard.words == {"a": "1"}
+    assert list(world.shard.pending) == [9]
+
+
+def marker(producer_id: int, kind: ControlType) -> bytes:
+    return bytes(
+        build_control(
+            EndTransactionMarker(kind, 0), timestamp_ms=1, producer_id=producer_id, producer_epoch=0
+        )
+    )
+
+
+async def test_a_log_that_cannot_be_read_is_tried_again() -> None:
+    partition = log_of(words(("a", "1")))
+    partition.log.faults.append(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
+    world = World(partition)
+    await asyncio.sleep(0.01)
+    with pytest.raises(ApiError):
+        world.put(("b", "1"))
+    await asyncio.sleep(0.01)
+    assert world.shard.words == {"a": "1"}
+
+
+# Leadership
+
+
+async def test_only_the_leader_coordinates() -> None:
+    world = World()
+    world.partition.is_leader = False
+    with pytest.raises(ApiError) as moved:
+        world.put(("k", "v"))
+    assert moved.value.code == ErrorCode.NOT_COORDINATOR
+
+
+async def test_who_waits_when_leadership_ends_is_told() -> None:
+    world = World(FakePartition(commits_at_once=False))
+    waiting = world.put(("k", "v"))
+    parked = asyncio.get_running_loop().create_future()
+    world.shard.waiting.append(Reply(_Future(parked), None))
+    await asyncio.sleep(0)
+    world.partition.is_leader = False
+    world.runtime.follow_roles()
+    assert await waiting == ErrorCode.NOT_COORDINATOR
+    assert await parked == ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_new_epoch_loads_the_log_again() -> None:
+    world = World()
+    before = world.shard
+    await world.put(("k", "v"))
+    world.partition.leader_epoch += 1
+    world.runtime.follow_roles()
+    await asyncio.sleep(0.01)
+    assert world.shard is not before
+    assert world.shard.words == {"k": "v"}
+
+
+async def test_a_write_of_an_old_epoch_is_refused() -> None:
+    world = World()
+    answer = world.put(("k", "v"))
+    world.partition.leader_epoch += 1
+    assert await answer == ErrorCode.NOT_COORDINATOR
+    assert world.partition.log.batches == []
+
+
+async def test_after_the_stop_nobody_is_answered_from_here() -> None:
+    world = World(FakePartition(commits_at_once=False))
+    waiting = world.put(("k", "v"))
+    world.runtime.stop()
+    assert await waiting == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    with pytest.raises(ApiError) as stopped:
+        world.put(("k", "v"))
+    assert stopped.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+# Time
+
+
+async def test_the_timer_follows_the_earliest_deadline() -> None:
+    world = World()
+    hosted = world.runtime.hosted("any")
+    hosted.shard.deadline_ms = 60_000
+    hosted.follow_deadlines()
+    hosted.shard.deadline_ms = 10
+    hosted.follow_deadlines()
+    world.clock.steady_s = 0.02
+    await asyncio.sleep(0.03)
+    assert hosted.shard.rung == [20]
+    await asyncio.sleep(0)
+    assert len(world.partition.log.batches) == 1
+    assert BatchHeader.parse(world.partition.log.batches[0]).record_count == 1
+
+
+class _Future:
+    def __init__(self, future: asyncio.Future[Any]) -> None:
+        self._future = future
+
+    def answer(self, response: Any) -> None:
+        self._future.set_result(response)
