@@ -445,10 +445,9 @@ def test_aborted_transactions_come_in_the_order_of_their_first_offsets(tmp_path:
     in_txn(log, "c", 3, 0)
     end_txn(log, 3, commit=True)
     end_txn(log, 1, commit=False)
-    found = log.aborted_transactions(0, log.log_end_offset)
-    assert [(aborted.producer_id, aborted.first_offset, aborted.last_offset) for aborted in found] == [
-        (1, 0, 5), (2, 1, 2),
-    ]  # fmt: skip
+    for end in (log.log_end_offset, LAST):
+        found = log.aborted_transactions(0, end)
+        assert [tuple(aborted)[:3] for aborted in found] == [(1, 0, 5), (2, 1, 2)]
     assert [aborted.producer_id for aborted in log.aborted_transactions(3, 6)] == [1]
     assert [aborted.producer_id for aborted in log.aborted_transactions(0, 1)] == [1]
 
@@ -466,6 +465,26 @@ def test_transaction_state_and_index_survive_a_restart(tmp_path: Path, clean: bo
     assert log.last_stable_offset(3) == 2
     end_txn(log, 2, commit=True)
     assert log.last_stable_offset(4) == 4
+
+
+def test_a_crash_brings_the_transaction_index_back_although_a_newer_snapshot_exists(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    in_txn(log, "a", 1, 0)
+    end_txn(log, 1, commit=False)
+    before = log.aborted_transactions(0, 10)
+    log.close()
+    log = open_log(tmp_path, clean_shutdown=False, recovery_point=2)
+    assert log.aborted_transactions(0, 10) == before != []
+
+
+def test_truncation_forgets_the_aborted_transactions_whose_markers_go(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for sequence in range(2):
+        in_txn(log, "a", 1, sequence)
+        end_txn(log, 1, commit=False)
+    log.truncate_to(3)
+    assert [aborted.last_offset for aborted in log.aborted_transactions(0, LAST)] == [1]
+    assert log.last_stable_offset(3) == 2
 
 
 # -- flushing ----------------------------------------------------------------------------------------------
