@@ -9,28 +9,34 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from felice.demo.check import Check
 
 NEW_YORK = "America/New_York"
+NAME_WIDTH = 20
 BAR_WIDTH = 12
+# Delays from here on look alike; few of them would make all others look alike.
+HOT_MIN = 90
 
 
 def print_delays(console: Console, windows: pd.DataFrame) -> None:
     """One line an airline, the most delayed first."""
-    table = Table(title="Departure delays from New York in 2013, minutes", title_justify="left")
-    table.add_column("airline", no_wrap=True, max_width=18)
+    table = Table(
+        title="Departure delays from New York in 2013, minutes", title_justify="left", box=SIMPLE_HEAD
+    )
+    table.add_column("airline", no_wrap=True)
     for column in ("flights", "cancelled", "mean", "in rain", "worst"):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right", no_wrap=True, min_width=len(column))
     table.add_column("", no_wrap=True)
     means = delays_by(windows, "airline").sort_values("mean_delay_min", ascending=False)
     in_rain = delays_by(windows[windows["precip"] > 0], "airline")["mean_delay_min"]
     for airline, row in means.iterrows():
         bar = "█" * round(BAR_WIDTH * row["mean_delay_min"] / means["mean_delay_min"].max())
         table.add_row(
-            str(airline),
+            str(airline)[:NAME_WIDTH],
             f"{row['flights']:,.0f}",
             f"{row['cancelled']:,.0f}",
             _minutes(row["mean_delay_min"]),
@@ -74,13 +80,14 @@ def save_chart(windows: pd.DataFrame, path: Path) -> None:
     by_sight = delays_by(
         local.dropna(subset=["sight"]).astype({"sight": str}), "origin", "sight"
     ).reset_index()
+    heat_scale = alt.Scale(scheme="orangered", domain=[0, HOT_MIN], clamp=True)
     heat = (
         alt.Chart(by_hour[by_hour["flights"] >= 30], title="Mean departure delay, minutes")
         .mark_rect()
         .encode(
             x=alt.X("hour_of_day:O", title="hour of departure (New York)"),
             y=alt.Y("airline:N", title=None),
-            color=alt.Color("mean_delay_min:Q", title="minutes", scale=alt.Scale(scheme="orangered")),
+            color=alt.Color("mean_delay_min:Q", title="minutes", scale=heat_scale),
         )
     )
     bars = (
