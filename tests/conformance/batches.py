@@ -44,7 +44,9 @@ def fetch_records(wire: Wire, topic: str, offset: int, partition: int = 0, max_w
     return bytes(row.records)
 
 
-def batch_headers_of(wire: Wire, topic: str, partition: int = 0, max_wait_ms: int = 0) -> Sequence[BatchHeader]:
+def batch_headers_of(
+    wire: Wire, topic: str, partition: int = 0, max_wait_ms: int = 0
+) -> Sequence[BatchHeader]:
     """Every batch of a partition, read to its end."""
     return list(_batch_headers(wire, topic, partition, max_wait_ms))
 

@@ -10,7 +10,9 @@ from peers.clients import Clients
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "felice_only: states something of Felice that Apache Kafka does not do")
+    config.addinivalue_line(
+        "markers", "felice_only: states something of Felice that Apache Kafka does not do"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

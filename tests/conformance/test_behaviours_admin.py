@@ -88,7 +88,11 @@ def node_id(wire: Wire) -> str:
 
 
 def alter(
-    wire: Wire, topic: str, *changes: tuple[str, int, str | None], validate_only: bool = False, kind: int = TOPIC
+    wire: Wire,
+    topic: str,
+    *changes: tuple[str, int, str | None],
+    validate_only: bool = False,
+    kind: int = TOPIC,
 ) -> Any:
     rows = [
         incremental_alter_configs.AlterableConfig(name=name, config_operation=operation, value=value)
@@ -198,7 +202,10 @@ def test_an_invalid_value_is_told_for_its_resource(wire: Wire, name: str, value:
     bad, good = unique_name("bad"), unique_name("good")
     wrong = creatable(bad)
     wrong.configs = [CreatableTopicConfig(name=name, value=value)]
-    assert errors_of(create(wire, wrong, creatable(good))) == {bad: ErrorCode.INVALID_CONFIG, good: ErrorCode.NONE}
+    assert errors_of(create(wire, wrong, creatable(good))) == {
+        bad: ErrorCode.INVALID_CONFIG,
+        good: ErrorCode.NONE,
+    }
     assert not exists(wire, bad)
 
 
@@ -271,9 +278,13 @@ def test_a_broker_config_can_be_changed_while_it_runs(wire: Wire) -> None:
     """81: and taken back."""
     broker = node_id(wire)
     assert alter(wire, broker, ("log.index.interval.bytes", SET, "8192"), kind=BROKER).error_code == 0
-    wait_until(lambda: describe(wire, BROKER, broker, ["log.index.interval.bytes"]).configs[0].value == "8192")
+    wait_until(
+        lambda: describe(wire, BROKER, broker, ["log.index.interval.bytes"]).configs[0].value == "8192"
+    )
     assert alter(wire, broker, ("log.index.interval.bytes", DELETE, None), kind=BROKER).error_code == 0
-    wait_until(lambda: describe(wire, BROKER, broker, ["log.index.interval.bytes"]).configs[0].value == "4096")
+    wait_until(
+        lambda: describe(wire, BROKER, broker, ["log.index.interval.bytes"]).configs[0].value == "4096"
+    )
 
 
 def test_a_read_only_broker_config_is_refused(wire: Wire) -> None:

@@ -259,7 +259,9 @@ def test_a_session_sends_only_what_changed(wire: Wire) -> None:
     assert answer.session_id == session
     assert sorted(sizes_by_partition(answer)) == [1]
     moved = FetchPartition(partition=1, fetch_offset=1, partition_max_bytes=MAX_BYTES)
-    answer = wire.ask(session_request(session, 2, [FetchTopic(topic=topic, partitions=[moved])]), FETCH_BY_NAME)
+    answer = wire.ask(
+        session_request(session, 2, [FetchTopic(topic=topic, partitions=[moved])]), FETCH_BY_NAME
+    )
     assert sum(sizes_by_partition(answer).values()) == 0
 
 
@@ -326,7 +328,11 @@ def test_unknown_topics_partitions_and_ids_are_errors_of_their_rows(wire: Wire) 
     absent = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MAX_BYTES)
     request.topics.append(FetchTopic(topic="absent", partitions=[absent]))
     answer = wire.ask(request, FETCH_BY_NAME)
-    errors = {(row.topic, part.partition_index): part.error_code for row in answer.responses for part in row.partitions}
+    errors = {
+        (row.topic, part.partition_index): part.error_code
+        for row in answer.responses
+        for part in row.partitions
+    }
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert errors == {(topic, 0): 0, (topic, 7): unknown, ("absent", 0): unknown}
     by_id = fetch_request("", max_wait_ms=0)

@@ -70,8 +70,12 @@ def test_the_maximal_timestamp_names_its_record(wire: Wire) -> None:
     assert list_offset(wire, new_topic(wire), MAX_TIMESTAMP, version=7).offset == -1
 
 
-@pytest.mark.parametrize(("timestamp", "version"), [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (-5, 8), (-6, 10)])
-def test_special_timestamps_are_refused_before_their_version(wire: Wire, timestamp: int, version: int) -> None:
+@pytest.mark.parametrize(
+    ("timestamp", "version"), [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (-5, 8), (-6, 10)]
+)
+def test_special_timestamps_are_refused_before_their_version(
+    wire: Wire, timestamp: int, version: int
+) -> None:
     """58: UNSUPPORTED_VERSION for that partition."""
     row = list_offset(wire, timed_topic(wire), timestamp, version=version)
     assert row.error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -131,7 +131,9 @@ def test_a_batch_too_large_fails_its_partition_only(wire: Wire) -> None:
         PartitionProduceData(index=0, records=batch_of(b"x" * 2000)),
         PartitionProduceData(index=1, records=batch_of(b"x")),
     ]
-    asked = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
+    asked = ProduceRequest(
+        acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+    )
     rows = wire.ask(asked, 11).responses[0].partition_responses
     assert {row.index: row.error_code for row in rows} == {0: ErrorCode.MESSAGE_TOO_LARGE, 1: 0}
 
@@ -169,7 +171,9 @@ def test_null_and_empty_keys_values_and_headers_stay_distinct_and_in_order(wire:
     ]
     assert produce(wire, topic, build_batch(sent)).error_code == 0
     seen = list(read_records(fetch_records(wire, topic, 0)))
-    assert [(row.key, row.value, row.headers) for row in seen] == [(row.key, row.value, row.headers) for row in sent]
+    assert [(row.key, row.value, row.headers) for row in seen] == [
+        (row.key, row.value, row.headers) for row in sent
+    ]
 
 
 # The produce checks, one row each: what is sent, and the error.
@@ -271,9 +275,7 @@ def test_a_topic_may_be_named_by_id(wire: Wire) -> None:
 
 def test_an_internal_topic_takes_no_records_from_clients(wire: Wire) -> None:
     """Produce checks: INVALID_TOPIC_EXCEPTION."""
-    wait_until(
-        lambda: wire.ask(FindCoordinatorRequest(key="g", key_type=0), 3).error_code == 0, timeout_s=20
-    )
+    wait_until(lambda: wire.ask(FindCoordinatorRequest(key="g", key_type=0), 3).error_code == 0, timeout_s=20)
     row = produce(wire, "__consumer_offsets", batch_of(b"a"))
     assert row.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 

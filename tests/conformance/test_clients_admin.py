@@ -93,7 +93,11 @@ def confluent_after(admin: Any, topic: str, group: str) -> Facts:
 def kafka_python(bootstrap: str, topic: str, group: str, phase: str) -> Facts:
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     try:
-        return kafka_python_before(admin, topic) if phase == "before" else kafka_python_after(admin, topic, group)
+        return (
+            kafka_python_before(admin, topic)
+            if phase == "before"
+            else kafka_python_after(admin, topic, group)
+        )
     finally:
         admin.close()
 
@@ -120,7 +124,9 @@ def kafka_python_before(admin: Any, topic: str) -> Facts:
         "listed": topic in admin.list_topics(),
         "retention": kafka_python_config(admin, topic, "retention.ms"),
     }
-    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs={"max.message.bytes": "54321"})])
+    admin.alter_configs(
+        [ConfigResource(ConfigResourceType.TOPIC, topic, configs={"max.message.bytes": "54321"})]
+    )
     admin.create_partitions({topic: NewPartitions(3)})
     facts["partitions"] = len(admin.describe_topics([topic])[0]["partitions"])
     facts["nodes"] = len(admin.describe_cluster()["brokers"])

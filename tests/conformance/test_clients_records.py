@@ -66,7 +66,9 @@ def comparable(records: list[PeerRecord], reader: str) -> dict[int, list[tuple[o
     """What must be equal, by partition in order; kcat prints no difference between empty and absent headers."""
     seen: dict[int, list[tuple[object, ...]]] = {}
     for record in records:
-        headers = tuple((name, value or None if reader == "kcat" else value) for name, value in record.headers)
+        headers = tuple(
+            (name, value or None if reader == "kcat" else value) for name, value in record.headers
+        )
         seen.setdefault(record.partition, []).append((record.key, record.value, headers))
     return seen
 

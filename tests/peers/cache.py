@@ -83,4 +83,3 @@ def require(ecosystem: str, find: Callable[[], T]) -> T:
     if peers_are_required():
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
-

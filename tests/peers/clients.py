@@ -68,9 +68,7 @@ class PipeClient:
 
     def consume(self, bootstrap: str, topic: str, count: int) -> list[PeerRecord]:
         timeout_ms = int(CONSUME_TIMEOUT_S * 1000)
-        rows = self.peer.call(
-            "consume", bootstrap=bootstrap, topic=topic, count=count, timeout_ms=timeout_ms
-        )
+        rows = self.peer.call("consume", bootstrap=bootstrap, topic=topic, count=count, timeout_ms=timeout_ms)
         return [record_from_json(row) for row in rows]
 
     def join(self, bootstrap: str, group: str, topics: Sequence[str]) -> GroupMember:

@@ -30,8 +30,6 @@ def require_kcat() -> str:
 
 
 def run_kcat(*arguments: str, stdin: bytes = b"") -> str:
-    done = subprocess.run(
-        [require_kcat(), *arguments], input=stdin, capture_output=True, timeout=TIMEOUT_S
-    )
+    done = subprocess.run([require_kcat(), *arguments], input=stdin, capture_output=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, f"kcat {arguments} ended with {done.returncode}: {done.stderr.decode()}"
     return done.stdout.decode("utf-8", "replace")

@@ -45,7 +45,9 @@ class Confluent:
         try:
             partitions = consumer.list_topics(topic, 10).topics[topic].partitions
             beginning = confluent_kafka.OFFSET_BEGINNING
-            consumer.assign([confluent_kafka.TopicPartition(topic, number, beginning) for number in partitions])
+            consumer.assign(
+                [confluent_kafka.TopicPartition(topic, number, beginning) for number in partitions]
+            )
             return _read(count, lambda: _confluent_poll(consumer))
         finally:
             consumer.close()
