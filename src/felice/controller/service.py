@@ -30,6 +30,7 @@ from felice.metadata import (
     NoNode,
     NotEmpty,
     SetData,
+    StoreUnavailable,
     TopicImage,
     layout,
 )
@@ -240,6 +241,8 @@ class Controller:
                     await self._store.set(layout.PRODUCER_ID_BLOCK, data, node.version)
             except (NodeExists, BadVersion):
                 continue
+            except StoreUnavailable as error:
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the metadata store: {error}") from error
             return range(block.start, block.end + 1)
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "producer ids could not be allocated")
 
@@ -369,7 +372,14 @@ class Controller:
             await self._follow(lambda image: image.broker_configs.get(entity) == config)
 
     async def _write(self, operations: Sequence[Operation]) -> None:
-        await self._store.multi([Check(layout.CONTROLLER_EPOCH, self._epoch_version), *operations])
+        try:
+            await self._store.multi([Check(layout.CONTROLLER_EPOCH, self._epoch_version), *operations])
+        except BadVersion as error:
+            if error.path == layout.CONTROLLER_EPOCH:
+                raise ApiError(ErrorCode.NOT_CONTROLLER) from error
+            raise
+        except StoreUnavailable as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata store: {error}") from error
 
     async def _follow(self, condition: Callable[[ClusterImage], bool]) -> None:
         """Waits for the image to show a write, so that the client's next request finds it."""

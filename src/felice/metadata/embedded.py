@@ -12,6 +12,7 @@ Leaves out: more than one process. The owner of the data directory holds its loc
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -39,6 +40,8 @@ from felice.metadata.store import (
     StoreUnavailable,
 )
 from felice.metadata.tree import Change, Outcome, Tree
+
+_log = logging.getLogger(__name__)
 
 # Below this a snapshot is not worth a write.
 _MIN_COMPACTION_BYTES = 1024 * 1024
@@ -122,6 +125,8 @@ class EmbeddedStore:
     async def _multi(self, operations: Sequence[Operation]) -> list[Outcome]:
         async with self._writing:
             self._check_open()
+            if self._failure is not None:
+                raise StoreUnavailable("/", self._failure)
             changes, outcomes = self._tree.plan(operations, self.session_id)
             if changes:
                 await self._write(changes)
@@ -150,14 +155,24 @@ class EmbeddedStore:
             raise StoreUnavailable("/", self._failure) from error
         self.watches.tell(self._tree.apply(changes))
         if self._journal.size_bytes > max(_MIN_COMPACTION_BYTES, 4 * self._snapshot_size_bytes):
+            self._try_compact()
+
+    def _try_compact(self) -> None:
+        try:
             self.compact()
+        except OSError as error:
+            # The write itself is safe in the journal; a longer journal does no harm.
+            _log.warning("the metadata journal could not be compacted", extra={"reason": str(error)})
 
     def _append(self, changes: list[Change]) -> None:
         position = self._journal.size_bytes
         try:
             self._journal.append(frame(encode_changes(self._tree.zxid + 1, changes)))
         except OSError as error:
-            self._journal.truncate(position)
+            try:
+                self._journal.truncate(position)
+            except OSError as worse:
+                self._failure = f"the journal could not be repaired: {worse}"
             raise StoreUnavailable("/", f"the journal could not be written: {error}") from error
 
     def _discard(self, changes: list[Change]) -> None:
@@ -174,8 +189,6 @@ class EmbeddedStore:
         self._journal.truncate(0)
 
     def _check_open(self, path: str = "/") -> None:
-        if self._failure is not None:
-            raise StoreUnavailable(path, self._failure)
         if self._closed:
             raise SessionExpired(path)
 

@@ -82,8 +82,10 @@ class Watcher:
 
     def _publish(self, image: ClusterImage) -> None:
         old, self.image = self.image, image
-        if image is not old:
-            self._on_image(old, image)
-        for condition, future in self._waiting:
-            if not future.done() and condition(image):
-                future.set_result(None)
+        try:
+            if image is not old:
+                self._on_image(old, image)
+        finally:
+            for condition, future in self._waiting:
+                if not future.done() and condition(image):
+                    future.set_result(None)

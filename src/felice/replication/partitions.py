@@ -77,7 +77,7 @@ class Partitions:
         for directory in self._directories:
             for key in list(directory.logs):
                 if key not in self._partitions:
-                    directory.set_aside_as_stray(*key)
+                    _report_failure(directory.set_aside_as_stray, key)
 
     def reconfigure(self, image: ClusterImage, topics: Iterable[str] | None = None) -> None:
         """Lets logs know their topics' configuration; `None` means every topic's."""
@@ -135,4 +135,14 @@ class Partitions:
             partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             for directory in self._directories:
                 if key in directory.logs:
-                    directory.delete(*key)
+                    _report_failure(directory.delete, key)
+
+
+def _report_failure(act: Callable[[str, int], None], key: tuple[str, int]) -> None:
+    """The directory has gone offline by itself; what the image says goes on."""
+    try:
+        act(*key)
+    except LogDirectoryError as error:
+        _log.error(
+            "a partition's files stay", extra={"partition": f"{key[0]}-{key[1]}", "reason": str(error)}
+        )

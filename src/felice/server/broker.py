@@ -11,6 +11,7 @@ How:        the order of `start` is the order of dependence: metadata store, log
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import uuid
@@ -37,7 +38,7 @@ from felice.server.handlers.table import HANDLERS, Handler
 from felice.server.listener import Listener
 from felice.server.maintenance import Maintenance
 from felice.server.producer_ids import ProducerIds
-from felice.server.startup import StartupError
+from felice.server.startup import BrokerFailed, StartupError
 
 _log = logging.getLogger("felice.server")
 
@@ -65,6 +66,9 @@ class Broker:
         self.listeners: list[Listener] = []
         self.directories: list[LogDirectory] = []
         self.is_stopping = False
+        # Why the broker cannot go on, and whom to tell.
+        self.failure: str | None = None
+        self.on_failure: Callable[[], None] | None = None
         self._store: MetadataStore | None = None
         self._store_lock: Lock | None = None
         self._maintenance = Maintenance(self)
@@ -98,6 +102,9 @@ class Broker:
         """Ready to serve when it returns; raises `StartupError`."""
         try:
             await self._start()
+        except StoreError as error:
+            await self._abandon()
+            raise StartupError(f"the metadata store cannot be used: {error}") from error
         except BaseException:
             await self._abandon()
             raise
@@ -175,6 +182,7 @@ class Broker:
                 )
             except LogDirectoryError as error:
                 raise StartupError(str(error)) from error
+            directory.on_offline = self._on_directory_offline
             self.directories.append(directory)
 
     def _load_directories(self) -> None:
@@ -260,6 +268,13 @@ class Broker:
         except ConfigError as error:
             _log.error("topic configuration is ignored", extra={"topic": topic, "reason": str(error)})
             return TopicConfig.parse({}, self.config)
+
+    def _on_directory_offline(self, failed: LogDirectory) -> None:
+        """Partitions elsewhere go on; without any directory there is nothing left to serve."""
+        if all(directory.offline_reason is not None for directory in self.directories):
+            self.failure = f"all log directories are offline: {failed.path}: {failed.offline_reason}"
+            if self.on_failure is not None:
+                self.on_failure()
 
     # Topics that nobody created by hand
 
@@ -363,7 +378,7 @@ class Broker:
 
 
 def run(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = None) -> None:
-    """Runs a broker until SIGTERM or SIGINT; raises `StartupError`."""
+    """Runs a broker until SIGTERM or SIGINT; raises `StartupError`, or `BrokerFailed` if it had to stop."""
     asyncio.run(_run(config, on_ready))
 
 
@@ -373,8 +388,17 @@ async def _run(config: BrokerConfig, on_ready: Callable[[Broker], None] | None) 
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, stopping.set)
     broker = Broker(config, Environment.system())
+
+    def stop_serving() -> None:
+        loop.call_soon_threadsafe(stopping.set)
+
+    broker.on_failure = stop_serving
     await broker.start()
+    # What is here now stays: the collector need not look at it again.
+    gc.freeze()
     if on_ready is not None:
         on_ready(broker)
     await stopping.wait()
     await broker.stop()
+    if broker.failure is not None:
+        raise BrokerFailed(broker.failure)
