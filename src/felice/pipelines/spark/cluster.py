@@ -52,6 +52,7 @@ class ClusterView:
         self._client = client
         self._partitions: list[Partition] = []
         self._partitions_good_until = float("-inf")
+        self._answered = False
 
     def partitions(self) -> list[Partition]:
         if time.monotonic() >= self._partitions_good_until:
@@ -152,15 +153,23 @@ class ClusterView:
         return list(subscription.partitions)
 
     def _retry(self, ask: Callable[[], Answer]) -> Answer:
-        for attempt in range(self._options.offset_retries + 1):
+        """A new query fails soon if brokers do not answer; a running one rides out their restart."""
+        give_up_at = time.monotonic() + (
+            self._options.client.request_timeout_ms / 1000 if self._answered else 0
+        )
+        attempts_left = self._options.offset_retries
+        while True:
             try:
-                return ask()
+                answer = ask()
             except KafkaException as error:
-                if attempt == self._options.offset_retries or not error.error.retriable():
+                if not error.error.retriable() or (attempts_left <= 0 and time.monotonic() >= give_up_at):
                     raise
-                log.warning("asking for offsets failed; asking again", exc_info=True)
+                attempts_left -= 1
+                log.warning("asking for offsets failed, asking again: %s", error.error.str())
                 time.sleep(self._options.offset_retry_interval_ms / 1000)
-        raise AssertionError("unreachable")
+            else:
+                self._answered = True
+                return answer
 
 
 def open_view(options: SourceOptions) -> ClusterView:

@@ -1,0 +1,54 @@
+"""A streaming query lives through a restart of the broker it reads."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from conformance.spark_session import spark
+from conformance.targets import IS_APACHE
+from conformance.wire import unique_name
+from peers.apache_kafka import free_port
+
+__all__ = ["spark"]
+
+AWAY_S = 6
+
+
+def produce(bootstrap: str, topic: str, first: int, count: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(first, first + count):
+        producer.produce(topic, str(number))
+    assert producer.flush(30) == 0
+
+
+@pytest.mark.skipif(IS_APACHE, reason="restarts a broker of Felice")
+def test_a_running_query_reads_on_when_its_broker_is_back(spark: Any, tmp_path: Path) -> None:
+    from felice.server.embedded import EmbeddedBroker
+
+    topic, port, read = unique_name("restart"), free_port(), []
+    with EmbeddedBroker(tmp_path / "data", port) as broker:
+        bootstrap = broker.bootstrap
+        produce(bootstrap, topic, 0, 10)
+        query = (
+            spark.readStream.format("felice")
+            .options(**{"kafka.bootstrap.servers": bootstrap}, subscribe=topic, startingOffsets="earliest")
+            .load()
+            .writeStream.foreachBatch(
+                lambda batch, _: read.extend(int(row["value"]) for row in batch.collect())
+            )
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .start()
+        )
+        query.processAllAvailable()
+        assert sorted(read) == list(range(10))
+    try:
+        time.sleep(AWAY_S)
+        with EmbeddedBroker(tmp_path / "data", port):
+            produce(bootstrap, topic, 10, 10)
+            query.processAllAvailable()
+            assert sorted(read) == list(range(20))
+    finally:
+        query.stop()
