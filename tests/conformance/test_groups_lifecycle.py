@@ -344,3 +344,23 @@ def test_an_empty_group_can_be_deleted(wire: Wire, group: str, topic: str) -> No
         assert answer.error_code == (ErrorCode.NONE if version == 0 else ErrorCode.GROUP_ID_NOT_FOUND)
     assert group not in listed(wire)
     assert committed(wire, group, topic) == -1
+
+
+# Restarts
+
+
+def test_members_survive_a_restart_of_their_coordinator() -> None:
+    """The generation, the assignment and the sessions go on as if nothing had been."""
+    with Target() as own:
+        topic = create_topic(own, unique_name("t"))
+        with own.wire() as wire:
+            member = stable_member(wire, "kept", instance_id="i1", assignment=b"mine")
+            assert member.commit(topic, 9) == ErrorCode.NONE
+        own.restart()
+        with own.wire() as wire:
+            find_coordinator(wire, "kept")
+            member.wire = wire
+            assert member.heartbeat() == ErrorCode.NONE
+            assert bytes(member.sync().assignment) == b"mine"
+            assert committed(wire, "kept", topic) == 9
+            assert member.commit(topic, 10) == ErrorCode.NONE

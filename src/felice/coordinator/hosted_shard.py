@@ -12,6 +12,7 @@ Leaves:      which partitions have a shard here to `runtime`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -87,7 +88,7 @@ class HostedShard(Generic[S, R]):
         self._codec = codec
         self._clock = clock
         self._write_timeout_ms = write_timeout_ms
-        self._closed = False
+        self.is_closed = False
         self._pending: list[_Write[R]] = []
         self._in_flight: deque[tuple[int, list[_Write[R]]]] = deque()
         self._committing: asyncio.Task[None] | None = None
@@ -106,14 +107,14 @@ class HostedShard(Generic[S, R]):
     async def load(self) -> None:
         """Replay the whole log, in bites."""
         offset, end_offset = self.partition.log_start_offset, self.partition.log_end_offset
-        while offset < end_offset and not self._closed:
+        while offset < end_offset and not self.is_closed:
             chunk = self.partition.log.read_bytes(offset, LOAD_CHUNK_BYTES, end_offset=end_offset)
             reached = self._replay_chunk(chunk, offset)
             if reached == offset:
                 break  # compaction may leave nothing at the end
             offset = reached
             await asyncio.sleep(0)
-        if not self._closed:
+        if not self.is_closed:
             self.finish_loading()
 
     def finish_loading(self) -> None:
@@ -153,9 +154,18 @@ class HostedShard(Generic[S, R]):
     # Events
 
     def run(self, event: Callable[[Instant], Outcome[R]]) -> None:
-        """One event, and what follows from it."""
-        self._carry_out(event(self.now()))
+        """One event, and what follows from it; raises UNKNOWN_SERVER_ERROR if that is a fault of ours."""
+        try:
+            self._carry_out(event(self.now()))
+        except Exception as fault:
+            self._give_up(fault)
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from fault
         self.follow_deadlines()
+
+    def _give_up(self, fault: Exception) -> None:
+        """The state may be half changed: only the log is still to be trusted, so the shard is loaded anew."""
+        log.error("%s: the coordinator failed and starts over", self.partition, exc_info=fault)
+        self.close(ErrorCode.NOT_COORDINATOR)
 
     def _carry_out(self, outcome: Outcome[R]) -> None:
         for reply in outcome.replies:
@@ -186,6 +196,15 @@ class HostedShard(Generic[S, R]):
 
     def _flush(self) -> None:
         writes, self._pending = self._pending, []
+        try:
+            self._append_all(writes)
+            self._complete_committed()
+        except Exception as fault:
+            self._pending = writes + self._pending
+            self._give_up(fault)
+        self.follow_deadlines()
+
+    def _append_all(self, writes: list[_Write[R]]) -> None:
         batches = list(_batches(writes, self._batch_limit_bytes))
         for position, batch in enumerate(batches):
             try:
@@ -196,12 +215,10 @@ class HostedShard(Generic[S, R]):
                 self._fail(refused, error.code)
                 break
             self._in_flight.append((last_offset, batch))
-        self._complete_committed()
-        self.follow_deadlines()
 
     def _append(self, batch: list[_Write[R]]) -> int:
         """Returns the last offset; the end of the log if there is nothing but continuations."""
-        if self._closed or self.partition.leader_epoch != self.leader_epoch:
+        if self.is_closed or self.partition.leader_epoch != self.leader_epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         now_ms = self._clock.now_ms()
         builder = BatchBuilder()
@@ -224,19 +241,23 @@ class HostedShard(Generic[S, R]):
     async def _wait_committed(self) -> None:
         try:
             while self._in_flight:
-                offset, batch = self._in_flight[0]
-                try:
-                    await self.partition.wait_committed(offset, self._write_timeout_ms / 1000)
-                except ApiError as error:
-                    # It is in the log and may be committed yet. The caller must ask, or do it again.
-                    if self._in_flight and self._in_flight[0][1] is batch:
-                        self._in_flight.popleft()
-                        self._fail(batch, error.code)
-                while self._in_flight and self._in_flight[0][0] < self.partition.high_watermark:
-                    self._complete(self._in_flight.popleft()[1])
+                await self._wait_for_oldest()
+                self._complete_committed()
                 self.follow_deadlines()
+        except Exception as fault:
+            self._give_up(fault)
         finally:
             self._committing = None
+
+    async def _wait_for_oldest(self) -> None:
+        offset, batch = self._in_flight[0]
+        try:
+            await self.partition.wait_committed(offset, self._write_timeout_ms / 1000)
+        except ApiError as error:
+            # It is in the log and may be committed yet. The caller must ask, or do it again.
+            if self._in_flight and self._in_flight[0][1] is batch:
+                self._in_flight.popleft()
+                self._fail(batch, error.code)
 
     def _complete(self, writes: list[_Write[R]]) -> None:
         now = self.now()
@@ -262,7 +283,7 @@ class HostedShard(Generic[S, R]):
     def follow_deadlines(self) -> None:
         """Set the timer to the shard's earliest deadline."""
         deadline_ms = self.shard.next_deadline_ms()
-        if self._closed or not self.is_loaded or deadline_ms >= self._timer_ms:
+        if self.is_closed or not self.is_loaded or deadline_ms >= self._timer_ms:
             return  # a timer that rings early does no harm
         if self._timer is not None:
             self._timer.cancel()
@@ -272,15 +293,16 @@ class HostedShard(Generic[S, R]):
 
     def _on_timer(self) -> None:
         self._timer, self._timer_ms = None, NEVER_MS
-        self.run(self.shard.on_time)
+        with contextlib.suppress(ApiError):
+            self.run(self.shard.on_time)
 
     # The end
 
     def close(self, error: ErrorCode) -> None:
         """This broker no longer coordinates here: whoever waits is told so."""
-        if self._closed:
+        if self.is_closed:
             return
-        self._closed = True
+        self.is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         if self._committing is not None:

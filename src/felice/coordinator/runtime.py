@@ -8,6 +8,7 @@ Group and transaction coordinators share it; each brings its shards, its codec a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
@@ -105,10 +106,9 @@ class CoordinatorRuntime(Generic[S, R]):
         if not self._is_running:
             return
         for partition in range(self._partition_count()):
-            try:
+            # What a caller would be told now is of no interest yet.
+            with contextlib.suppress(ApiError):
                 self._host(partition)
-            except ApiError as error:
-                assert error.code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def partition_for(self, key: str) -> int:
         return partition_for(key, self._partition_count())
@@ -128,7 +128,9 @@ class CoordinatorRuntime(Generic[S, R]):
 
     def loaded(self) -> list[HostedShard[S, R]]:
         """The shards here that can speak."""
-        return [hosted for _, hosted in sorted(self._hosted.items()) if hosted.is_loaded]
+        return [
+            hosted for _, hosted in sorted(self._hosted.items()) if hosted.is_loaded and not hosted.is_closed
+        ]
 
     def all_loaded(self) -> Iterator[HostedShard[S, R]]:
         """Every shard here; raises COORDINATOR_LOAD_IN_PROGRESS if one cannot speak yet."""
@@ -154,6 +156,7 @@ class CoordinatorRuntime(Generic[S, R]):
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         if (
             hosted is None
+            or hosted.is_closed
             or hosted.partition is not partition
             or hosted.leader_epoch != partition.leader_epoch
         ):

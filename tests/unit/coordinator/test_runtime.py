@@ -282,6 +282,57 @@ async def test_the_timer_follows_the_earliest_deadline() -> None:
     assert BatchHeader.parse(world.partition.log.batches[0]).record_count == 1
 
 
+# Faults of ours
+
+
+async def test_a_fault_in_an_event_is_the_callers_unknown_error_and_the_log_is_read_again() -> None:
+    world = World()
+    await world.put(("k", "v"))
+
+    def event(shard: WordShard, waiter: Waiter, now: Instant) -> Outcome[Word]:
+        shard.words["k"] = "half changed"
+        raise AssertionError("broken invariant")
+
+    before = world.shard
+    waiting = world.put(("n", "v"))
+    with pytest.raises(ApiError) as fault:
+        world.runtime.call("any", event)
+    assert fault.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert await waiting == ErrorCode.NOT_COORDINATOR
+    world.runtime.follow_roles()
+    await asyncio.sleep(0.01)
+    assert world.shard is not before
+    assert world.shard.words == {"k": "v"}
+
+
+async def test_a_fault_while_writing_leaves_nobody_waiting() -> None:
+    world = World()
+
+    class Faulty:
+        def on_committed(self, now: Instant) -> Outcome[Word]:
+            raise AssertionError("broken invariant")
+
+        def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[Word]:
+            return Outcome()
+
+    world.runtime.hosted("any").run(lambda now: Outcome(records=[("k", "v")], after_write=[Faulty()]))
+    assert await world.put(("n", "v")) == ErrorCode.NOT_COORDINATOR
+    world.runtime.follow_roles()
+    await asyncio.sleep(0.01)
+    assert world.shard.words == {"k": "v", "n": "v"}
+
+
+async def test_a_fault_of_the_timer_starts_the_shard_over() -> None:
+    world = World()
+    hosted = world.runtime.hosted("any")
+    hosted.shard.on_time = None  # type: ignore[assignment, method-assign]
+    hosted.shard.deadline_ms = 0
+    hosted.follow_deadlines()
+    await asyncio.sleep(0.01)
+    assert hosted.is_closed
+    assert world.runtime.hosted("any") is not hosted
+
+
 class _Future:
     def __init__(self, future: asyncio.Future[Any]) -> None:
         self._future = future

@@ -1,0 +1,89 @@
+"""The coordinator's own decisions: what is answered where no shard can be asked."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any, cast
+from uuid import UUID
+
+from felice.config import BrokerConfig
+from felice.coordinator.group.coordinator import GROUP_TOPIC, NO_NODE, Client, GroupCoordinator, gather
+from felice.env import Environment
+from felice.log.log import AppendOrigin
+from felice.metadata.image import ClusterImage, PartitionImage, TopicImage
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.heartbeat import HeartbeatRequest
+from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from felice.protocol.messages.list_groups import ListGroupsRequest
+from felice.records.builder import BatchBuilder
+from unit.coordinator.fake_partition import FakeClock, FakePartition, FakePartitions
+
+CLIENT = Client(3, "client", "/host")
+
+
+def image_of(*names: str) -> ClusterImage:
+    partitions = (PartitionImage(0, (1,), leader=1, leader_epoch=0),)
+    topics = {name: TopicImage(name, UUID(int=len(name)), partitions) for name in names}
+    return ClusterImage(topics=topics, topic_names={topic.topic_id: topic.name for topic in topics.values()})
+
+
+class World:
+    def __init__(self, image: ClusterImage, partition: FakePartition) -> None:
+        self.image = image
+        self.created: list[str] = []
+        env = Environment(cast("Any", FakeClock()), cast("Any", None), cast("Any", None), random.Random(1))
+        self.coordinator = GroupCoordinator(
+            BrokerConfig(), env, FakePartitions({0: partition}), lambda: self.image, self.created.append
+        )
+        self.coordinator.start()
+
+
+def loading_partition() -> FakePartition:
+    partition = FakePartition(topic=GROUP_TOPIC)
+    builder = BatchBuilder()
+    builder.append(1, b"\0\x63", b"")
+    partition.append(builder.build(), required_acks=-1, now_ms=0, origin=AppendOrigin.COORDINATOR)
+    return partition
+
+
+async def test_the_topic_is_created_when_a_coordinator_is_first_looked_for() -> None:
+    world = World(image_of(), FakePartition())
+    assert world.coordinator.leader_of("g") == NO_NODE
+    assert world.created == [GROUP_TOPIC]
+    world.image = image_of(GROUP_TOPIC)
+    assert world.coordinator.leader_of("g") == 1
+
+
+async def test_a_heartbeat_while_the_log_is_read_is_no_error() -> None:
+    """Java's consumer takes COORDINATOR_LOAD_IN_PROGRESS in a heartbeat for fatal; Kafka answers NONE."""
+    world = World(image_of(GROUP_TOPIC), loading_partition())
+    request = HeartbeatRequest(group_id="g", member_id="m", generation_id=1)
+    assert world.coordinator.heartbeat(request).error_code == ErrorCode.NONE
+    listing = world.coordinator.list(ListGroupsRequest())
+    assert listing.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert world.coordinator.describe("g", CLIENT).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await asyncio.sleep(0.01)
+    assert world.coordinator.heartbeat(request).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_the_stop_answers_who_is_parked() -> None:
+    world = World(image_of(GROUP_TOPIC), FakePartition(topic=GROUP_TOPIC))
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    parked = cast("Any", world.coordinator.join(request, CLIENT))
+    await asyncio.sleep(0.01)
+    assert not parked.done()
+    world.coordinator.stop()
+    assert (await parked).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_answers_are_gathered_in_the_order_of_the_questions() -> None:
+    later: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(later.set_result, 2)
+    assert gather([1, 3], sum) == 4
+    assert await cast("Any", gather([1, later, 3], list)) == [1, 2, 3]
