@@ -45,15 +45,15 @@ def felice(
 
 
 @pytest.fixture
-def kafka(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> Run:
+def kafka(broker: EmbeddedBroker, capsysbinary: pytest.CaptureFixture[bytes]) -> Run:
     """Runs one of the tools with Kafka's names in this process."""
 
     def run(tool, *words: str, code: int = 0) -> str:  # type: ignore[no-untyped-def]
-        capsys.readouterr()
+        capsysbinary.readouterr()
         found = main.run(tool, ("--bootstrap-server", broker.bootstrap, *words), usage_code=1)
-        out, err = capsys.readouterr()
-        assert found == code, err
-        return out if code == 0 else err
+        out, err = capsysbinary.readouterr()
+        assert found == code, err.decode()
+        return out.decode() if code == 0 else err.decode()
 
     return run
 

@@ -56,9 +56,12 @@ def client_config(bootstrap: str, command_config: Path | None, extra: Iterable[s
 
 
 def admin_client(bootstrap: str, command_config: Path | None) -> AdminClient:
+    """An admin client that is closed when the command ends."""
     from felice.client.admin import AdminClient
 
-    return AdminClient(client_config(bootstrap, command_config))
+    admin = AdminClient(client_config(bootstrap, command_config))
+    click.get_current_context().call_on_close(admin.close)
+    return admin
 
 
 def key_values(texts: Iterable[str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ import click
 
 from felice.cli.options import client_config, connection_options, json_option
 from felice.cli.output import progress, show_json
+from felice.cli.produce import send_when_room
 
 _REPORT_EVERY = 10_000
 _MIB = 1024 * 1024
@@ -47,16 +48,13 @@ def produce_load(
 
     payload = random.Random(0).randbytes(record_bytes)
     latencies = _Latencies()
-    producer = Producer({"client.id": "perf-producer", **config})
-    begun = time.perf_counter()
-    with progress("producing", records, quiet=quiet) as advance:
+    with (
+        Producer({"client.id": "perf-producer", **config}) as producer,
+        progress("producing", records, quiet=quiet) as advance,
+    ):
+        begun = time.perf_counter()
         for number in range(records):
-            while True:
-                try:
-                    producer.produce(topic, payload, on_delivery=latencies.on_delivery)
-                    break
-                except BufferError:
-                    producer.poll(0.01)
+            send_when_room(producer, topic, value=payload, on_delivery=latencies.on_delivery)
             if number % 100 == 99:
                 producer.poll(0)
                 _throttle(begun, number + 1, per_second)

@@ -6,13 +6,16 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from felice.cli.faults import Fault
 from felice.cli.options import client_config, connection_options, json_option
 from felice.cli.output import show_json
+
+if TYPE_CHECKING:
+    from felice.client import Producer
 
 CODECS = click.Choice(["none", "gzip", "snappy", "lz4", "zstd"])
 
@@ -93,25 +96,30 @@ def produce_lines(
         if error is not None:
             failures.append(error)
 
-    producer = Producer({"client.id": "console-producer", **config})
-    for number, line in enumerate(lines, start=1):
-        record = form.record(line.rstrip(b"\n").removesuffix(b"\r"), number)
-        if partition >= 0:
-            record["partition"] = partition
-        while True:
-            try:
-                producer.produce(topic, on_delivery=on_delivery, **record)
+    with Producer({"client.id": "console-producer", **config}) as producer:
+        for number, line in enumerate(lines, start=1):
+            record = form.record(line.rstrip(b"\n").removesuffix(b"\r"), number)
+            if partition >= 0:
+                record["partition"] = partition
+            send_when_room(producer, topic, on_delivery=on_delivery, **record)
+            sent += 1
+            producer.poll(0)
+            if failures:
                 break
-            except BufferError:
-                producer.poll(0.1)
-        sent += 1
-        producer.poll(0)
-        if failures:
-            break
-    producer.flush()
+        producer.flush()
     if failures:
         raise KafkaException(failures[0])
     return {"records": sent}
+
+
+def send_when_room(producer: Producer, topic: str, **record: Any) -> None:
+    """Produces one record; waits where the producer's queue is full."""
+    while True:
+        try:
+            producer.produce(topic, **record)
+            return
+        except BufferError:
+            producer.poll(0.1)
 
 
 def prompting(stream: BinaryIO) -> Iterable[bytes]:
