@@ -80,6 +80,8 @@ def test_a_missing_an_invented_and_a_doubled_window_do_not_pass() -> None:
     assert "1 windows are missing" in check_windows(expected, expected.iloc[1:]).differences[0]
     invented = pd.concat([expected, expected.iloc[:1].assign(origin="XXX")])
     assert "1 windows are in no flight" in check_windows(expected, invented).differences[0]
+    twice = check_windows(expected, pd.concat([expected, expected.iloc[:1]]))
+    assert twice.differences == ("the results hold a window twice",)
     doubled = check_windows(expected, pd.concat([expected.iloc[1:], expected.iloc[1:2]]))
     assert doubled.expected == doubled.found
     assert not doubled.passed

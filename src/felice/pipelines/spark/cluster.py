@@ -138,14 +138,16 @@ class ClusterView:
     def _ask_partitions(self) -> list[Partition]:
         subscription = self._options.subscription
         named = sorted(set(subscription.topics) | {topic for topic, _ in subscription.partitions})
-        topics = self._client.metadata(named or None).topics
-        if faults := [
-            f"{name} ({topic.error.str()})" for name, topic in sorted(topics.items()) if topic.error
-        ]:
+        described = self._client.metadata(named or None).topics
+        # As in Kafka's consumers a pattern does not reach the cluster's own topics; a name does.
+        topics = {
+            name: topic
+            for name, topic in sorted(described.items())
+            if subscription.matches(name) and not (subscription.pattern and topic.is_internal)
+        }
+        if faults := [f"{name} ({topic.error.str()})" for name, topic in topics.items() if topic.error]:
             raise OptionError("subscribe", f"cannot read {', '.join(faults)}")
-        existing = sorted(
-            (name, p) for name in topics if subscription.matches(name) for p in topics[name].partitions
-        )
+        existing = [(name, partition) for name in topics for partition in sorted(topics[name].partitions)]
         if not subscription.partitions:
             return existing
         if gone := sorted(set(subscription.partitions) - set(existing)):

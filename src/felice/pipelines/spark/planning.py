@@ -12,6 +12,7 @@ so many topic partitions are grouped into as many tasks as the session has cores
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -130,14 +131,14 @@ def _cut(piece: OffsetRange, parts: int) -> list[OffsetRange]:
 
 def _pack(pieces: Sequence[OffsetRange], wanted: int, limit: int | None) -> list[Task]:
     """Largest first into the least loaded task; a task that would pass `limit` is joined by another."""
-    loads: list[int] = [0] * wanted
     tasks: list[list[OffsetRange]] = [[] for _ in range(wanted)]
+    loads = [(0, index) for index in range(wanted)]
     for piece in sorted(pieces, key=lambda p: (-p.size, p)):
-        index = min(range(len(tasks)), key=loads.__getitem__)
-        if limit is not None and tasks[index] and loads[index] + piece.size > limit:
-            index = len(tasks)
-            loads.append(0)
-            tasks.append([])
-        loads[index] += piece.size
-        tasks[index].append(piece)
+        load, index = loads[0]
+        if limit is not None and load and load + piece.size > limit:
+            tasks.append([piece])
+            heapq.heappush(loads, (piece.size, len(tasks) - 1))
+        else:
+            tasks[index].append(piece)
+            heapq.heapreplace(loads, (load + piece.size, index))
     return [tuple(sorted(task)) for task in tasks if task]

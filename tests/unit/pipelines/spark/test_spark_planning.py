@@ -57,6 +57,10 @@ def test_no_task_passes_max_records_per_partition() -> None:
     assert len(tasks) == 5
 
 
+def test_very_many_parts_are_planned_quickly() -> None:
+    assert len(plan_tasks(ranges(20_000_000), cores=2, max_records_per_partition=1000)) == 20_000
+
+
 @given(
     st.lists(st.integers(0, 60), max_size=6),
     st.integers(1, 5),

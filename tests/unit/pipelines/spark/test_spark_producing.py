@@ -102,6 +102,12 @@ def test_rows_without_key_are_dealt_over_all_partitions(brokers: Brokers) -> Non
     assert [len(brokers.records["out", partition]) for partition in range(3)] == [producing.RUN_ROWS] * 3
 
 
+def test_small_flushes_without_key_take_turns(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producing, "FLUSH_AT_BYTES", 1)
+    write(*[{"value": ["x"] * 10}] * 3, topic="out")
+    assert [len(brokers.records["out", partition]) for partition in range(3)] == [10] * 3
+
+
 def test_the_topic_column_sends_each_row_to_its_topic(brokers: Brokers) -> None:
     write({"value": ["a", "b", "c"], "topic": ["one", "out", "one"]})
     assert [r.value for r in brokers.records["one", 0]] == [b"a", b"c"]

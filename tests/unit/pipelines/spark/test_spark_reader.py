@@ -98,6 +98,7 @@ def test_a_batch_waits_until_there_is_enough(view: View, monkeypatch: pytest.Mon
     assert reader.latestOffset(few, limit) == few
     enough = {"a": {"0": 40, "1": 95}}
     assert reader.latestOffset(enough, limit) != enough
+    assert reader.latestOffset(few, ReadAllAvailable()) != few
     later = reader_module.time.monotonic() + 11
     monkeypatch.setattr(reader_module.time, "monotonic", lambda: later)
     assert reader.latestOffset(few, limit) != few
