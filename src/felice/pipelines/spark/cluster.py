@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from felice.client.blocking import BlockingClient
-from felice.client.errors import KafkaException
+from felice.client.errors import KafkaError, KafkaException
 from felice.pipelines.spark.offsets import EARLIEST, LATEST, Offsets, Partition, to_checkpoint
 from felice.pipelines.spark.options import (
     AtOffsets,
@@ -145,14 +145,22 @@ class ClusterView:
             for name, topic in sorted(described.items())
             if subscription.matches(name) and not (subscription.pattern and topic.is_internal)
         }
-        if faults := [f"{name} ({topic.error.str()})" for name, topic in topics.items() if topic.error]:
-            raise OptionError("subscribe", f"cannot read {', '.join(faults)}")
+        self._refuse_faults({name: topic.error for name, topic in topics.items() if topic.error})
         existing = [(name, partition) for name in topics for partition in sorted(topics[name].partitions)]
         if not subscription.partitions:
             return existing
         if gone := sorted(set(subscription.partitions) - set(existing)):
             raise OptionError("assign", f"there is no {_listed(gone)}")
         return list(subscription.partitions)
+
+    def _refuse_faults(self, faults: Mapping[str, KafkaError]) -> None:
+        """A broker that just came back may not know all topics yet, so a running query asks again."""
+        for fault in faults.values():
+            if self._answered and fault.retriable():
+                raise KafkaException(fault)
+        if faults:
+            listed = ", ".join(f"{name} ({fault.str()})" for name, fault in faults.items())
+            raise OptionError("subscribe", f"cannot read {listed}")
 
     def _retry(self, ask: Callable[[], Answer]) -> Answer:
         """A new query fails soon if brokers do not answer; a running one rides out their restart."""

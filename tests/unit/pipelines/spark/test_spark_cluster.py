@@ -173,6 +173,21 @@ def test_a_running_query_rides_out_a_restart(brokers: Brokers, slept: list[float
     assert len(slept) == 10
 
 
+def test_a_topic_that_a_restarted_broker_does_not_know_yet_is_waited_for(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = view(brokers, **{"kafka.metadata.max.age.ms": "1"})
+    running.latest()
+    held, brokers.held = brokers.held, {}
+
+    def come_back(seconds: float) -> None:
+        brokers.held = held
+
+    cluster.time.sleep(0.005)
+    monkeypatch.setattr(cluster.time, "sleep", come_back)
+    assert running.latest() == {A0: 20, A1: 5}
+
+
 def test_offsets_of_nothing_are_not_asked_for(brokers: Brokers) -> None:
     brokers.failures = [TOPIC_DENIED]
     assert view(brokers).earliest([]) == {}
