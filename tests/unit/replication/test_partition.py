@@ -97,6 +97,8 @@ def test_batches_carry_the_leader_epoch_and_an_election_begins_one(tmp_path: Pat
     lead(partition, 3)
     append(partition, 2)
     lead(partition, 5)
+    # The epoch begins with the election, not with its first record.
+    assert partition.end_offset_for_epoch(5) == Divergence(5, 2)
     append(partition)
     assert partition.end_offset_for_epoch(3) == Divergence(3, 2)
     assert partition.end_offset_for_epoch(4) == Divergence(3, 2)

@@ -151,6 +151,24 @@ def test_topics_ids_configuration_and_records_survive_a_restart(tmp_path: Path) 
         assert fetch(wire, "a", 0).high_watermark == 1
 
 
+def test_files_of_a_topic_that_the_store_does_not_know_are_set_aside(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "data"):
+        pass
+    (tmp_path / "data" / "ghost-0").mkdir()
+    with EmbeddedBroker(tmp_path / "data") as broker, Wire(broker.bootstrap) as wire:
+        assert not (tmp_path / "data" / "ghost-0").exists()
+        assert list((tmp_path / "data").glob("ghost-0.*-stray"))
+        create(wire, "ghost")
+
+
+def test_log_directories_without_their_store_are_refused(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "data"):
+        pass
+    (tmp_path / "data" / "metadata").rename(tmp_path / "elsewhere")
+    with pytest.raises(StartupError, match="cluster"):
+        EmbeddedBroker(tmp_path / "data")
+
+
 def test_a_stop_answers_who_waits_and_is_quick(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path / "data") as broker, Wire(broker.bootstrap) as wire:
         create(wire, "a")
