@@ -1,4 +1,4 @@
-"""The Python clients of PyPI behind the face of `peers.clients`: confluent-kafka, kafka-python, aiokafka."""
+"""Python clients behind the face of `peers.clients`: confluent-kafka, kafka-python, aiokafka, and our own."""
 
 import asyncio
 import contextlib
@@ -10,6 +10,8 @@ import aiokafka
 import confluent_kafka
 import kafka
 
+import felice.client
+
 from peers.clients import CONSUME_TIMEOUT_S, Assignment, GroupMember, PeerClient, PollingMember
 from peers.record import PeerRecord
 
@@ -18,11 +20,14 @@ SEND_TIMEOUT_S = 20
 
 
 class Confluent:
+    """confluent-kafka, or any module with its face."""
+
     name = "confluent-kafka"
+    module: Any = confluent_kafka
 
     def produce(self, bootstrap: str, topic: str, records: Sequence[PeerRecord], codec: str) -> None:
         failures: list[Any] = []
-        producer = confluent_kafka.Producer(
+        producer = self.module.Producer(
             {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 20}
         )
         for record in records:
@@ -39,21 +44,19 @@ class Confluent:
         assert not failures, failures
 
     def consume(self, bootstrap: str, topic: str, count: int) -> list[PeerRecord]:
-        consumer = confluent_kafka.Consumer(
+        consumer = self.module.Consumer(
             {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
         )
         try:
             partitions = consumer.list_topics(topic, 10).topics[topic].partitions
-            beginning = confluent_kafka.OFFSET_BEGINNING
-            consumer.assign(
-                [confluent_kafka.TopicPartition(topic, number, beginning) for number in partitions]
-            )
+            beginning = self.module.OFFSET_BEGINNING
+            consumer.assign([self.module.TopicPartition(topic, number, beginning) for number in partitions])
             return _read(count, lambda: _confluent_poll(consumer))
         finally:
             consumer.close()
 
     def join(self, bootstrap: str, group: str, topics: Sequence[str]) -> GroupMember:
-        return ConfluentMember(bootstrap, group, topics)
+        return ConfluentMember(self.module, bootstrap, group, topics)
 
 
 def _read(count: int, poll: Callable[[], list[PeerRecord]]) -> list[PeerRecord]:
@@ -82,9 +85,9 @@ def _confluent_poll(consumer: Any) -> list[PeerRecord]:
 
 
 class ConfluentMember(PollingMember):
-    def __init__(self, bootstrap: str, group: str, topics: Sequence[str]) -> None:
+    def __init__(self, module: Any, bootstrap: str, group: str, topics: Sequence[str]) -> None:
         self._topics = list(topics)
-        self._consumer = confluent_kafka.Consumer(
+        self._consumer = module.Consumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
@@ -110,6 +113,11 @@ class ConfluentMember(PollingMember):
 
     def close(self) -> None:
         self._consumer.close()
+
+
+class Felice(Confluent):
+    name = "felice"
+    module = felice.client
 
 
 class KafkaPython:
@@ -148,7 +156,9 @@ class KafkaPython:
 
 
 def _kafka_python_poll(consumer: Any) -> list[PeerRecord]:
-    polled = consumer.poll(timeout_ms=100)
+    # Not 100 ms: kafka-python reads metadata again after 100 ms, and a rejoin that this starts is lost when the
+    # poll that started it ends at that moment (3.0.12): the assignment comes and is never taken.
+    polled = consumer.poll(timeout_ms=250)
     return [
         PeerRecord(
             key=row.key,
@@ -300,6 +310,7 @@ class AiokafkaMember(PollingMember):
 
 CLIENTS: dict[str, Callable[[], PeerClient]] = {
     Confluent.name: Confluent,
+    Felice.name: Felice,
     KafkaPython.name: KafkaPython,
     Aiokafka.name: Aiokafka,
 }
