@@ -11,9 +11,9 @@ from conformance.wire import unique_name
 from peers.clients import Assignment, Clients, GroupMember
 from peers.record import PeerRecord
 
-GROUP_CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka", "java", "franz-go", "kafkajs")
+GROUP_CLIENTS = ("felice", "confluent-kafka", "kafka-python", "aiokafka", "java", "franz-go", "kafkajs")
 # kafkajs knows only an assignor of its own, so it cannot be in a group with others.
-MIXABLE = ("confluent-kafka", "kafka-python", "aiokafka", "java", "franz-go")
+MIXABLE = ("felice", "confluent-kafka", "kafka-python", "aiokafka", "java", "franz-go")
 PARTITIONS = 6
 REBALANCE_TIMEOUT_S = 25.0
 
@@ -84,7 +84,7 @@ def test_a_group_of_one_client_rebalances_and_resumes_at_its_commits(
 
 
 def test_different_clients_share_one_group(broker: Target, clients: Clients) -> None:
-    """Five clients, one range assignment among them, whoever leads; and again when each one leaves."""
+    """Six clients, one range assignment among them, whoever leads; and again when each one leaves."""
     topic, group = create_topic(broker, unique_name("group-mixed"), PARTITIONS), unique_name("group")
     members: list[GroupMember] = []
     with contextlib.ExitStack() as stack:

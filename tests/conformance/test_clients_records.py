@@ -12,7 +12,7 @@ from conformance.wire import unique_name
 from peers.clients import CODECS, Clients
 from peers.record import PeerRecord
 
-CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka", "kcat", "java", "franz-go", "kafkajs")
+CLIENTS = ("felice", "confluent-kafka", "kafka-python", "aiokafka", "kcat", "java", "franz-go", "kafkajs")
 # kcat ends its line format at a separator, so it cannot tell an empty value from none.
 WITHOUT_EMPTY_VALUES = ("kcat",)
 # These refuse a header without a value in their own code.

@@ -11,7 +11,6 @@ import confluent_kafka
 import kafka
 
 import felice.client
-
 from peers.clients import CONSUME_TIMEOUT_S, Assignment, GroupMember, PeerClient, PollingMember
 from peers.record import PeerRecord
 
