@@ -56,6 +56,7 @@ class ProducerCore:
         return count
 
     async def close(self) -> None:
+        self.sender.close()
         await self.cluster.close()
 
 

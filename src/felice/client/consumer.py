@@ -83,6 +83,7 @@ class Consumer:
         self._core: ConsumerCore = self._thread.run(
             ConsumerCore.start(settings, self._delivery, self._notices.ask, self._notices.tell)
         )
+        self._thread.at_end = self._core.abandon
         self._fetcher = self._core.fetcher
         self._closed = False
 

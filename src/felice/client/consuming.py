@@ -315,8 +315,12 @@ class ConsumerCore:
             else:
                 await self.commit_before_giving_up()
         finally:
-            self.fetcher.close()
-            await self.cluster.close()
+            await self.abandon()
+
+    async def abandon(self) -> None:
+        """Let go of the connections without a word to the group."""
+        self.fetcher.close()
+        await self.cluster.close()
 
 
 def _committed_row(tp: TopicPartition, found: CommittedOffset | None) -> TopicPartition:

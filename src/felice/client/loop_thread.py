@@ -21,6 +21,8 @@ class LoopThread:
     """Starts at once."""
 
     def __init__(self, name: str) -> None:
+        # Run at the end, however it comes: lets go of connections.
+        self.at_end: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -30,6 +32,8 @@ class LoopThread:
         try:
             self.loop.run_forever()
         finally:
+            if self.at_end is not None:
+                self.loop.run_until_complete(self.at_end())
             _cancel_all(self.loop)
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.run_until_complete(self.loop.shutdown_default_executor())

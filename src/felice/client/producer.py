@@ -76,6 +76,7 @@ class Producer:
         self._core: ProducerCore = self._thread.run(
             ProducerCore.start(settings, self._accumulator, self._inbox)
         )
+        self._thread.at_end = self._core.close
         self._wake = self._core.sender.wake
 
     def __enter__(self) -> Producer:

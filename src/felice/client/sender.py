@@ -78,15 +78,24 @@ class Sender:
         self._seen_version = -1
         self._timer: asyncio.TimerHandle | None = None
         self._pumping = False
+        self._closed = False
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
 
     def wake(self) -> None:
         """There may be something to send; called on the loop."""
-        if not self._pumping:
+        if not self._pumping and not self._closed:
             self._pumping = True
             self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
         self._pumping = False
+        if self._closed:
+            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

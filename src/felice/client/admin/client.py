@@ -41,6 +41,7 @@ class AdminClient:
         settings = parse_settings("a", {**(conf or {}), **kwargs})
         self._thread = LoopThread("felice-admin")
         self._admin = Admin(settings)
+        self._thread.at_end = self._admin.close
 
     def __enter__(self) -> AdminClient:
         return self
@@ -60,7 +61,6 @@ class AdminClient:
 
     def close(self) -> None:
         if self._thread.alive:
-            self._thread.run(self._admin.close())
             self._thread.stop()
 
     def poll(self, timeout: float = 0) -> int:

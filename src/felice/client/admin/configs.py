@@ -53,6 +53,11 @@ async def _per_broker(
         await cluster.refresh([])
     results: Results = {}
     for node_id, group in routed.items():
+        if node_id is not None and node_id not in cluster.topology.brokers:
+            # The brokers were asked just now: waiting would not bring one that was misnamed.
+            missing = failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}", retriable=False)
+            results.update(dict.fromkeys(group, missing))
+            continue
         keys = {(_wire_type(resource), resource.name): resource for resource in group}
         results.update(take(await ask(node_id, group), keys))
     return results

@@ -1,0 +1,316 @@
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from felice.client import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from felice.protocol.messages.list_offsets import ListOffsetsRequest
+from felice.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from felice.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from felice.records.builder import build_batch
+from felice.records.record import Record
+from unit.client.fake_broker import Disconnect, FakeBroker
+
+
+class Committing(FakeBroker):
+    """Keeps committed offsets of one group."""
+
+    def __init__(self) -> None:
+        super().__init__({"t": 2})
+        self.committed: dict[tuple[str, int], int] = {}
+        self.handlers[OffsetCommitRequest] = self._commit
+        self.handlers[OffsetFetchRequest] = self._fetch_offsets
+
+    def _commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
+        for topic in request.topics:
+            for row in topic.partitions:
+                self.committed[topic.name, row.partition_index] = row.committed_offset
+        return OffsetCommitResponse(
+            topics=[
+                OffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetCommitResponsePartition(partition_index=row.partition_index)
+                        for row in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _fetch_offsets(self, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+        topics = [
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartitions(
+                        partition_index=number,
+                        committed_offset=self.committed.get((topic.name, number), -1),
+                        metadata="",
+                    )
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in request.groups[0].topics or []
+        ]
+        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=topics)])
+
+    def fill(self, partition: int, *values: bytes) -> None:
+        self.append("t", partition, build_batch([Record(0, 1, None, value) for value in values]))
+
+
+@pytest.fixture
+def broker() -> Iterator[Committing]:
+    with Committing() as started:
+        started.fill(0, b"0", b"1", b"2")
+        started.fill(0, b"3")
+        yield started
+
+
+@pytest.fixture
+def consumer(broker: Committing) -> Iterator[Callable[..., Consumer]]:
+    made: list[Consumer] = []
+
+    def make(**keys: Any) -> Consumer:
+        config = {
+            "bootstrap.servers": broker.bootstrap,
+            "fetch.wait.max.ms": 10,
+            "fetch.error.backoff.ms": 10,
+            "retry.backoff.max.ms": 20,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+        given = {name if name == "on_commit" else name.replace("_", "."): keys[name] for name in keys}
+        made.append(Consumer({**config, **given}))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def read(consumer: Consumer, count: int, timeout: float = 5.0) -> list[Message]:
+    return consumer.consume(count, timeout)
+
+
+def at(offset: int, partition: int = 0) -> TopicPartition:
+    return TopicPartition("t", partition, offset)
+
+
+def test_assigned_offset_is_where_reading_begins(consumer: Callable[..., Consumer]) -> None:
+    one = consumer()
+    one.assign([at(2)])
+    assert [message.offset() for message in read(one, 2)] == [2, 3]
+    assert one.poll(0.05) is None
+    assert one.position([at(0)])[0].offset == 4
+
+
+@pytest.mark.parametrize(("start", "first"), [(OFFSET_BEGINNING, 0), (OFFSET_INVALID, 0)])
+def test_logical_offsets_are_looked_up(consumer: Callable[..., Consumer], start: int, first: int) -> None:
+    one = consumer()
+    one.assign([at(start)])
+    assert read(one, 1)[0].offset() == first
+
+
+def test_end_is_where_new_records_come(consumer: Callable[..., Consumer], broker: Committing) -> None:
+    one = consumer()
+    one.assign([at(OFFSET_END)])
+    assert one.poll(0.1) is None
+    broker.fill(0, b"new")
+    message = one.poll(5)
+    assert message is not None and (message.offset(), message.value()) == (4, b"new")
+
+
+def test_committed_offset_goes_before_the_reset(
+    consumer: Callable[..., Consumer], broker: Committing
+) -> None:
+    broker.committed["t", 0] = 3
+    one = consumer(group_id="g")
+    one.assign([at(OFFSET_INVALID)])
+    assert read(one, 1)[0].offset() == 3
+
+
+def test_without_reset_policy_a_missing_commit_is_an_error(consumer: Callable[..., Consumer]) -> None:
+    one = consumer(group_id="g", auto_offset_reset="error")
+    one.assign([at(OFFSET_INVALID)])
+    message = one.poll(5)
+    assert message is not None and message.error() == KafkaError._AUTO_OFFSET_RESET
+    assert (message.topic(), message.partition()) == ("t", 0)
+
+
+def out_of_range(broker: Committing) -> FetchResponse:
+    row = PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE, aborted_transactions=[])
+    topic = FetchableTopicResponse(topic_id=broker.topics["t"][0], partitions=[row])
+    return FetchResponse(responses=[topic])
+
+
+def test_offset_that_is_gone_is_reset(consumer: Callable[..., Consumer], broker: Committing) -> None:
+    broker.script(FetchRequest, out_of_range(broker))
+    one = consumer()
+    one.assign([at(99)])
+    assert read(one, 1)[0].offset() == 0
+
+
+def test_offset_that_is_gone_is_an_error_when_asked(
+    consumer: Callable[..., Consumer], broker: Committing
+) -> None:
+    broker.script(FetchRequest, out_of_range(broker))
+    one = consumer(auto_offset_reset="error")
+    one.assign([at(99)])
+    message = one.poll(5)
+    assert message is not None and message.error() == KafkaError._AUTO_OFFSET_RESET
+
+
+def test_end_of_partition_is_told_once_per_end(consumer: Callable[..., Consumer], broker: Committing) -> None:
+    one = consumer(enable_partition_eof=True)
+    one.assign([at(3)])
+    data, end = read(one, 2)
+    assert data.offset() == 3
+    assert end.error() == KafkaError._PARTITION_EOF and end.offset() == 4
+    assert one.poll(0.1) is None
+    broker.fill(0, b"4")
+    assert [message.offset() for message in read(one, 2)] == [4, 5]
+
+
+def test_seek_and_pause_and_resume(consumer: Callable[..., Consumer], broker: Committing) -> None:
+    one = consumer()
+    one.assign([at(0), at(0, partition=1)])
+    assert len(read(one, 4)) == 4
+    one.seek(at(1))
+    assert read(one, 1)[0].offset() == 1
+    one.pause([at(0)])
+    broker.fill(1, b"other")
+    assert [message.partition() for message in one.consume(5, 0.2)] == [1]
+    one.resume([at(0)])
+    assert [message.offset() for message in read(one, 2)] == [2, 3]
+
+
+def test_commit_is_message_plus_one_or_what_was_consumed(
+    consumer: Callable[..., Consumer], broker: Committing
+) -> None:
+    one = consumer(group_id="g")
+    one.assign([at(0)])
+    with pytest.raises(KafkaException) as caught:
+        one.commit(asynchronous=False)
+    assert caught.value.args[0] == KafkaError._NO_OFFSET
+    messages = read(one, 3)
+    one.commit(message=messages[0], asynchronous=False)
+    assert broker.committed == {("t", 0): 1}
+    rows = one.commit(asynchronous=False)
+    assert rows is not None and rows[0].offset == 3 and broker.committed == {("t", 0): 3}
+    one.commit(offsets=[at(2)], asynchronous=False)
+    assert one.committed([at(0), at(0, partition=1)])[0].offset == 2
+    assert one.committed([at(0, partition=1)])[0].offset == OFFSET_INVALID
+
+
+def test_automatic_commits_happen_by_time_and_at_the_end(
+    consumer: Callable[..., Consumer], broker: Committing
+) -> None:
+    told: list[Any] = []
+    one = consumer(
+        group_id="g",
+        enable_auto_commit=True,
+        auto_commit_interval_ms=30,
+        on_commit=lambda *report: told.append(report),
+    )
+    one.assign([at(0)])
+    read(one, 2)
+    deadline = time.monotonic() + 5
+    while not told and time.monotonic() < deadline:
+        one.poll(0) if broker.committed else time.sleep(0.01)
+    assert broker.committed["t", 0] >= 2 and told[0][0] is None
+    one.seek(at(3))
+    read(one, 1)
+    one.close()
+    assert broker.committed["t", 0] == 4
+
+
+def test_stored_offsets_are_what_is_committed(consumer: Callable[..., Consumer], broker: Committing) -> None:
+    one = consumer(group_id="g", enable_auto_offset_store=False)
+    one.assign([at(0)])
+    messages = read(one, 3)
+    one.store_offsets(message=messages[1])
+    one.commit(asynchronous=False)
+    assert broker.committed == {("t", 0): 2}
+    with pytest.raises(KafkaException):
+        consumer(group_id="g").store_offsets(offsets=[at(1)])
+
+
+def test_lost_broker_is_found_again(consumer: Callable[..., Consumer], broker: Committing) -> None:
+    broker.script(FetchRequest, Disconnect, Disconnect)
+    broker.script(ListOffsetsRequest, Disconnect)
+    one = consumer()
+    one.assign([at(OFFSET_BEGINNING)])
+    assert len(read(one, 4)) == 4
+
+
+def test_grouped_calls_without_group_id_say_so(consumer: Callable[..., Consumer]) -> None:
+    one = consumer()
+    for call in (lambda: one.subscribe(["t"]), lambda: one.committed([at(0)])):
+        with pytest.raises(KafkaException, match="group.id"):
+            call()
+
+
+def test_closed_consumer_says_so(consumer: Callable[..., Consumer]) -> None:
+    one = consumer()
+    one.close()
+    one.close()
+    for call in (one.poll, one.assignment, one.memberid):
+        with pytest.raises(RuntimeError, match="closed"):
+            call()
+
+
+def test_poll_of_an_unreachable_broker_reports_the_address() -> None:
+    with Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}) as one:
+        one.assign([at(0)])
+        message = one.poll(5)
+        assert message is not None and message.error() == KafkaError._ALL_BROKERS_DOWN
+        assert b"127.0.0.1:1" in message.value()
+
+
+def test_prefetching_stops_at_its_limits(consumer: Callable[..., Consumer], broker: Committing) -> None:
+    for _ in range(50):
+        broker.fill(0, b"x" * 1000)
+    one = consumer(queued_min_messages=1)
+    one.assign([at(0)])
+    one.poll(5)
+    time.sleep(0.1)
+    before = len(broker.asked(FetchRequest))
+    time.sleep(0.1)
+    assert len(broker.asked(FetchRequest)) == before
+    assert len(read(one, 53)) == 53
+
+
+def test_columns_and_messages_may_be_mixed(consumer: Callable[..., Consumer]) -> None:
+    pytest.importorskip("pyarrow")
+    one = consumer()
+    one.assign([at(0)])
+    assert read(one, 1)[0].offset() == 0
+    table = one.consume_arrow(2, 5)
+    assert table.column("offset").to_pylist() == [1, 2]
+    assert table.column("topic").to_pylist() == ["t", "t"]
+    assert read(one, 1)[0].offset() == 3
+    assert one.consume_arrow(2, 0.05).num_rows == 0
