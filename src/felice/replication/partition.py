@@ -187,6 +187,10 @@ class Partition:
     def delete_records_before(self, offset: int) -> int:
         """Moves the log start to `offset` (-1: the high watermark); returns the low watermark."""
         self.check_leader(NO_EPOCH)
+        if self.log.config.is_compacted and not self.log.config.deletes_old_segments:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION, "records of a topic that is only compacted cannot be deleted"
+            )
         target = self.high_watermark if offset == -1 else offset
         if not 0 <= target <= self.high_watermark:
             raise ApiError(

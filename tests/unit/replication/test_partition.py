@@ -170,6 +170,15 @@ def test_records_are_deleted_up_to_the_high_watermark_at_most(tmp_path: Path) ->
     assert partition.delete_records_before(-1) == 3
 
 
+def test_records_of_a_compacted_topic_are_not_deleted(tmp_path: Path) -> None:
+    partition = make(tmp_path, TopicConfig(cleanup_policy=("compact",)))
+    lead(partition)
+    append(partition, 3)
+    assert code_of(lambda: partition.delete_records_before(1)) == ErrorCode.POLICY_VIOLATION
+    partition.log.update_config(TopicConfig(cleanup_policy=("compact", "delete")))
+    assert partition.delete_records_before(1) == 1
+
+
 def test_readers_are_woken_by_an_append_an_election_and_the_end(tmp_path: Path) -> None:
     partition = make(tmp_path)
     lead(partition)

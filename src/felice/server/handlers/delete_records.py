@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from felice.protocol.errors import ApiError
+from felice.controller.topic_names import INTERNAL_TOPICS
+from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -34,6 +35,8 @@ def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteReco
 def _row(topic: str, asked: DeleteRecordsPartition, context: RequestContext) -> DeleteRecordsPartitionResult:
     index = asked.partition_index
     try:
+        if topic in INTERNAL_TOPICS:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         low_watermark = context.broker.partitions.find(topic, index).delete_records_before(asked.offset)
     except ApiError as error:
         return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error.code)
