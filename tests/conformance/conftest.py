@@ -4,9 +4,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from conformance.spark_session import spark
 from conformance.targets import IS_APACHE, Target
 from conformance.wire import Wire
 from peers.clients import Clients
+
+__all__ = ["spark"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

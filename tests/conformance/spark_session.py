@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
-
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
+    pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
     from felice.pipelines.spark.session import session, stop
 
     settings = {

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from conformance.targets import IS_APACHE
-
 pytest.importorskip("pyspark", reason="needs the demo: pip install 'felice[demo]'")
 pytest.importorskip("altair", reason="needs the demo: pip install 'felice[demo]'")
 
 ROWS = {"flights": 336_776, "weather": 26_115, "airlines": 16, "airports": 1_458, "planes": 3_322}
 
 
-@pytest.mark.skipif(IS_APACHE, reason="states something of Felice alone")
+@pytest.mark.felice_only
 @pytest.mark.timeout(300)
 def test_the_demo_agrees_with_its_source_and_leaves_nothing_behind(tmp_path: Path) -> None:
     here, temporary = tmp_path / "here", tmp_path / "temporary"

@@ -7,12 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from conformance.spark_session import spark
-from conformance.targets import IS_APACHE
 from conformance.wire import unique_name
 from peers.apache_kafka import free_port
-
-__all__ = ["spark"]
 
 AWAY_S = 6
 
@@ -24,7 +20,7 @@ def produce(bootstrap: str, topic: str, first: int, count: int) -> None:
     assert producer.flush(30) == 0
 
 
-@pytest.mark.skipif(IS_APACHE, reason="restarts a broker of Felice")
+@pytest.mark.felice_only
 def test_a_running_query_reads_on_when_its_broker_is_back(spark: Any, tmp_path: Path) -> None:
     from felice.server.embedded import EmbeddedBroker
 

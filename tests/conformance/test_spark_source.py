@@ -11,12 +11,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from conformance.spark_session import spark
 from conformance.targets import Target
 from conformance.topics import create_topic
 from conformance.wire import unique_name
-
-__all__ = ["spark"]
 
 # Yesterday: records older than a topic's retention would go while the test reads them.
 EPOCH_MS = (int(time.time()) - 86_400) * 1000
