@@ -8,7 +8,7 @@ Keeps true:  every code of the protocol and every local code has one name and on
 from __future__ import annotations
 
 import builtins
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from felice.protocol.errors import ApiError, ErrorCode
 
@@ -114,43 +114,18 @@ def _text(code: int) -> str:
     return f"Err-{code}?"
 
 
-class KafkaError:
+class _Codes(type):
+    """Every code of the tables above is an attribute of the class, by its name."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> int: ...
+
+
+class KafkaError(metaclass=_Codes):
     """One failure: a code, a text, and whether trying again can help. Equal to its code."""
 
     __slots__ = ("_code", "_fatal", "_reason", "_retriable", "_txn_requires_abort")
-
-    # Codes of this module by name; the rest of the protocol's codes are attributes too, set below.
-    _PARTITION_EOF: ClassVar[int] = -191
-    _MSG_TIMED_OUT: ClassVar[int] = -192
-    _TIMED_OUT: ClassVar[int] = -185
-    _TRANSPORT: ClassVar[int] = -195
-    _RESOLVE: ClassVar[int] = -193
-    _ALL_BROKERS_DOWN: ClassVar[int] = -187
-    _INVALID_ARG: ClassVar[int] = -186
-    _QUEUE_FULL: ClassVar[int] = -184
-    _UNKNOWN_TOPIC: ClassVar[int] = -188
-    _UNKNOWN_PARTITION: ClassVar[int] = -190
-    _STATE: ClassVar[int] = -172
-    _NO_OFFSET: ClassVar[int] = -168
-    _PURGE_QUEUE: ClassVar[int] = -152
-    _PURGE_INFLIGHT: ClassVar[int] = -151
-    _MAX_POLL_EXCEEDED: ClassVar[int] = -147
-    _AUTO_OFFSET_RESET: ClassVar[int] = -140
-    _BAD_MSG: ClassVar[int] = -199
-    _DESTROY: ClassVar[int] = -197
-    _FATAL: ClassVar[int] = -150
-    _FENCED: ClassVar[int] = -144
-    _UNSUPPORTED_FEATURE: ClassVar[int] = -165
-    _CONFLICT: ClassVar[int] = -173
-    _UNKNOWN_GROUP: ClassVar[int] = -179
-    _UNKNOWN_BROKER: ClassVar[int] = -146
-    _FAIL: ClassVar[int] = -196
-    NO_ERROR: ClassVar[int] = 0
-    UNKNOWN: ClassVar[int] = -1
-    UNKNOWN_TOPIC_OR_PART: ClassVar[int] = 3
-    MSG_SIZE_TOO_LARGE: ClassVar[int] = 10
-    OFFSET_OUT_OF_RANGE: ClassVar[int] = 1
-    TOPIC_ALREADY_EXISTS: ClassVar[int] = 36
 
     def __init__(
         self,
