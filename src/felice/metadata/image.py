@@ -81,6 +81,8 @@ class ImageBuilder:
         self._image = image
         self._changes: dict[str, object] = {}
         self._topics: dict[str, TopicImage] | None = None
+        # Partitions of topics whose states come one by one: thousands of them must not each copy the rest.
+        self._partitions: dict[str, list[PartitionImage]] = {}
 
     def put(self, path: str, node: Node | None) -> None:
         """`node` is what is at `path` now, None when nothing is."""
@@ -105,6 +107,9 @@ class ImageBuilder:
 
     def build(self) -> ClusterImage:
         if self._topics is not None:
+            for name, partitions in self._partitions.items():
+                self._topics[name] = replace(self._topics[name], partitions=tuple(partitions))
+            self._partitions.clear()
             self._changes["topics"] = MappingProxyType(self._topics)
             self._changes["topic_names"] = MappingProxyType(
                 {topic.topic_id: name for name, topic in self._topics.items() if topic.topic_id != ZERO_UUID}
@@ -113,6 +118,8 @@ class ImageBuilder:
 
     def _put_topic(self, name: str, node: Node | None) -> None:
         topics = self._writable_topics()
+        known = self._open_partitions(name)
+        self._partitions.pop(name, None)
         if node is None:
             topics.pop(name, None)
             return
@@ -120,11 +127,10 @@ class ImageBuilder:
         topic_id = value.topic_id or ZERO_UUID
         old = topics.get(name)
         if old is not None and old.topic_id != topic_id:
-            old = None  # deleted and made again between two reads
+            known = []  # deleted and made again between two reads
         partitions = []
         for partition in range(len(value.partitions)):
-            known = old.partition(partition) if old else None
-            fresh = known or PartitionImage(partition, ())
+            fresh = known[partition] if partition < len(known) else PartitionImage(partition, ())
             partitions.append(
                 replace(
                     fresh,
@@ -136,24 +142,31 @@ class ImageBuilder:
         topics[name] = TopicImage(name, topic_id, tuple(partitions), node.version)
 
     def _put_state(self, name: str, partition: int, node: Node | None) -> None:
-        topics = self._writable_topics()
-        topic = topics.get(name)
-        known = topic.partition(partition) if topic else None
-        if topic is None or known is None:
+        partitions = self._open_partitions(name)
+        if not 0 <= partition < len(partitions):
             return
+        known = partitions[partition]
         if node is None:
-            changed = PartitionImage(partition, known.replicas)
-        else:
-            state = layout.decode_state(node.data)
-            changed = replace(
-                known,
-                leader=state.leader,
-                leader_epoch=state.leader_epoch,
-                isr=state.isr,
-                partition_epoch=node.version,
-            )
-        partitions = (*topic.partitions[:partition], changed, *topic.partitions[partition + 1 :])
-        topics[name] = replace(topic, partitions=partitions)
+            partitions[partition] = PartitionImage(partition, known.replicas)
+            return
+        state = layout.decode_state(node.data)
+        partitions[partition] = replace(
+            known,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            partition_epoch=node.version,
+        )
+
+    def _open_partitions(self, name: str) -> list[PartitionImage]:
+        """The partitions of a topic as they are so far, to be changed in place."""
+        partitions = self._partitions.get(name)
+        if partitions is None:
+            topic = self._writable_topics().get(name)
+            if topic is None:
+                return []
+            partitions = self._partitions[name] = list(topic.partitions)
+        return partitions
 
     def _put_broker(self, broker_id: int, node: Node | None) -> None:
         brokers = self._writable("brokers", self._image.brokers)

@@ -107,4 +107,5 @@ def _port_of(server: asyncio.AbstractServer) -> int:
 
 
 def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+    # Asyncio puts the address before the reason; the caller has named it already.
+    return (error.strerror or str(error)).rpartition(": ")[2].lower()

@@ -52,7 +52,13 @@ def _to_create(
         return []
     names = dict.fromkeys(topic.name for topic in topics if topic.name and topic.topic_id == ZERO_UUID)
     existing = broker.image.topics
-    return [name for name in names if name not in existing and not topic_names.fault_of(name)]
+    return [name for name in names if name not in existing and _may_be_created(name)]
+
+
+def _may_be_created(name: str) -> bool:
+    """Internal topics are their coordinator's to create; only that of the groups is built."""
+    is_foreign = name in topic_names.INTERNAL_TOPICS and name != topic_names.CONSUMER_OFFSETS
+    return not is_foreign and topic_names.fault_of(name) is None
 
 
 async def _create_and_answer(
