@@ -96,6 +96,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         begin |= self._cluster().earliest(end.keys() - begin.keys())
         if self._too_few(begin, end, limit):
+            # As for an idle query: Spark would ask again at once.
+            time.sleep(IDLE_PAUSE_MAX_S)
             return start
         if isinstance(limit, ReadMaxRows):
             end = share_limit(limit.max_rows, begin, end)

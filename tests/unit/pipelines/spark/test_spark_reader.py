@@ -91,11 +91,14 @@ def test_a_trigger_that_wants_all_overrules_the_limit(view: View) -> None:
 
 
 def test_a_batch_waits_until_there_is_enough(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(reader_module.time, "sleep", slept.append)
     reader = stream(minOffsetsPerTrigger="50", maxTriggerDelay="10s")
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMinRows(50)
     few = {"a": {"0": 90, "1": 95}}
     assert reader.latestOffset(few, limit) == few
+    assert slept == [reader_module.IDLE_PAUSE_MAX_S]
     enough = {"a": {"0": 40, "1": 95}}
     assert reader.latestOffset(enough, limit) != enough
     assert reader.latestOffset(few, ReadAllAvailable()) != few
