@@ -80,6 +80,11 @@ class Partition:
         return self.leader_id == self._broker_id and self._failure is None
 
     @property
+    def is_open(self) -> bool:
+        """False once it was deleted, closed, or failed."""
+        return self._failure is None
+
+    @property
     def log_start_offset(self) -> int:
         return self.log.log_start_offset
 

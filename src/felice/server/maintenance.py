@@ -77,6 +77,8 @@ class Maintenance:
     async def _apply_retention(self) -> None:
         now_ms = self._broker.env.clock.now_ms()
         for partition in self._broker.partitions:
+            if not partition.is_open:
+                continue
             try:
                 deleted = partition.log.apply_retention(now_ms, partition.high_watermark)
             except ApiError as error:
