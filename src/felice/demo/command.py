@@ -7,7 +7,6 @@ Keeps true: 0 only if all counts agree with the source; standard output of `--js
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from pathlib import Path
 
@@ -44,8 +43,6 @@ def demo(keep: bool, directory: Path, chart: Path | None, as_json: bool) -> None
         from felice.spark import JavaNotFound
     except ImportError as error:
         raise click.ClickException(f"{_NEEDED} ({error})") from error
-    # When interrupted, Spark's bridge to Java would log the traceback of the call it was in.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         outcome = run(Console(stderr=as_json), keep=directory if keep else None, chart=chart)
     except (DatasetMissing, JavaNotFound) as missing:

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ from felice.pipelines.spark.session import session, stop
 from felice.server.embedded import EmbeddedBroker
 
 CHART = "delays.png"
-PROGRESS_EVERY_S = 1
+PROGRESS_EVERY_S = 0.3
 
 # Spark's own log goes to a file of the demo, not between its progress bars.
 _LOG4J = """
@@ -136,8 +137,11 @@ def _compute(place: Path, bootstrap: str, steps: Steps, outcome: Outcome) -> Non
         flights = outcome.produced["flights"]
         with steps.step("query", "hourly delays with weather, by Spark", flights) as step:
             query = start_query(spark, bootstrap, place / "checkpoint", RESULTS)
-            while not query.awaitTermination(PROGRESS_EVERY_S):
+            while query.isActive:
                 step.advance(_rows_read(query) - step.rows)
+                # Waiting here rather than in Java, so that Ctrl-C interrupts no call to it.
+                time.sleep(PROGRESS_EVERY_S)
+            query.awaitTermination()
             step.advance(_rows_read(query) - step.rows)
         outcome.consumed["flights"] = step.rows
     finally:
