@@ -129,3 +129,9 @@ def test_acks_zero_returns_at_once(broker: FakeBroker, client: BlockingClient) -
     assert client.produce_raw("t", 0, batch(b"v"), acks=0).base_offset == -1
     client.metadata()
     assert broker.values("t", 0) == [b"v"]
+
+
+def test_batches_behind_the_end_are_not_handed_out(broker: FakeBroker, client: BlockingClient) -> None:
+    client.produce([("t", 0, batch(b"%d" % number)) for number in range(6)])
+    values = [record.value for data in client.fetch_raw("t", 0, 2, 4) for record in read_records(data)]
+    assert values == [b"2", b"3"]

@@ -314,3 +314,19 @@ def test_columns_and_messages_may_be_mixed(consumer: Callable[..., Consumer]) ->
     assert table.column("topic").to_pylist() == ["t", "t"]
     assert read(one, 1)[0].offset() == 3
     assert one.consume_arrow(2, 0.05).num_rows == 0
+
+
+def test_reply_to_a_fetch_from_before_the_seek_is_dropped(
+    consumer: Callable[..., Consumer], broker: Committing
+) -> None:
+    one = consumer(fetch_wait_max_ms=200)
+    answering = broker.handlers[FetchRequest]
+
+    def late(request: FetchRequest, version: int) -> Any:
+        """Answer for offset 3 only after the consumer has turned back to 0."""
+        one._core.subscription.of("t", 0).seek(0)
+        return answering(request, version)
+
+    broker.script(FetchRequest, late)
+    one.assign([at(3)])
+    assert [message.offset() for message in read(one, 4)] == [0, 1, 2, 3]
