@@ -32,7 +32,7 @@ from felice.coordinator.shard import (
 from felice.env import Clock
 from felice.log.log import AppendOrigin
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.protocol.primitives import MalformedMessage
+from felice.protocol.primitives import MalformedMessage, UnencodableMessage
 from felice.records.batch import BatchHeader, iter_batches
 from felice.records.builder import BatchBuilder
 from felice.records.control import ControlType, end_transaction_marker
@@ -174,7 +174,13 @@ class HostedShard(Generic[S, R]):
             self._write(outcome.records, outcome.after_write)
 
     def _write(self, records: list[R], after: list[AfterWrite[R]]) -> None:
-        encoded = [self._codec.encode(record) for record in records]
+        try:
+            encoded = [self._codec.encode(record) for record in records]
+        except UnencodableMessage as error:
+            # A name that fits into a request but, with something added, not into a record.
+            log.warning("%s: a record cannot be written: %s", self.partition, error)
+            self._fail([_Write([], [], after)], ErrorCode.INVALID_REQUEST)
+            return
         limit = self._batch_limit_bytes
         if any(_encoded_size(entry) > limit for entry in encoded):
             self._fail([_Write([], [], after)], ErrorCode.MESSAGE_TOO_LARGE)

@@ -10,6 +10,7 @@ from felice.config import TopicConfig
 from felice.coordinator.shard import NEVER_MS, NO_PRODUCER_ID, Instant, Outcome, Reply, Undo
 from felice.log.log import AppendInfo, AppendOrigin
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.primitives import UnencodableMessage
 from felice.records.batch import BatchHeader, stamp
 
 
@@ -92,6 +93,8 @@ Word = tuple[str, str]
 
 class WordCodec:
     def encode(self, record: Word) -> tuple[bytes, bytes | None]:
+        if record[0] == "unencodable":
+            raise UnencodableMessage("Word", "key", "it is too long")
         return record[0].encode(), record[1].encode()
 
     def decode(self, key: bytes, value: bytes | None) -> Word | None:

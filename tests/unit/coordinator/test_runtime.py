@@ -133,6 +133,14 @@ async def test_a_record_that_fits_into_no_batch_fails_alone() -> None:
     assert world.shard.words == {"k": "v", "m": "v"}
 
 
+async def test_a_record_that_cannot_be_encoded_fails_alone() -> None:
+    world = World()
+    answers = [world.put(("k", "v")), world.put(("unencodable", "v"))]
+    assert answers[1] == ErrorCode.INVALID_REQUEST
+    assert await answers[0] == "stored"
+    assert world.shard.words == {"k": "v"}
+
+
 async def test_many_records_are_spread_over_batches_that_fit() -> None:
     world = World(FakePartition(log=FakeLog(TopicConfig(max_message_bytes=1000))))
     assert await world.put(*[(f"k{n}", "v" * 100) for n in range(20)]) == "stored"

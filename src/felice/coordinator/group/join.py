@@ -263,7 +263,11 @@ class StaticMemberStored:
 
 
 def _protocols(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
-    return tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
+    """In the member's order; a name that is there twice counts once."""
+    protocols: dict[str, bytes] = {}
+    for protocol in request.protocols:
+        protocols.setdefault(protocol.name, bytes(protocol.metadata))
+    return tuple(protocols.items())
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
