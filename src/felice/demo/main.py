@@ -26,7 +26,7 @@ from felice.demo.check import Check, check_count, check_windows, expected_window
 from felice.demo.dataset import Dataset, load_dataset
 from felice.demo.query import start_query
 from felice.demo.report import print_checks, print_delays, save_chart
-from felice.demo.steps import Steps
+from felice.demo.steps import Step, Steps
 from felice.demo.topics import (
     RESULTS,
     SOURCES,
@@ -137,15 +137,23 @@ def _compute(place: Path, bootstrap: str, steps: Steps, outcome: Outcome) -> Non
         flights = outcome.produced["flights"]
         with steps.step("query", "hourly delays with weather, by Spark", flights) as step:
             query = start_query(spark, bootstrap, place / "checkpoint", RESULTS)
-            while query.isActive:
-                step.advance(_rows_read(query) - step.rows)
-                # Waiting here rather than in Java, so that Ctrl-C interrupts no call to it.
-                time.sleep(PROGRESS_EVERY_S)
-            query.awaitTermination()
-            step.advance(_rows_read(query) - step.rows)
+            _follow(query, step)
         outcome.consumed["flights"] = step.rows
     finally:
         stop(spark)
+
+
+def _follow(query: StreamingQuery, step: Step) -> None:
+    """Until the query ends; raises if it failed, stops it if this is interrupted."""
+    try:
+        while query.isActive:
+            step.advance(_rows_read(query) - step.rows)
+            # Waiting here rather than in Java, so that Ctrl-C interrupts no call to it.
+            time.sleep(PROGRESS_EVERY_S)
+        query.awaitTermination()
+    finally:
+        query.stop()
+    step.advance(_rows_read(query) - step.rows)
 
 
 def _rows_read(query: StreamingQuery) -> int:
