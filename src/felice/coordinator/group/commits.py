@@ -28,6 +28,8 @@ from felice.protocol.primitives import ZERO_UUID
 
 NO_OFFSET = -1
 _DEFAULT_RETENTION = -1
+# What a record can hold: a client may ask for any number of milliseconds.
+_LATEST_MS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,9 @@ def commit(group: ClassicGroup, request: OffsetCommitRequest, commits: list[Comm
     if member is not None:
         start_session(group, member, turn)
     wall_ms = turn.now.wall_ms
-    expire_ms = -1 if request.retention_time_ms == _DEFAULT_RETENTION else wall_ms + request.retention_time_ms
+    expire_ms = -1
+    if request.retention_time_ms != _DEFAULT_RETENTION:
+        expire_ms = min(max(0, wall_ms + request.retention_time_ms), _LATEST_MS)
     for wanted in commits:
         metadata = wanted.asked.committed_metadata or ""
         if len(metadata) > turn.settings.offset_metadata_max_size:
