@@ -16,9 +16,8 @@ from pathlib import Path
 from struct import Struct, error
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from felice.env import Disk
+from felice.records.crc import crc32c
 
 SUFFIX = ".snapshot"
 _VERSION = 1

@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from felice.records.compression import Codec, codec_of_id
+from felice.records.crc import crc32c
 from felice.records.errors import CorruptBatch
 from felice.records.legacy import refuse_legacy
 
