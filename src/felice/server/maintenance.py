@@ -31,6 +31,7 @@ class Maintenance:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
 
     def start(self) -> None:
         config = self._broker.config
@@ -61,18 +62,24 @@ class Maintenance:
                 self._tasks.append(asyncio.create_task(self._repeat(name, interval_ms, chore)))
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Lets a chore under way finish, for its files are closed next, and begins no other."""
+        self._stopping.set()
+        await asyncio.gather(*self._tasks)
         self._tasks.clear()
 
     async def _repeat(self, name: str, interval_ms: int, chore: Chore) -> None:
-        while True:
-            await asyncio.sleep(min(interval_ms, _MAX_SLEEP_MS) / 1000)
+        while not await self._stops_within(min(interval_ms, _MAX_SLEEP_MS) / 1000):
             try:
                 await chore()
             except Exception:
                 _log.exception("a chore failed", extra={"chore": name})
+
+    async def _stops_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
 
     async def _apply_retention(self) -> None:
         now_ms = self._broker.env.clock.now_ms()

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,30 @@ def test_a_disk_that_cannot_sync_takes_its_directory_and_the_broker_with_it(tmp_
         assert broker.broker.failure is not None
         assert "all log directories are offline" in broker.broker.failure
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+class SlowDisk(FailingDisk):
+    """A disk that takes its time to sync."""
+
+    def check(self, act: str) -> None:
+        if self.is_failing and act == self._act:
+            time.sleep(0.4)
+
+
+def test_a_stop_waits_for_a_flush_under_way_and_is_clean(tmp_path: Path) -> None:
+    disk = SlowDisk(".log", "sync", 0)
+    settings = {"log.flush.interval.ms": "1", "log.flush.scheduler.interval.ms": "20"}
+    with (
+        EmbeddedBroker(tmp_path / "data", env=environment(disk), properties=settings) as broker,
+        Wire(broker.bootstrap) as wire,
+    ):
+        assert create(wire, "a") == 0
+        disk.is_failing = True
+        assert produce(wire, "a") == 0
+        log = broker.broker.partitions.find("a", 0).log
+        while not log.is_flushing:
+            time.sleep(0.005)
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
 @pytest.mark.parametrize("act", ["write", "sync"])
