@@ -1,4 +1,5 @@
-"""Fetches ahead: one request under way per leader, for all its partitions that have room.
+"""Fetches ahead: one request under way per leader for all its partitions that have room, and at most a second
+one, on a connection of its own, for those that got room (or were assigned, or moved) while the first one waits.
 
 Keeps true:  a partition is fetched only from its position on, in order, and only while what is buffered of it, and
              of all, is below the limits. Where a partition has no offset to begin at one is looked up: committed,
@@ -26,11 +27,14 @@ from felice.client.model import (
 from felice.client.offsets import EARLIEST, LATEST, fetch_committed, list_offsets
 from felice.client.options import Settings
 from felice.client.requests import fetch_request
-from felice.client.subscription import AssignedPartition, Subscription
+from felice.client.subscription import AssignedPartition, Lease, Subscription
 from felice.client.topology import NO_LEADER
 from felice.protocol.errors import ErrorCode
 
-# While some partitions are full the request for the others must not keep these waiting once they are drained.
+# A broker answers a connection in order, so what must not wait behind a long poll has another connection.
+_LANES = ("fetch", "fetch-2")
+
+# While some partitions are full the second request must not keep these waiting once they are drained.
 _BUSY_WAIT_MS = 50
 _NEVER = float("inf")
 
@@ -47,8 +51,9 @@ class Fetcher:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._isolation: int = settings["isolation.level"]
-        self._fetching: set[int] = set()
+        self._under_way: dict[tuple[int, str], set[Lease]] = {}
         self._resolving: set[AssignedPartition] = set()
+        self._complained: set[str] = set()
         self._waking = False
         self._closed = False
         self._retry: asyncio.TimerHandle | None = None
@@ -79,14 +84,22 @@ class Fetcher:
             self._resolving.update(lost)
             self._cluster.spawn(self._resolve(lost))
         for leader, group in self._by_leader(partitions).items():
-            if leader not in self._fetching:
-                self._fetching.add(leader)
-                self._cluster.spawn(self._fetch(leader, group))
+            self._fetch_what_is_not_under_way(leader, group)
+
+    def _fetch_what_is_not_under_way(self, leader: int, group: list[AssignedPartition]) -> None:
+        waiting = [self._under_way.get((leader, lane), set()) for lane in _LANES]
+        left = [partition for partition in group if not any(partition.lease in leases for leases in waiting)]
+        free = [lane for lane, leases in zip(_LANES, waiting, strict=True) if not leases]
+        if left and free:
+            self._under_way[leader, free[0]] = {partition.lease for partition in left}
+            self._cluster.spawn(self._fetch(leader, free[0], left))
 
     def _by_leader(self, partitions: Iterable[AssignedPartition]) -> dict[int, list[AssignedPartition]]:
         """What may be fetched now, under its leader."""
         led: dict[int, list[AssignedPartition]] = {}
         now = self._loop.time()
+        # True while looking: what the application takes meanwhile must wake us again.
+        self.starved = True
         starved = leaderless = False
         for partition in partitions:
             if not partition.fetchable:
@@ -103,8 +116,17 @@ class Fetcher:
                     led.setdefault(leader, []).append(partition)
         self.starved = starved
         if leaderless:
+            self._complain(partitions)
             self._cluster.refresh_soon().add_done_callback(lambda task: self.wake())
         return led
+
+    def _complain(self, partitions: Iterable[AssignedPartition]) -> None:
+        """Once per topic: it is assigned and the brokers say that it is not there."""
+        errors = self._cluster.topology.topic_errors
+        for topic in {partition.topic for partition in partitions} & errors.keys() - self._complained:
+            if errors[topic] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._complained.add(topic)
+                self._delivery.put(error_message(error_of(errors[topic], topic), topic))
 
     def _is_full(self, partition: AssignedPartition) -> bool:
         settings, lease = self._settings, partition.lease
@@ -116,10 +138,10 @@ class Fetcher:
             or self._delivery.buffered_bytes >= settings["queued.max.messages.kbytes"] * 1024
         )
 
-    async def _fetch(self, leader: int, group: list[AssignedPartition]) -> None:
+    async def _fetch(self, leader: int, lane: str, group: list[AssignedPartition]) -> None:
         settings = self._settings
         wait_ms = settings["fetch.wait.max.ms"]
-        if self.starved:
+        if self.starved and lane != _LANES[0]:
             wait_ms = min(wait_ms, _BUSY_WAIT_MS)
         asked = {partition.key: (partition, partition.lease, partition.fetch_offset) for partition in group}
         request = fetch_request(
@@ -134,17 +156,17 @@ class Fetcher:
         )
         try:
             timeout_s = self._cluster.timeout_s + wait_ms / 1000
-            response = await self._cluster.call(leader, request, purpose="fetch", timeout_s=timeout_s)
+            response = await self._cluster.call(leader, request, purpose=lane, timeout_s=timeout_s)
             if response.error_code:
                 raise KafkaException(error_of(response.error_code))
             self._take(response, asked)
         except KafkaException as error:
-            self._on_broken(leader, group, error)
+            self._on_broken(group, error)
         finally:
-            self._fetching.discard(leader)
+            del self._under_way[leader, lane]
             self.wake()
 
-    def _on_broken(self, leader: int, group: list[AssignedPartition], error: KafkaException) -> None:
+    def _on_broken(self, group: list[AssignedPartition], error: KafkaException) -> None:
         """The broker did not answer: look for another leader after a while."""
         until = self._loop.time() + self._settings["fetch.error.backoff.ms"] / 1000
         for partition in group:

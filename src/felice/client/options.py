@@ -179,6 +179,9 @@ KEYS = (
     Key("on_commit", _function, None, "c"),
 )
 
+# Well known from other clients; here they would have no effect, so they are refused, and not as misspelt.
+_NOT_YET = ("transaction", "sasl.", "ssl.", "stats_cb", "statistics.", "oauthbearer", "debug", "log_level")
+
 _BY_NAME = {name: key for key in KEYS for name in (key.name, *key.aliases)}
 _CLIENTS = {"p": "producer", "c": "consumer", "a": "admin client"}
 
@@ -213,6 +216,8 @@ def parse_settings(kind: str, given: Mapping[str, Any]) -> Settings:
 
 def _find(name: str, kind: str) -> Key:
     key = _BY_NAME.get(name)
+    if key is None and str(name).startswith(_NOT_YET):
+        raise _invalid(f'Configuration property "{name}" is not supported by this client')
     if key is None:
         near = difflib.get_close_matches(str(name), _BY_NAME, n=1, cutoff=0.6)
         hint = f"; did you mean {near[0]!r}?" if near else ""

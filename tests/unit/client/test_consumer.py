@@ -330,3 +330,12 @@ def test_reply_to_a_fetch_from_before_the_seek_is_dropped(
     broker.script(FetchRequest, late)
     one.assign([at(3)])
     assert [message.offset() for message in read(one, 4)] == [0, 1, 2, 3]
+
+
+def test_assigned_topic_that_does_not_exist_is_told_once(consumer: Callable[..., Consumer]) -> None:
+    one = consumer()
+    one.assign([TopicPartition("nowhere", 0, 0)])
+    message = one.poll(5)
+    assert message is not None and message.error() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    assert message.topic() == "nowhere"
+    assert one.poll(0.3) is None

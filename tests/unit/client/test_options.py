@@ -19,6 +19,11 @@ def test_unknown_key_is_refused_by_name_with_the_nearest_known_one() -> None:
     assert '"lingerr.ms"' in text and "'linger.ms'" in text
 
 
+def test_what_this_client_cannot_do_yet_is_refused_as_such() -> None:
+    for name in ("transactional_id", "sasl_mechanism", "ssl_ca_location"):
+        assert "not supported by this client" in refused("p", **{name: "x"}).str()
+
+
 def test_key_of_the_other_client_is_refused_and_says_whose_it_is() -> None:
     assert "belongs to the consumer" in refused("p", group_id="g").str()
     assert "belongs to the producer" in refused("c", linger_ms=1).str()
