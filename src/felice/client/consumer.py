@@ -19,6 +19,7 @@ from felice.client.arrow_delivery import ArrowDelivery
 from felice.client.consuming import ConsumerCore, offsets_of
 from felice.client.delivery import Delivery
 from felice.client.errors import KafkaError, KafkaException, failure, kafka_exception
+from felice.client.fetcher import Fetcher
 from felice.client.loop_thread import LoopThread
 from felice.client.model import (
     OFFSET_INVALID,
@@ -70,6 +71,14 @@ class _Notices:
         await done
 
 
+def _wake_if_starved(thread: LoopThread, fetcher: Fetcher) -> Callable[[], None]:
+    def drained() -> None:
+        if fetcher.starved:
+            thread.post(fetcher.wake)
+
+    return drained
+
+
 class Consumer:
     """`Consumer({"bootstrap.servers": "localhost:9092", "group.id": "g"})`. Close it when done."""
 
@@ -78,13 +87,14 @@ class Consumer:
         self._settings = settings
         self._thread = LoopThread("felice-consumer")
         self._notices = _Notices()
-        self._delivery = Delivery(check_crcs=settings["check.crcs"], on_drained=self._on_drained)
+        self._delivery = Delivery(check_crcs=settings["check.crcs"])
         self._notices.delivery = self._delivery
         self._core: ConsumerCore = self._thread.run(
             ConsumerCore.start(settings, self._delivery, self._notices.ask, self._notices.tell)
         )
         self._thread.at_end = self._core.abandon
-        self._fetcher = self._core.fetcher
+        # Without a reference to this object: a consumer that is let go of must be collected.
+        self._delivery.on_drained = _wake_if_starved(self._thread, self._core.fetcher)
         self._closed = False
 
     def __enter__(self) -> Consumer:
@@ -96,10 +106,6 @@ class Consumer:
     def __del__(self) -> None:
         if hasattr(self, "_thread") and self._thread.alive:
             self._thread.post(self._thread.loop.stop)
-
-    def _on_drained(self) -> None:
-        if self._fetcher.starved:
-            self._thread.post(self._fetcher.wake)
 
     def _run(self, work: Any, timeout: float | None = None) -> Any:
         """Run on the loop and wait; callbacks of the application go on being served meanwhile."""

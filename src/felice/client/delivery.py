@@ -57,11 +57,11 @@ class Fetched:
 class Delivery:
     """The queue between loop and application, and the application's place in it."""
 
-    def __init__(self, *, check_crcs: bool, on_drained: Callable[[], None]) -> None:
+    def __init__(self, *, check_crcs: bool, on_drained: Callable[[], None] = lambda: None) -> None:
         self.changed = threading.Condition()
         self._queue: deque[Fetched | Message] = deque()
         self._check_crcs = check_crcs
-        self._on_drained = on_drained
+        self.on_drained = on_drained
         self._fetched: Fetched | None = None
         self._headers: Iterator[BatchHeader] = iter(())
         self._records: Iterator[Any] = iter(())
@@ -209,4 +209,4 @@ class Delivery:
         item.lease.taken_bytes += len(item.records)
         item.lease.taken_records += item.record_count
         self._taken_bytes += len(item.records)
-        self._on_drained()
+        self.on_drained()

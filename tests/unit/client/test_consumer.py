@@ -1,3 +1,5 @@
+import gc
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +14,7 @@ from felice.client import (
     KafkaError,
     KafkaException,
     Message,
+    Producer,
     TopicPartition,
 )
 from felice.protocol.errors import ErrorCode
@@ -339,3 +342,20 @@ def test_assigned_topic_that_does_not_exist_is_told_once(consumer: Callable[...,
     assert message is not None and message.error() == KafkaError.UNKNOWN_TOPIC_OR_PART
     assert message.topic() == "nowhere"
     assert one.poll(0.3) is None
+
+
+def test_client_that_is_let_go_of_ends_its_thread(broker: Committing) -> None:
+    before = threading.active_count()
+    one = Consumer({"bootstrap.servers": broker.bootstrap})
+    one.assign([at(0)])
+    assert len(read(one, 4)) == 4
+    other = Producer({"bootstrap.servers": broker.bootstrap})
+    other.produce("t", b"v")
+    other.flush(5)
+    assert threading.active_count() > before
+    del one, other
+    gc.collect()
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before
