@@ -1,5 +1,6 @@
 """Our AdminClient against a real broker: every call does what it says and every mistake is named."""
 
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -52,7 +53,11 @@ def produce(broker: Target, topic: str, count: int) -> None:
 def test_topics_are_created_described_widened_and_deleted(admin: AdminClient, topic: str) -> None:
     assert error_code(admin.create_topics([NewTopic(topic, 1)])[topic]) == KafkaError.TOPIC_ALREADY_EXISTS
     admin.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
-    described = admin.describe_topics([topic])[topic].result(30)
+    for _ in range(100):  # what the controller has decided reaches the brokers a moment later
+        described = admin.describe_topics([topic])[topic].result(30)
+        if len(described.partitions) == 4:
+            break
+        time.sleep(0.05)
     assert [row.id for row in described.partitions] == [0, 1, 2, 3]
     assert described.partitions[0].leader == described.partitions[0].replicas[0]
     assert (
