@@ -350,7 +350,16 @@ class BlockingClient:
                     problem = problem or failure(row.error_code, f"{name}-{piece.partition}")
                 else:
                     pieces += _advance(piece, row, options.isolation_level)
+                    problem = problem or self._stalled(piece, row)
         return pieces, problem
+
+    def _stalled(self, piece: _Range, row: Any) -> KafkaException | None:
+        """An end that the log does not reach must not be waited for without end."""
+        since = piece.failing_since
+        if since is None or (time.monotonic() - since) * 1000 < self.config.retry_timeout_ms:
+            return None
+        where = f"{piece.topic}-{piece.partition} ends at {row.high_watermark}, {piece.end} was asked for"
+        return failure(KafkaError._TIMED_OUT, f"{where}, and nothing came in {self.config.retry_timeout_ms} ms")
 
     def _on_fetch_failure(self, pieces: list[_Range], error: KafkaException) -> None:
         """Raise, or leave the ranges for the next round."""
@@ -461,6 +470,7 @@ def _advance(piece: _Range, row: Any, isolation_level: int) -> list[RawBatches]:
     records = memoryview(row.records) if row.records is not None else memoryview(b"")
     headers = [header for header in whole_batches(records) if header.next_offset > piece.position]
     if not headers:
+        piece.failing_since = piece.failing_since or time.monotonic()
         return []
     piece.failing_since = None
     piece.position = headers[-1].next_offset

@@ -135,3 +135,10 @@ def test_batches_behind_the_end_are_not_handed_out(broker: FakeBroker, client: B
     client.produce([("t", 0, batch(b"%d" % number)) for number in range(6)])
     values = [record.value for data in client.fetch_raw("t", 0, 2, 4) for record in read_records(data)]
     assert values == [b"2", b"3"]
+
+
+def test_end_that_the_log_does_not_reach_is_given_up(broker: FakeBroker) -> None:
+    with BlockingClient(broker.bootstrap, retry_timeout_ms=150, fetch_max_wait_ms=10) as client:
+        client.produce_raw("t", 0, batch(b"v"))
+        with pytest.raises(KafkaException, match="t-0 ends at 1, 5 was asked for"):
+            list(client.fetch_raw("t", 0, 0, 5))
