@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+# Not `splitlines`, which also ends a line at form feeds and Unicode's separators.
+_LINE_END = re.compile(r"\r\n|\n|\r")
 _SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<sep>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
 
 
@@ -22,7 +24,7 @@ def format_properties(properties: Mapping[str, str], heading: str = "") -> str:
 
 def _logical_lines(text: str) -> Iterator[str]:
     pending = ""
-    for raw in text.splitlines():
+    for raw in _LINE_END.split(text):
         line = raw.lstrip(" \t\f")
         if not pending and (not line or line[0] in "#!"):
             continue

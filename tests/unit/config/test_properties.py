@@ -21,6 +21,7 @@ from felice.config import format_properties, parse_properties
         ("k\\=1=2", {"k=1": "2"}),
         ("a=1\na=2", {"a": "2"}),
         ("a=\\u0041\\t", {"a": "A\t"}),
+        ("a=x\x0by\x1cz\u2028w\rb=1", {"a": "x\x0by\x1cz\u2028w", "b": "1"}),
         ("listeners=PLAINTEXT://:9092", {"listeners": "PLAINTEXT://:9092"}),
     ],
 )
