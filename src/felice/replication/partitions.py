@@ -121,6 +121,10 @@ class Partitions:
         return None
 
     def _new_log(self, topic: TopicImage, image: PartitionImage) -> Log:
+        for directory in self._directories:
+            if reason := directory.failed.get((topic.name, image.partition)):
+                # Its records are here, if damaged: a new log on another disk would hide them.
+                raise LogDirectoryError(directory.path, f"has the partition, but could not load it: {reason}")
         online = [directory for directory in self._directories if directory.offline_reason is None]
         directory = min(online or self._directories, key=lambda directory: len(directory.logs))
         config = self._config_of(self._image, topic.name)
@@ -130,11 +134,10 @@ class Partitions:
         for image in topic.partitions:
             key = (topic.name, image.partition)
             partition = self._partitions.pop(key, None)
-            if partition is None:
-                continue
-            partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if partition is not None:
+                partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             for directory in self._directories:
-                if key in directory.logs:
+                if key in directory.logs or key in directory.failed:
                     _report_failure(directory.delete, key)
 
 

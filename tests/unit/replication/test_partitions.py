@@ -119,3 +119,34 @@ def test_logs_hear_of_their_topics_configuration(tmp_path: Path) -> None:
     partitions.reconfigure(image())
     assert partitions.find("b", 0).log.config.retention_ms == 5
     directory.close()
+
+
+def damaged(path: Path, *topics: TopicImage) -> LogDirectory:
+    """A directory whose partitions of `topics` could not be loaded."""
+    directory = open_directory(path)
+    registry(directory).apply(image(), image(*topics))
+    directory.close()
+    for segment in path.glob("*/*.log"):
+        segment.write_bytes(bytes(100))
+    return open_directory(path)
+
+
+def test_a_partition_that_could_not_be_loaded_is_not_begun_anew_elsewhere(tmp_path: Path) -> None:
+    wanted = topic("a", FIRST, 1)
+    directories = open_directory(tmp_path / "first"), damaged(tmp_path / "second", wanted)
+    partitions = registry(*directories)
+    partitions.apply(image(), image(wanted))
+    with pytest.raises(ApiError) as error:
+        partitions.find("a", 0)
+    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not directories[0].logs
+
+
+def test_deleting_a_topic_frees_the_names_of_partitions_that_could_not_be_loaded(tmp_path: Path) -> None:
+    old, new = image(topic("a", FIRST, 1)), image(topic("a", SECOND, 1))
+    directory = damaged(tmp_path, topic("a", FIRST, 1))
+    partitions = registry(directory)
+    partitions.apply(image(), old)
+    partitions.apply(old, new)
+    assert partitions.find("a", 0).topic_id == SECOND
+    directory.close()
