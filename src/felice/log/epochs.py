@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,10 +41,18 @@ def parse(text: str) -> list[EpochEntry]:
     lines = text.split("\n")
     if lines[0] != "0" or len(lines) < 2:
         raise ValueError(f"version {lines[0]!r} is not 0")
-    entries = [EpochEntry(*map(int, line.split())) for line in lines[2:] if line]
+    entries = [_entry(line) for line in lines[2:] if line]
     if len(entries) != int(lines[1]):
         raise ValueError(f"{lines[1]} entries announced, {len(entries)} found")
+    for last, entry in pairwise(entries):
+        if entry.epoch <= last.epoch or entry.start_offset <= last.start_offset:
+            raise ValueError(f"{entry} does not lie above {last}")
     return entries
+
+
+def _entry(line: str) -> EpochEntry:
+    epoch, start_offset = line.split()
+    return EpochEntry(int(epoch), int(start_offset))
 
 
 def format_entries(entries: list[EpochEntry]) -> str:

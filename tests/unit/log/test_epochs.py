@@ -26,7 +26,10 @@ def test_the_file_is_kafkas_text(epochs: LeaderEpochs, tmp_path: Path) -> None:
     assert again.entries == epochs.entries
 
 
-@pytest.mark.parametrize("text", ["", "1\n0\n", "0\n2\n1 5\n", "0\n1\nx y\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "1\n0\n", "0\n2\n1 5\n", "0\n1\nx y\n", "0\n1\n1 5 9\n", "0\n2\n1 5\n1 9\n", "0\n2\n1 5\n2 5\n"],
+)
 def test_a_file_that_is_no_checkpoint_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse(text)
