@@ -46,6 +46,7 @@ def open_segments(
 ) -> Opened:
     base_offsets = _tidy(files, directory)
     if not base_offsets:
+        _check_end(directory / f"{log_start_offset:020d}{LOG_SUFFIX}", 0, log_start_offset, recovery_point)
         segment = new_segment(files, directory, log_start_offset, config, now_ms)
         return Opened([segment], [], [], is_new=True)
     segments = [
@@ -57,8 +58,19 @@ def open_segments(
     if clean_shutdown:
         for segment in segments:
             recovery.ready_segment(segment, index_interval_bytes=config.index_interval_bytes)
-        return Opened(segments, [], [])
-    return _recover(segments, epochs, config, recovery_point)
+        opened = Opened(segments, [], [])
+    else:
+        opened = _recover(segments, epochs, config, recovery_point)
+    last = opened.segments[-1]
+    _check_end(last.log_path, last.size_bytes, last.next_offset, recovery_point)
+    return opened
+
+
+def _check_end(path: Path, position: int, log_end_offset: int, recovery_point: int) -> None:
+    if log_end_offset < recovery_point:
+        raise CorruptLog(
+            path, position, f"the log ends at offset {log_end_offset}, but was flushed up to {recovery_point}"
+        )
 
 
 def new_segment(
@@ -125,12 +137,6 @@ def _recover(
         rescanned.append(segment)
         if cut is not None:
             cuts.append(cut)
-    if kept[-1].next_offset < recovery_point:
-        last = kept[-1]
-        raise CorruptLog(
-            last.log_path, last.size_bytes,
-            f"the log ends at offset {last.next_offset}, but was flushed up to {recovery_point}",
-        )  # fmt: skip
     for segment in rescanned[:-1]:
         segment.seal()
     return Opened(kept, rescanned, cuts)

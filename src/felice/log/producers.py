@@ -9,8 +9,8 @@ Keeps true:  T2  the sequences of a producer epoch are contiguous in the log; a
 Decides and remembers only. `Log` asks before it appends (`check`, `check_marker`)
 and tells afterwards (`update`, `complete`); `snapshots` has the file format.
 
-Times are the broker's clock at the append, never the record's own timestamps: a
-producer of old events must not be forgotten the moment it writes them.
+Producers expire by the broker's clock at the append, never by the record's own
+timestamps: a producer of old events must not be forgotten the moment it writes them.
 """
 
 from __future__ import annotations
@@ -185,7 +185,9 @@ class ProducerStates:
         """A batch of data with a producer id was appended at `base_offset`."""
         state = self._state_of(header)
         last_offset = base_offset + header.last_offset_delta
-        state.remember(RememberedBatch(header.last_sequence, last_offset, header.last_offset_delta, now_ms))
+        state.remember(
+            RememberedBatch(header.last_sequence, last_offset, header.last_offset_delta, header.max_timestamp)
+        )
         state.last_timestamp = now_ms
         if header.is_transactional and not state.has_open_transaction:
             state.current_txn_first_offset = base_offset

@@ -159,6 +159,15 @@ def restore_producers(
         if segment.next_offset > states.end_offset:
             _replay(states, segment, now_ms, writes_index=segment in rescanned)
     states.end_offset = log_end_offset
+    _remove_strays(disk, directory, segments)
+
+
+def _remove_strays(disk: Disk, directory: Path, segments: Sequence[Segment]) -> None:
+    """Snapshots of old stops: the newest is kept, and those where a segment begins."""
+    base_offsets = {segment.base_offset for segment in segments}
+    for offset in snapshots.offsets_in(disk, directory)[:-1]:
+        if offset not in base_offsets:
+            disk.remove(snapshots.path_of(directory, offset))
 
 
 def _restore_from(states: ProducerStates, disk: Disk, path: Path, offset: int, now_ms: int) -> bool:

@@ -245,3 +245,42 @@ def test_a_log_that_was_not_written_since_a_clean_stop_costs_no_sync_at_the_next
     log.close()
     assert disk.synced
     assert numbers(open_log(tmp_path, SMALL_SEGMENTS)) == list(range(10))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_restarts_do_not_pile_up_snapshots(tmp_path: Path, clean: bool) -> None:
+    config = TopicConfig(segment_bytes=10_000)
+    filled(tmp_path, 1, config=config).close()
+    for number in range(1, 4):
+        log = open_log(tmp_path, config, clean_shutdown=clean, recovery_point=number)
+        append(log, "a", producer_id=1, producer_epoch=0, base_sequence=number)
+        log.close()
+    assert sorted(int(path.stem) for path in tmp_path.glob("*.snapshot")) == [3, 4]
+    assert open_log(tmp_path, config).producers.get(1) is not None
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_flushed_log_whose_segments_are_gone_is_reported(tmp_path: Path, clean: bool) -> None:
+    filled(tmp_path).close()
+    for path in tmp_path.glob("*.log"):
+        path.unlink()
+    with pytest.raises(CorruptLog, match="ends at offset 0, but was flushed up to 9"):
+        open_log(tmp_path, SMALL_SEGMENTS, clean_shutdown=clean, recovery_point=9)
+
+
+def test_a_log_cut_between_batches_after_a_clean_stop_is_reported(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    path_of(tmp_path, 6).unlink()
+    with pytest.raises(CorruptLog, match="ends at offset 6, but was flushed up to 9"):
+        open_log(tmp_path, SMALL_SEGMENTS, recovery_point=9)
+
+
+def test_a_repeated_batch_is_told_its_append_time_after_a_restart_too(tmp_path: Path) -> None:
+    config = TopicConfig(message_timestamp_type="LogAppendTime")
+    log = open_log(tmp_path, config)
+    again = batch(["a"], producer_id=1, producer_epoch=0, base_sequence=0)
+    log.append(bytearray(again), leader_epoch=0, now_ms=NOW + 7)
+    log.close(clean=False)
+    log = open_log(tmp_path, config, clean_shutdown=False)
+    info = log.append(again, leader_epoch=0, now_ms=NOW + 50)
+    assert (info.duplicate, info.log_append_time_ms) == (True, NOW + 7)
