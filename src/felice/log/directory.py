@@ -7,17 +7,18 @@ Keeps true: one broker at a time uses the directory (`.lock`), and only the brok
             A partition that could not be loaded keeps its checkpoints, so that
             the next start looks at it as hard as this one did.
 
-An I/O error takes the whole directory offline, as in Kafka, but for a full disk:
-then appends fail and reads go on, until there is room again.
+An I/O error takes the whole directory offline, as in Kafka, but for a full disk
+or too many open files: then only what needed more of them fails, until there is
+room again.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from felice.config import TopicConfig
 from felice.env import Clock, Disk, DiskLocked, Lock
 from felice.log import checkpoints, meta_properties, partition_metadata
 from felice.log.checkpoints import Checkpoint, TopicPartition
-from felice.log.errors import LogDirectoryError
+from felice.log.errors import LogDirectoryError, is_shortage
 from felice.log.files import DEFAULT_LIMIT, OpenFiles
 from felice.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
 from felice.log.meta_properties import MetaProperties
@@ -42,7 +43,6 @@ _DELETE_SUFFIX = "-delete"
 _STRAY_SUFFIX = "-stray"
 _SET_ASIDE_NAME = re.compile(r".+\.[0-9a-f]{32}(-delete|-stray|-future)")
 _NAME_MAX_LENGTH = 255
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LogDirectory:
@@ -79,7 +79,7 @@ class LogDirectory:
         self._read_log_starts: dict[TopicPartition, int] = {}
         self._deleted: list[tuple[int, Path]] = []
         self._set_aside_count = 0
-        self._full_reported = False
+        self._shortages_reported: set[str] = set()
 
     # -- opening ---------------------------------------------------------------------------------------
 
@@ -154,19 +154,24 @@ class LogDirectory:
 
     def _open_or_reason(self, topic_partition: TopicPartition, path: Path, config: TopicConfig) -> Log | str:
         try:
-            return self._open(topic_partition, path, config, clean_shutdown=self.was_clean)
+            return self._open(
+                topic_partition, path, config,
+                recovery_point=self._read_recovery_points.get(topic_partition, 0),
+                log_start_offset=self._read_log_starts.get(topic_partition, 0),
+                clean_shutdown=self.was_clean,
+            )  # fmt: skip
         except ApiError as error:
             return error.message
         except OSError as error:
             return str(error)
 
     def _open(
-        self, topic_partition: TopicPartition, path: Path, config: TopicConfig, *, clean_shutdown: bool
-    ) -> Log:
+        self, topic_partition: TopicPartition, path: Path, config: TopicConfig, *,
+        recovery_point: int, log_start_offset: int, clean_shutdown: bool,
+    ) -> Log:  # fmt: skip
         return Log.open(
             self._disk, self._clock, path, topic_partition, config,
-            recovery_point=self._read_recovery_points.get(topic_partition, 0),
-            log_start_offset=self._read_log_starts.get(topic_partition, 0),
+            recovery_point=recovery_point, log_start_offset=log_start_offset,
             clean_shutdown=clean_shutdown, files=self._files,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
         )  # fmt: skip
@@ -189,8 +194,14 @@ class LogDirectory:
             self._disk.mkdir(path)
             if topic_id is not None:
                 partition_metadata.write(self._disk, path, topic_id)
-            log = self._open(topic_partition, path, config, clean_shutdown=True)
+            log = self._open(
+                topic_partition, path, config, recovery_point=0, log_start_offset=0, clean_shutdown=True
+            )
         except OSError as error:
+            self._files.forget_under(path)
+            with suppress(OSError):
+                # Half a partition would stand in the way of the next attempt.
+                self._disk.remove_tree(path)
             self._on_io_error(error)
             raise LogDirectoryError(self.path, f"cannot take a new partition: {error}") from error
         self._adopt(topic_partition, log)
@@ -294,11 +305,11 @@ class LogDirectory:
             _logger.error("%s; the other partitions of %s go on", log.offline_reason, self.path)
 
     def _on_io_error(self, error: OSError) -> None:
-        if error.errno not in _FULL:
+        if not is_shortage(error):
             self.fail(error)
-        elif not self._full_reported:
-            self._full_reported = True
-            _logger.error("the disk of %s is full: appends fail until there is room: %s", self.path, error)
+        elif (reason := error.strerror or "") not in self._shortages_reported:
+            self._shortages_reported.add(reason)
+            _logger.error("appends to %s fail until there is room: %s", self.path, error)
 
     def fail(self, error: Exception) -> None:
         """Takes the directory and all its partitions offline until the broker starts again."""

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 from felice.protocol.errors import ApiError, ErrorCode
+
+_SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+
+
+def is_shortage(error: OSError) -> bool:
+    """No room or no free descriptor: the call fails, but the disk is sound and may serve the next one."""
+    return error.errno in _SHORTAGES
 
 
 class LogOffline(ApiError):

@@ -16,7 +16,7 @@ replicas: who may read how far, and when an append counts as committed, is for
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
@@ -27,7 +27,7 @@ from felice.env import Buffer, Clock, Disk, FileSlice
 from felice.log import opening, partition_metadata, recovery, replicated, retention, snapshots, timestamps
 from felice.log.answers import AppendInfo, AppendOrigin, DeletedSegment, TimestampOffset
 from felice.log.epochs import LeaderEpochs
-from felice.log.errors import CorruptLog, LogOffline
+from felice.log.errors import CorruptLog, LogOffline, is_shortage
 from felice.log.files import OpenFiles
 from felice.log.flush import Flush
 from felice.log.producers import ProducerStates, RememberedBatch
@@ -375,17 +375,19 @@ class Log:
     def is_flushing(self) -> bool:
         return self._flush is not None
 
-    def begin_flush(self) -> Flush:
+    def begin_flush(self, *, is_closing: bool = False) -> Flush:
         """Collects what a flush up to the log's end must write. One at a time."""
         self._check_online()
         assert self._flush is None, f"{self.name} is being flushed"
-        first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
+        # A segment that ends at the recovery point comes too: its indexes were not complete at that flush.
+        first = max(bisect_left(self._bases, self.recovery_point) - 1, 0)
         files = []
         try:
             if self._names_changed and self.topic_id is not None:
                 files.append(self._files.get(self.directory / partition_metadata.FILE_NAME))
             for segment in self.segments[first:]:
-                files.extend(segment.open_files(with_indexes=segment is not self.segments[-1]))
+                with_indexes = is_closing or segment is not self.segments[-1]
+                files.extend(segment.open_files(with_indexes=with_indexes))
         except OSError as error:
             raise self._fail(error) from error
         self._flush = Flush(
@@ -406,9 +408,9 @@ class Log:
         if flush.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
 
-    def flush(self) -> None:
-        """Brings everything to disk, here and now."""
-        flush = self.begin_flush()
+    def flush(self, *, is_closing: bool = False) -> None:
+        """Brings everything to disk, here and now; the active segment's indexes only with `is_closing`."""
+        flush = self.begin_flush(is_closing=is_closing)
         flush.run()
         self.end_flush(flush)
 
@@ -430,7 +432,7 @@ class Log:
     def _save(self) -> None:
         self.segments[-1].write_indexes()
         self._due_snapshots.append(self._snapshot_at(self.log_end_offset))
-        self.flush()
+        self.flush(is_closing=True)
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -454,7 +456,13 @@ class Log:
             self._fail(error)
             raise
         except OSError as error:
-            raise self._fail(error) from error
+            raise self._read_failed(error) from error
+
+    def _read_failed(self, error: OSError) -> LogOffline:
+        """A read changes nothing, so one that found no free descriptor fails alone."""
+        if is_shortage(error):
+            return LogOffline(f"{self.name} cannot be read at the moment: {error}")
+        return self._fail(error)
 
     def _segment_from(self, offset: int) -> Segment:
         """The segment that holds `offset`, or the next records after it."""
@@ -490,7 +498,7 @@ class Log:
             self._fail(error)
             raise
         except OSError as error:
-            raise self._fail(error) from error
+            raise self._read_failed(error) from error
         return found if found is not None and found.offset < end_offset else None
 
     # -- transactions ----------------------------------------------------------------------------------

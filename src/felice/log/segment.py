@@ -253,6 +253,8 @@ class Segment:
         relative_offset, position = entry
         if 0 <= position <= self.size_bytes - HEADER_SIZE:
             data = self._files.get(self.log_path).pread(_SCAN.size, position)
+            if len(data) < _SCAN.size:
+                return None
             base_offset, _, magic, last_offset_delta = _SCAN.unpack(data)
             if magic == MAGIC and base_offset + last_offset_delta == self.base_offset + relative_offset:
                 return position

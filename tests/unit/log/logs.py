@@ -75,7 +75,7 @@ class FailingDisk(SystemDisk):
         return OSError(self.errno, "the disk says no")
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> Any:
-        if create and not path.exists() and self.fails("create", path):
+        if self.fails("open", path) or (create and not path.exists() and self.fails("create", path)):
             raise self.error()
         return FailingFile(super().open(path, create=create, read_only=read_only), self)
 

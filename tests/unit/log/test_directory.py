@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -247,3 +248,38 @@ def test_many_partitions_keep_few_files_open(tmp_path: Path) -> None:
     directory.close()
     again = opened(tmp_path)
     assert [len(values_in(log)) for log in again.logs.values()] == [3] * 30
+
+
+def test_a_partition_that_found_no_room_can_be_created_when_there_is(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    directory = opened(tmp_path, disk=disk)
+    disk.failing = {"write"}
+    with pytest.raises(LogDirectoryError, match="cannot take a new partition"):
+        create(directory)
+    disk.failing = set()
+    assert append(create(directory), "a") == 0
+
+
+def test_a_partition_made_again_after_its_directory_was_removed_begins_at_zero(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = create(directory)
+    append(log, "a", "b")
+    log.delete_records_before(1)
+    directory.close()
+    shutil.rmtree(tmp_path / "events-0")
+    again = create(opened(tmp_path))
+    assert (again.log_start_offset, again.recovery_point) == (0, 0)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_running_out_of_descriptors_leaves_the_directory_online(tmp_path: Path, number: int) -> None:
+    disk = FailingDisk()
+    directory = opened(tmp_path, disk=disk)
+    log = create(directory, segment_bytes=100)
+    append(log, "a")
+    disk.failing, disk.errno = {"create"}, number
+    with pytest.raises(LogOffline):
+        append(log, "b")
+    disk.failing = set()
+    assert append(log, "b") == 1
+    assert directory.offline_reason is None

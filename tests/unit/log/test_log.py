@@ -533,6 +533,31 @@ def test_a_closed_segment_is_due_and_reaches_the_disk_with_its_indexes(tmp_path:
     assert sorted(path.name.lstrip("0") for path in disk.synced) == [".index", ".log", ".timeindex", "1.log"]
 
 
+def test_a_segment_closed_right_after_a_flush_still_reaches_the_disk_with_its_indexes(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = open_log(tmp_path, disk=disk)
+    append(log, "a")
+    log.flush()
+    log.roll()
+    append(log, "b")
+    disk.synced.clear()
+    log.flush()
+    assert {".index", ".timeindex"} <= {path.name.lstrip("0") for path in disk.synced}
+    disk.synced.clear()
+    append(log, "c")
+    log.flush()
+    assert [path.name.lstrip("0") for path in disk.synced] == ["1.log"]
+
+
+def test_a_clean_stop_syncs_the_active_segments_indexes_too(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = open_log(tmp_path, TopicConfig(index_interval_bytes=0), disk=disk)
+    append(log, "a")
+    append(log, "b")
+    log.close()
+    assert sorted(path.name.lstrip("0") for path in disk.synced) == [".index", ".log", ".timeindex"]
+
+
 def test_a_flush_covers_what_was_appended_before_it_began(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, "a")
@@ -614,6 +639,27 @@ def test_a_failed_sync_takes_the_log_offline(tmp_path: Path) -> None:
     assert code_of(log.flush) is ErrorCode.KAFKA_STORAGE_ERROR
     assert log.recovery_point == 0
     assert code_of(append, log, "b") is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_read_without_a_free_descriptor_fails_alone(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = open_log(tmp_path, disk=disk)
+    append(log, "a")
+    log._files.forget_under(tmp_path)
+    disk.failing, disk.errno = {"open"}, errno.EMFILE
+    assert code_of(log.read, 0, 100, end_offset=1) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert code_of(log.offset_for_timestamp, NOW, end_offset=1) is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.failing = set()
+    assert values_in(log) == ["a"]
+
+
+def test_a_log_that_was_cut_behind_our_back_takes_the_partition_offline(tmp_path: Path) -> None:
+    log = open_log(tmp_path, TopicConfig(index_interval_bytes=0))
+    for _ in range(3):
+        append(log, "a")
+    (tmp_path / f"{0:020d}.log").write_bytes(b"")
+    assert code_of(log.read, 2, 100, end_offset=3) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.offline_reason is not None
 
 
 def test_damage_met_while_reading_takes_the_partition_offline_with_file_and_position(tmp_path: Path) -> None:
