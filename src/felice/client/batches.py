@@ -144,8 +144,14 @@ class PartitionQueue:
 
     @property
     def may_send(self) -> bool:
-        """While a retry waits, everything sent after it must come back first, or it would be overtaken."""
+        """While a retry waits, everything sent after it must come back first, or it would be overtaken.
+
+        While one is under way it goes alone: each batch written behind it would push it further out of the
+        broker's memory, and then it would no longer be recognised as written already.
+        """
         if self.in_flight and (self.renumber or self.retrying):
+            return False
+        if any(batch.attempts > 1 for batch in self.in_flight):
             return False
         return len(self.in_flight) < MAX_PARTITION_IN_FLIGHT
 

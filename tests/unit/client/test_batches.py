@@ -74,6 +74,17 @@ def test_nothing_is_sent_past_a_retry_while_later_batches_are_under_way() -> Non
     assert queue.may_send
 
 
+def test_retry_goes_alone() -> None:
+    queue = queue_of(1, 1)
+    first = queue.take(OLD)
+    queue.in_flight.remove(first)
+    queue.give_back([first])
+    assert queue.take(OLD) is first
+    assert not queue.may_send
+    queue.in_flight.clear()
+    assert queue.may_send
+
+
 def test_no_more_than_five_batches_are_under_way() -> None:
     queue = queue_of(*[1] * 7)
     for _ in range(5):
