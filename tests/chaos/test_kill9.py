@@ -108,6 +108,19 @@ class Writer(threading.Thread):
             self._producer.poll(0.002)
         self._producer.flush(60)
 
+    def _send(self, number: int, partition: int) -> None:
+        self.offsets[number, partition] = None
+        value = f"{self.name}:{number}:".encode().ljust(200, b".")
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, value, partition=partition, on_delivery=self._delivered(number)
+                )
+                return
+            except BufferError:
+                # A broker that is down for long lets the queue fill; what is queued must not be lost.
+                self._producer.poll(0.05)
+
     def _delivered(self, number: int):  # type: ignore[no-untyped-def]
         def keep(error: KafkaError | None, message: Message) -> None:
             if error is None:
