@@ -333,7 +333,6 @@ def _topic_synonym_options() -> dict[str, Option]:
                 scope=Scope.CLUSTER_WIDE if best else Scope.READ_ONLY,
                 synonyms=topic_option.synonyms,
                 kind=topic_option.kind if factor == 1 else Kind.INT,
-                minimum=topic_option.minimum if factor == 1 else None,
             )
     return found
 

@@ -8,6 +8,7 @@ options in the order they were written.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
@@ -140,11 +141,9 @@ def _parse_boolean(declared: Option, text: str) -> bool:
 
 def _parse_integer(declared: Option, text: str) -> int:
     bits = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}[declared.kind]
-    try:
-        value = int(text)
-    except ValueError:
-        raise ConfigError(declared.name, text, f"Not a number of type {declared.kind.name}") from None
-    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+    # `int` alone would also take "1_000", which Java refuses.
+    value = int(text) if re.fullmatch(r"[+-]?\d+", text, re.ASCII) else None
+    if value is None or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
         raise ConfigError(declared.name, text, f"Not a number of type {declared.kind.name}")
     return value
 

@@ -114,3 +114,11 @@ def test_every_default_is_its_own_text(declared) -> None:  # type: ignore[no-unt
     text = declared.format(declared.default)
     if text is not None and declared.kind is not Kind.PASSWORD:
         assert declared.parse(text) == declared.default
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("log.roll.hours", "0"), ("log.retention.hours", "-2"), ("log.retention.ms", "1_000")]
+)
+def test_a_broker_default_for_topics_keeps_the_topics_bounds_in_every_unit(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        BrokerConfig.parse({name: text})
