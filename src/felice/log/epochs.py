@@ -12,12 +12,14 @@ themselves, each of which carries its epoch.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from felice.env import Disk
+from felice.log.captured_file import CapturedFile
 
 FILE_NAME = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH = -1
@@ -62,18 +64,18 @@ def format_entries(entries: list[EpochEntry]) -> str:
 class LeaderEpochs:
     """The epoch history of one partition."""
 
-    __slots__ = ("_changed", "_disk", "_path", "entries")
+    __slots__ = ("_changed", "_file", "entries")
 
     def __init__(self, disk: Disk, directory: Path) -> None:
-        self._disk = disk
-        self._path = directory / FILE_NAME
+        self._file = CapturedFile(disk, directory / FILE_NAME)
         self.entries: list[EpochEntry] = []
         self._changed = False
 
     def load(self) -> None:
         """Reads the file; one that cannot be read raises ValueError."""
-        if self._disk.exists(self._path):
-            self.entries = parse(self._disk.read_bytes(self._path).decode("ascii"))
+        data = self._file.read()
+        if data is not None:
+            self.entries = parse(data.decode("ascii"))
 
     # -- questions -------------------------------------------------------------------------------------
 
@@ -137,20 +139,22 @@ class LeaderEpochs:
 
     # -- the file --------------------------------------------------------------------------------------
 
-    def take_changed(self) -> bytes | None:
-        """What the file should hold if it differs from what it does; the taker writes it."""
+    def capture(self) -> Callable[[], None] | None:
+        """Writes the history as of now, on any thread; None if the file has it. May raise OSError."""
         if not self._changed:
             return None
         self._changed = False
-        return format_entries(self.entries).encode("ascii")
+        write = self._file.capture(format_entries(self.entries).encode("ascii"))
 
-    def write(self, data: bytes) -> None:
-        try:
-            self._disk.write_atomic(self._path, data)
-        except OSError:
-            self._changed = True
-            raise
+        def write_or_try_again() -> None:
+            try:
+                write()
+            except OSError:
+                self._changed = True
+                raise
+
+        return write_or_try_again
 
     def flush(self) -> None:
-        if (data := self.take_changed()) is not None:
-            self.write(data)
+        if (write := self.capture()) is not None:
+            write()

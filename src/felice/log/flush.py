@@ -10,11 +10,11 @@ loop changes meanwhile. `Log.begin_flush` makes it and `Log.end_flush` takes it 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from felice.env import Disk, File
-from felice.log.epochs import LeaderEpochs
 
 
 @dataclass(slots=True)
@@ -23,8 +23,7 @@ class Flush:
     truncations: int
     files: list[File]
     snapshots: list[tuple[Path, bytes]]
-    epochs: LeaderEpochs
-    epochs_data: bytes | None
+    write_epochs: Callable[[], None] | None
     disk: Disk
     directory: Path
     names_changed: bool
@@ -36,8 +35,8 @@ class Flush:
                 file.sync()
             for path, data in self.snapshots:
                 self.disk.write_atomic(path, data)
-            if self.epochs_data is not None:
-                self.epochs.write(self.epochs_data)
+            if self.write_epochs is not None:
+                self.write_epochs()
             if self.names_changed:
                 self.disk.sync_dir(self.directory)
                 self.disk.sync_dir(self.directory.parent)

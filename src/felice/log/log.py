@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 from zlib import crc32
@@ -391,8 +391,8 @@ class Log:
         except OSError as error:
             raise self._fail(error) from error
         self._flush = Flush(
-            self.log_end_offset, self._truncations, files, self._due_snapshots, self.epochs,
-            self.epochs.take_changed(), self._disk, self.directory, self._names_changed,
+            self.log_end_offset, self._truncations, files, self._due_snapshots,
+            self.epochs.capture(), self._disk, self.directory, self._names_changed,
         )  # fmt: skip
         self._due_snapshots = []
         self._names_changed = False
@@ -512,14 +512,19 @@ class Log:
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in `start_offset..end_offset`, in the order of first offsets."""
-        found = []
+        try:
+            found = list(self._aborted_between(start_offset, end_offset))
+        except OSError as error:
+            raise self._read_failed(error) from error
+        return sorted(found, key=lambda aborted: aborted.first_offset)
+
+    def _aborted_between(self, start_offset: int, end_offset: int) -> Iterator[AbortedTransaction]:
         for segment in self.segments[max(bisect_right(self._bases, start_offset) - 1, 0) :]:
             for aborted in segment.transaction_index.entries():
                 if aborted.last_offset >= start_offset and aborted.first_offset < end_offset:
-                    found.append(aborted)
+                    yield aborted
                 if aborted.last_stable_offset >= end_offset:
-                    return sorted(found, key=lambda aborted: aborted.first_offset)
-        return sorted(found, key=lambda aborted: aborted.first_offset)
+                    return
 
     def expire_producers(self, now_ms: int) -> int:
         return self.producers.expire(now_ms)

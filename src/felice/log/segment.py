@@ -122,9 +122,15 @@ class Segment:
 
     def append(self, data: Buffer, batches: Sequence[BatchHeader], index_interval_bytes: int) -> None:
         """Writes the batches that `data` is made of. Raises OSError; then call `repair`."""
-        self._files.get(self.log_path).pwrite(data, self.size_bytes)
-        for header in batches:
-            self.note(header, self.size_bytes, index_interval_bytes)
+        size_bytes, next_offset = self.size_bytes, self.next_offset
+        try:
+            self._files.get(self.log_path).pwrite(data, size_bytes)
+            for header in batches:
+                self.note(header, self.size_bytes, index_interval_bytes)
+        except OSError:
+            # The index could not be loaded: batches before this one may be counted already.
+            self.size_bytes, self.next_offset = size_bytes, next_offset
+            raise
 
     def note(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
         """Takes account of a batch that stands at `position`, the end of the segment so far."""

@@ -38,7 +38,7 @@ def test_a_file_that_is_no_checkpoint_is_refused(text: str) -> None:
 def test_an_unchanged_history_is_not_written_again(epochs: LeaderEpochs) -> None:
     epochs.flush()
     epochs.assign(7, 36)
-    assert epochs.take_changed() is None
+    assert epochs.capture() is None
 
 
 @pytest.mark.parametrize(
@@ -86,3 +86,12 @@ def test_unknown_epochs_are_not_recorded(epochs: LeaderEpochs) -> None:
 def test_format_and_parse_agree() -> None:
     entries = [EpochEntry(0, 0), EpochEntry(3, 2**40)]
     assert parse(format_entries(entries)) == entries
+
+
+def test_a_late_write_of_an_older_history_does_not_win(epochs: LeaderEpochs, tmp_path: Path) -> None:
+    older = epochs.capture()
+    epochs.truncate_from_end(20)
+    epochs.flush()
+    assert older is not None
+    older()
+    assert (tmp_path / "leader-epoch-checkpoint").read_text() == "0\n1\n2 10\n"

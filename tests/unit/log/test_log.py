@@ -641,6 +641,24 @@ def test_a_failed_sync_takes_the_log_offline(tmp_path: Path) -> None:
     assert code_of(append, log, "b") is ErrorCode.KAFKA_STORAGE_ERROR
 
 
+def test_of_several_batches_all_are_appended_or_none(tmp_path: Path) -> None:
+    for value in "ab":
+        log = open_log(tmp_path, TopicConfig(index_interval_bytes=0))
+        append(log, value)
+        log.close()
+    disk = FailingDisk()
+    log = open_log(tmp_path, TopicConfig(index_interval_bytes=100), disk=disk)
+    data = replicated((2, 0, ["c"]), (3, 0, ["d"]))
+    options: dict[str, Any] = {"leader_epoch": 0, "now_ms": NOW, "origin": AppendOrigin.REPLICATION}
+    for path in tmp_path.glob("*index"):
+        log._files.forget(path)
+    disk.failing, disk.suffix, disk.errno = {"open"}, "index", errno.EMFILE
+    assert code_of(log.append, data, **options) is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.failing = set()
+    log.append(data, **options)
+    assert values_in(log) == ["a", "b", "c", "d"]
+
+
 def test_a_read_without_a_free_descriptor_fails_alone(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = open_log(tmp_path, disk=disk)

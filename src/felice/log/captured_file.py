@@ -1,0 +1,40 @@
+"""A small file that is replaced whole: captured by its owner, written by any thread.
+
+Keeps true: the file holds the last content that was captured and written, whole;
+            an older capture that is written late does not replace a newer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+
+from felice.env import Disk
+
+
+class CapturedFile:
+    def __init__(self, disk: Disk, path: Path) -> None:
+        self.path = path
+        self._disk = disk
+        self._lock = Lock()
+        self._captured = 0
+        self._written = 0
+        self._content: bytes | None = None
+
+    def read(self) -> bytes | None:
+        """What the file holds; None where there is no file."""
+        return self._disk.read_bytes(self.path) if self._disk.exists(self.path) else None
+
+    def capture(self, data: bytes) -> Callable[[], None]:
+        """What the file should hold as of now; the result writes it and may raise OSError."""
+        self._captured += 1
+        number = self._captured
+        return lambda: self._write(number, data)
+
+    def _write(self, number: int, data: bytes) -> None:
+        with self._lock:
+            if number > self._written and data != self._content:
+                self._disk.write_atomic(self.path, data)
+                self._content = data
+            self._written = max(self._written, number)
