@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from felice.records.batch import BatchHeader, Buffer
+from felice.protocol.primitives import Buffer
+from felice.records.batch import BatchHeader
 from felice.records.control import ControlType, control_type
 from felice.records.reader import read_batch
 

@@ -14,12 +14,11 @@ from collections.abc import Iterator
 from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
+from felice.protocol.primitives import Buffer
 from felice.records.compression import Codec, codec_of_id
 from felice.records.crc import crc32c
 from felice.records.errors import CorruptBatch
 from felice.records.legacy import refuse_legacy
-
-Buffer = bytes | bytearray | memoryview
 
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from felice.protocol.primitives import Buffer
 from felice.records.batch import (
     HEADER_SIZE,
     MAGIC,
@@ -20,7 +21,6 @@ from felice.records.batch import (
     NO_TIMESTAMP,
     Attributes,
     BatchHeader,
-    Buffer,
     TimestampType,
     write_header,
 )

@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any
 
+from felice.protocol.primitives import Buffer
 from felice.records.errors import BatchTooLarge, CorruptBatch, UnsupportedCodec
-
-Buffer = bytes | bytearray | memoryview
 
 DECOMPRESSED_SIZE_MAX_BYTES = 256 * 1024 * 1024
 """What one batch may grow to. Kafka sets no bound, a small request could then take all memory."""

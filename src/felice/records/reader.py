@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from felice.records.batch import HEADER_SIZE, BatchHeader, Buffer, iter_batches, verify_crc
+from felice.protocol.primitives import Buffer
+from felice.records.batch import HEADER_SIZE, BatchHeader, iter_batches, verify_crc
 from felice.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, decompress
 from felice.records.errors import CorruptBatch
 from felice.records.kernels import iterate

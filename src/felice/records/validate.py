@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from felice.config import TopicConfig
+from felice.protocol.primitives import Buffer
 from felice.records.batch import (
     NO_TIMESTAMP,
     BatchHeader,
-    Buffer,
     TimestampType,
     fills,
     iter_batches,

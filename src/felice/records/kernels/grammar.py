@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from felice.protocol.primitives import Buffer
 from felice.records.errors import InvalidRecord
-
-Buffer = bytes | bytearray | memoryview
 
 RECORD_MIN_BYTES = 7
 """Length, attributes, both deltas, key, value and header count at one byte each."""

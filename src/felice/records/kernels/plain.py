@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from felice.protocol.primitives import Buffer
 from felice.records.kernels import grammar
-from felice.records.kernels.grammar import Buffer, Scan, wrap64
+from felice.records.kernels.grammar import Scan, wrap64
 from felice.records.record import Headers, Record
 
 _INT32_MAX = 2**31 - 1
@@ -180,7 +181,9 @@ def encode_record(
     headers: Iterable[tuple[str | Buffer, Buffer | None]] = (),
 ) -> int:
     """Appends one record to `out` and returns the bytes that it took."""
-    if not (-_INT32_MAX - 1 <= offset_delta <= _INT32_MAX and -_INT64_MAX - 1 <= timestamp_delta <= _INT64_MAX):
+    if not (
+        -_INT32_MAX - 1 <= offset_delta <= _INT32_MAX and -_INT64_MAX - 1 <= timestamp_delta <= _INT64_MAX
+    ):
         raise OverflowError("value too large to convert to a record's delta")
     body = bytearray(1)
     _append_varint(body, timestamp_delta)
