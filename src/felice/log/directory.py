@@ -77,6 +77,8 @@ class LogDirectory:
         self._high_watermarks = Checkpoint(disk, path / checkpoints.HIGH_WATERMARKS)
         self._read_recovery_points: dict[TopicPartition, int] = {}
         self._read_log_starts: dict[TopicPartition, int] = {}
+        # Partitions that are gone, but that the checkpoints on disk may still tell of.
+        self._forgotten: set[TopicPartition] = set()
         self._deleted: list[tuple[int, Path]] = []
         self._set_aside_count = 0
         self._shortages_reported: set[str] = set()
@@ -115,6 +117,7 @@ class LogDirectory:
         self._read_log_starts = self._log_starts.read()
         self.high_watermarks = self._high_watermarks.read()
         found = self._partition_directories()
+        self._forgotten = {*self._read_recovery_points, *self._read_log_starts} - {key for key, _ in found}
         with ThreadPoolExecutor(max(self._recovery_threads, 1), thread_name_prefix="log-recovery") as pool:
             configs = [config_of(topic) for (topic, _), _ in found]
             keys, paths = [key for key, _ in found], [path for _, path in found]
@@ -191,6 +194,7 @@ class LogDirectory:
         if topic_partition in self.logs or self._disk.exists(path):
             raise LogDirectoryError(self.path, f"has a directory {path.name} already")
         try:
+            self._forget_on_disk(topic_partition)
             self._disk.mkdir(path)
             if topic_id is not None:
                 partition_metadata.write(self._disk, path, topic_id)
@@ -226,11 +230,12 @@ class LogDirectory:
         target = self._set_aside_path(path.name, suffix)
         try:
             self._disk.rename(path, target)
-            # Else a partition of the same name would begin with this one's recovery point.
-            self._forget_checkpoints(topic_partition)
         except OSError as error:
             self._on_io_error(error)
             raise LogDirectoryError(self.path, f"cannot set {path.name} aside: {error}") from error
+        for offsets in (self._read_recovery_points, self._read_log_starts, self.high_watermarks):
+            offsets.pop(topic_partition, None)
+        self._forgotten.add(topic_partition)
         if delay_ms is not None:
             self._deleted.append((self._clock.now_ms() + delay_ms, target))
 
@@ -239,11 +244,12 @@ class LogDirectory:
         unique = f"{self._clock.now_ms():016x}{self._set_aside_count:016x}{suffix}"
         return self.path / f"{name[: _NAME_MAX_LENGTH - len(unique) - 1]}.{unique}"
 
-    def _forget_checkpoints(self, topic_partition: TopicPartition) -> None:
-        for offsets in (self._read_recovery_points, self._read_log_starts, self.high_watermarks):
-            offsets.pop(topic_partition, None)
-        self.capture_recovery_points()()
-        self.capture_log_starts()()
+    def _forget_on_disk(self, topic_partition: TopicPartition) -> None:
+        """Else a crash would let a new partition begin with the recovery point of one that had its name."""
+        if topic_partition in self._forgotten:
+            self.capture_recovery_points()()
+            self.capture_log_starts()()
+            self._forgotten.clear()
 
     def collect_deleted(self, now_ms: int) -> list[Path]:
         """Files and directories whose time to go has come, for `remove_paths`, which may run on a thread."""

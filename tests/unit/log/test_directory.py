@@ -141,8 +141,9 @@ def test_a_deleted_partition_frees_its_name_and_goes_after_the_delay(tmp_path: P
     log.flush()
     directory.capture_recovery_points()()
     directory.delete("events", 0)
+    again = create(directory)
     assert "events" not in text(tmp_path / "recovery-point-offset-checkpoint")
-    assert append(create(directory), "b") == 0
+    assert append(again, "b") == 0
     [set_aside] = [path for path in tmp_path.iterdir() if path.name.endswith("-delete")]
     assert directory.collect_deleted(NOW + 999) == []
     directory.remove_paths(directory.collect_deleted(NOW + 1000))
@@ -283,3 +284,31 @@ def test_running_out_of_descriptors_leaves_the_directory_online(tmp_path: Path, 
     disk.failing = set()
     assert append(log, "b") == 1
     assert directory.offline_reason is None
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_partition_of_a_deleted_ones_name_does_not_inherit_its_checkpoints(
+    tmp_path: Path, restarts: bool
+) -> None:
+    directory = opened(tmp_path)
+    log = create(directory)
+    append(log, "a", "b", "c")
+    log.flush()
+    log.delete_records_before(2)
+    directory.capture_recovery_points()()
+    directory.capture_log_starts()()
+    directory.delete("events", 0)
+    if restarts:
+        directory.abandon()
+        directory = opened(tmp_path)
+    append(create(directory), "x")
+    directory.abandon()
+    again = opened(tmp_path).logs["events", 0]
+    assert (again.log_start_offset, values_in(again)) == (0, ["x"])
+
+
+def test_deleting_partitions_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = opened(tmp_path)
+    create(directory)
+    monkeypatch.setattr(SystemDisk, "write_atomic", lambda *_: pytest.fail("the event loop was held up"))
+    directory.delete("events", 0)
