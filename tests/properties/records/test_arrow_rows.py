@@ -31,7 +31,11 @@ SCHEMA = pa.schema([arrow_schema(with_headers=True).field(name) for name in COLU
 
 
 @given(
-    st.lists(ROW, max_size=40), st.integers(0, 5), st.integers(62, 2000), st.sampled_from(Codec), st.booleans()
+    st.lists(ROW, max_size=40),
+    st.integers(0, 5),
+    st.integers(62, 2000),
+    st.sampled_from(Codec),
+    st.booleans(),
 )
 def test_rows_survive(rows: list[Any], skip: int, target_bytes: int, codec: Codec, is_chunked: bool) -> None:
     table = pa.Table.from_pylist(rows, SCHEMA).slice(skip)
@@ -42,7 +46,9 @@ def test_rows_survive(rows: list[Any], skip: int, target_bytes: int, codec: Code
         stamp(batch, 0, next_offset, 0)
         next_offset = BatchHeader.parse(batch).next_offset
         batches.append(batch)
-    found = pa.Table.from_batches(batches_to_arrow(batches, with_headers=True), arrow_schema(with_headers=True))
+    found = pa.Table.from_batches(
+        batches_to_arrow(batches, with_headers=True), arrow_schema(with_headers=True)
+    )
     found.validate(full=True)
     assert found.column("offset").to_pylist() == list(range(1000, 1000 + table.num_rows))
     assert found.select(SCHEMA.names).to_pylist() == table.to_pylist()

@@ -21,7 +21,9 @@ NOW_MS = 1_700_000_000_000
 TIMESTAMPS = st.integers(NOW_MS - 10**9, NOW_MS + 10**9) | st.sampled_from([-1, 0, 2**62])
 OPTIONAL_BYTES = st.none() | st.binary(max_size=300)
 HEADERS = st.lists(st.tuples(st.text(max_size=8), OPTIONAL_BYTES), max_size=3).map(tuple)
-RECORDS = st.lists(st.builds(Record, st.just(0), TIMESTAMPS, OPTIONAL_BYTES, OPTIONAL_BYTES, HEADERS), min_size=1)
+RECORDS = st.lists(
+    st.builds(Record, st.just(0), TIMESTAMPS, OPTIONAL_BYTES, OPTIONAL_BYTES, HEADERS), min_size=1
+)
 CODECS = st.sampled_from(Codec)
 
 
@@ -40,7 +42,9 @@ def test_records_survive_a_batch(records: list[Record], codec: Codec, base_offse
 
 
 @given(RECORDS, CODECS, st.data())
-def test_compaction_keeps_what_it_is_told_to(records: list[Record], codec: Codec, data: st.DataObject) -> None:
+def test_compaction_keeps_what_it_is_told_to(
+    records: list[Record], codec: Codec, data: st.DataObject
+) -> None:
     batch = build_batch(records, codec, base_offset=50)
     header = BatchHeader.parse(batch)
     kept = [record for record in read_batch(batch, header) if data.draw(st.booleans())]
@@ -66,7 +70,9 @@ RULES = st.builds(
 
 
 @given(RECORDS, CODECS, RULES)
-def test_what_passes_validation_is_what_was_sent(records: list[Record], codec: Codec, rules: ProduceRules) -> None:
+def test_what_passes_validation_is_what_was_sent(
+    records: list[Record], codec: Codec, rules: ProduceRules
+) -> None:
     data = build_batch(records, codec, producer_id=1, producer_epoch=0, base_sequence=3)
     try:
         validated = validate_produce(data, rules, now_ms=NOW_MS)
@@ -78,7 +84,9 @@ def test_what_passes_validation_is_what_was_sent(records: list[Record], codec: C
     found = list(read_records(validated.records))
     if header.is_log_append_time:
         assert {record.timestamp for record in found} == {NOW_MS}
-        found = [record._replace(timestamp=sent.timestamp) for record, sent in zip(found, records, strict=True)]
+        found = [
+            record._replace(timestamp=sent.timestamp) for record, sent in zip(found, records, strict=True)
+        ]
     assert found == numbered(records)
 
 

@@ -102,7 +102,9 @@ def test_a_delta_that_does_not_fit_is_an_overflow_in_both(delta: tuple[int, int]
             twin.encode_record(bytearray(), *delta, None, None)
 
 
-BATCH = st.tuples(ANY_PAYLOAD, st.integers(-5, 20) | INT64, INT64, st.none() | INT64, st.integers(-9, 20), INT64)
+BATCH = st.tuples(
+    ANY_PAYLOAD, st.integers(-5, 20) | INT64, INT64, st.none() | INT64, st.integers(-9, 20), INT64
+)
 
 
 def columns_of(module: Any, batches: list[Any], with_headers: bool) -> Any:
@@ -110,7 +112,9 @@ def columns_of(module: Any, batches: list[Any], with_headers: bool) -> Any:
     outcomes = []
     for (payload, count), base_offset, base_timestamp, append, start, end in batches:
         outcomes.append(
-            outcome(lambda c=columns: c.append(payload, count, base_offset, base_timestamp, append, start, end))  # type: ignore[misc]  # noqa: B023
+            outcome(
+                lambda c=columns: c.append(payload, count, base_offset, base_timestamp, append, start, end)
+            )  # type: ignore[misc]
         )
         outcomes.append((columns.rows, columns.data_bytes))
     return outcomes, flat(columns.finish())

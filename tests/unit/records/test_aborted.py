@@ -12,7 +12,9 @@ from felice.records.record import Record
 def data(offset: int, producer_id: int, transactional: bool = True, records: int = 1) -> bytes:
     rows = [Record(0, 0, None, b"%d" % producer_id)] * records
     batch = bytearray(
-        build_batch(rows, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=transactional)
+        build_batch(
+            rows, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=transactional
+        )
     )
     stamp(batch, 0, offset, 0)
     return bytes(batch)
@@ -20,7 +22,11 @@ def data(offset: int, producer_id: int, transactional: bool = True, records: int
 
 def marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
     return build_control(
-        EndTransactionMarker(kind, 0), producer_id=producer_id, producer_epoch=0, timestamp_ms=0, base_offset=offset
+        EndTransactionMarker(kind, 0),
+        producer_id=producer_id,
+        producer_epoch=0,
+        timestamp_ms=0,
+        base_offset=offset,
     )
 
 

@@ -100,7 +100,12 @@ def marker(offset: int, kind: ControlType) -> bytes:
 
 
 def test_control_batches_are_left_out_and_aborted_ones_on_request() -> None:
-    transaction: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    transaction: dict[str, Any] = {
+        "producer_id": 1,
+        "producer_epoch": 0,
+        "base_sequence": 0,
+        "transactional": True,
+    }
     log = [
         stamped(0, **transaction) + marker(3, ControlType.ABORT),
         stamped(4, **transaction) + marker(7, ControlType.COMMIT),
@@ -181,7 +186,9 @@ def test_rows_become_records(codec: Codec) -> None:
             "key": pa.array([b"k", None, b""], pa.binary()),
             "value": pa.array([None, "v", "é"], pa.string()),
             "timestamp": pa.array([1_000_999, None, 2_000_000], pa.timestamp("us", tz="UTC")),
-            "headers": pa.array([None, [], [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]], HEADERS),
+            "headers": pa.array(
+                [None, [], [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]], HEADERS
+            ),
         }
     )
     batches = list(arrow_to_batches(rows, timestamp_ms=77, codec=codec))
@@ -283,7 +290,9 @@ def test_batches_are_cut_at_the_target_and_sequences_go_on() -> None:
 
 def test_a_row_larger_than_the_target_has_a_batch_of_its_own() -> None:
     rows = pa.table({"value": pa.array([b"a", b"b" * 9000, b"c"])})
-    counts = [BatchHeader.parse(b).record_count for b in arrow_to_batches(rows, timestamp_ms=1, target_bytes=500)]
+    counts = [
+        BatchHeader.parse(b).record_count for b in arrow_to_batches(rows, timestamp_ms=1, target_bytes=500)
+    ]
     assert counts == [1, 1, 1]
 
 
@@ -296,7 +305,10 @@ def test_many_small_chunks_make_few_batches() -> None:
 def test_key_hashes_are_javas() -> None:
     # Values of Kafka's own UtilsTest, made positive.
     known = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536}
-    known |= {"a-little-bit-longer-string": -1486304829, "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971}
+    known |= {
+        "a-little-bit-longer-string": -1486304829,
+        "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    }
     known |= {"abc": 479470107}
     expected = [value & 0x7FFFFFFF for value in known.values()]
     assert key_hashes(pa.array(list(known))).to_pylist() == expected

@@ -113,7 +113,12 @@ def test_an_unknown_magic_is_corrupt(magic: int) -> None:
 
 
 def test_flags_are_told_apart() -> None:
-    flags = {0x08: "is_log_append_time", 0x10: "is_transactional", 0x20: "is_control", 0x40: "has_delete_horizon"}
+    flags = {
+        0x08: "is_log_append_time",
+        0x10: "is_transactional",
+        0x20: "is_control",
+        0x40: "has_delete_horizon",
+    }
     for bit in flags:
         header = BatchHeader.parse(GOLDEN)._replace(attributes=bit)
         assert {name for name in flags.values() if getattr(header, name)} == {flags[bit]}

@@ -25,7 +25,9 @@ RECORDS = [
 THEIRS = [(module.DefaultRecordBatchBuilder, module.DefaultRecordBatch) for module in (kp, aio)]
 RULES = ProduceRules.of(TopicConfig())
 
-their_classes = pytest.mark.parametrize(("their_builder", "their_batch"), THEIRS, ids=["kafka-python", "aiokafka"])
+their_classes = pytest.mark.parametrize(
+    ("their_builder", "their_batch"), THEIRS, ids=["kafka-python", "aiokafka"]
+)
 
 
 @their_classes

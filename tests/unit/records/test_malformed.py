@@ -16,25 +16,64 @@ VALID = bytes.fromhex("10 00 0a 00 02 6b 02 76 00")
 
 MALFORMED = {
     "a length of six bytes": ("80 80 80 80 80 00 00", "record 0 has a number with too many bytes"),
-    "a negative length": ("01 00 00 00 00 00 00", "record 0 has a length that is negative or runs past the batch"),
-    "a length past the batch": ("12 00 0a 00 02 6b 02 76 00", "record 0 has a length that is negative or runs"),
+    "a negative length": (
+        "01 00 00 00 00 00 00",
+        "record 0 has a length that is negative or runs past the batch",
+    ),
+    "a length past the batch": (
+        "12 00 0a 00 02 6b 02 76 00",
+        "record 0 has a length that is negative or runs",
+    ),
     "no attributes": ("00 00 00 00 00 00 00", "record 0 ends before its attributes"),
-    "a delta cut by the record's end": ("04 00 80 00 00 00 00 00", "record 0 has a number that runs past its end"),
+    "a delta cut by the record's end": (
+        "04 00 80 00 00 00 00 00",
+        "record 0 has a number that runs past its end",
+    ),
     "a delta of eleven bytes": (
         "1a 00 80 80 80 80 80 80 80 80 80 80 00 00",
         "record 0 has a number with too many bytes",
     ),
-    "a key length below -1": ("10 00 00 00 03 6b 02 76 00", "record 0 has a key length below -1 or past its end"),
-    "a key past the record": ("10 00 00 00 0c 6b 02 76 00", "record 0 has a key length below -1 or past its end"),
-    "a value length below -1": ("10 00 00 00 02 6b 03 76 00", "record 0 has a value length below -1 or past its"),
-    "a value past the record": ("10 00 00 00 02 6b 06 76 00", "record 0 has a value length below -1 or past its"),
+    "a key length below -1": (
+        "10 00 00 00 03 6b 02 76 00",
+        "record 0 has a key length below -1 or past its end",
+    ),
+    "a key past the record": (
+        "10 00 00 00 0c 6b 02 76 00",
+        "record 0 has a key length below -1 or past its end",
+    ),
+    "a value length below -1": (
+        "10 00 00 00 02 6b 03 76 00",
+        "record 0 has a value length below -1 or past its",
+    ),
+    "a value past the record": (
+        "10 00 00 00 02 6b 06 76 00",
+        "record 0 has a value length below -1 or past its",
+    ),
     "a negative header count": ("10 00 00 00 02 6b 02 76 01", "record 0 has a negative header count"),
-    "a header that is not there": ("10 00 00 00 02 6b 02 76 02", "record 0 has a number that runs past its end"),
-    "a null header key": ("14 00 00 00 02 6b 02 76 02 01 00", "record 0 has a header key that is null or runs"),
-    "a header key past the record": ("14 00 00 00 02 6b 02 76 02 04 00", "record 0 has a header key that is null"),
-    "a header value past the record": ("14 00 00 00 02 6b 02 76 02 00 02", "record 0 has a header value length"),
-    "a header value below -1": ("14 00 00 00 02 6b 02 76 02 00 03", "record 0 has a header value length below"),
-    "spare bytes in the record": ("12 00 0a 00 02 6b 02 76 00 00", "record 0 is shorter than its declared length"),
+    "a header that is not there": (
+        "10 00 00 00 02 6b 02 76 02",
+        "record 0 has a number that runs past its end",
+    ),
+    "a null header key": (
+        "14 00 00 00 02 6b 02 76 02 01 00",
+        "record 0 has a header key that is null or runs",
+    ),
+    "a header key past the record": (
+        "14 00 00 00 02 6b 02 76 02 04 00",
+        "record 0 has a header key that is null",
+    ),
+    "a header value past the record": (
+        "14 00 00 00 02 6b 02 76 02 00 02",
+        "record 0 has a header value length",
+    ),
+    "a header value below -1": (
+        "14 00 00 00 02 6b 02 76 02 00 03",
+        "record 0 has a header value length below",
+    ),
+    "spare bytes in the record": (
+        "12 00 0a 00 02 6b 02 76 00 00",
+        "record 0 is shorter than its declared length",
+    ),
     "spare bytes behind the records": (
         "10 00 0a 00 02 6b 02 76 00 00",
         "1 bytes are left behind the 1 records of the batch",
@@ -84,7 +123,9 @@ def test_a_count_that_the_bytes_cannot_hold(kernel: Any, columns: Any, count: in
 @pytest.mark.parametrize(("kernel", "columns"), twins())
 def test_bits_above_a_number_are_dropped_as_java_drops_them(kernel: Any, columns: Any) -> None:
     # Offset delta in five bytes, the last with bits that an int has no place for; timestamp in ten.
-    payload = bytes.fromhex("2c 00 fe ff ff ff ff ff ff ff ff 7f 82 80 80 80 70 02 6b 02 76 00".replace(" ", ""))
+    payload = bytes.fromhex(
+        "2c 00 fe ff ff ff ff ff ff ff ff 7f 82 80 80 80 70 02 6b 02 76 00".replace(" ", "")
+    )
     payload = bytes([2 * (len(payload) - 1)]) + payload[1:]
     (record,) = kernel.iterate(payload, 1, 10, 5, None)
     assert record == Record(11, 5 + 2**63 - 1 - 2**64, b"k", b"v", ())

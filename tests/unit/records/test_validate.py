@@ -198,7 +198,9 @@ def test_null_keys_on_a_compacted_topic_are_named() -> None:
     assert getattr(error, "record_errors", None) == [(1, message), (3, message)]
 
 
-@pytest.mark.parametrize(("timestamp", "is_refused"), [(NOW_MS + 3_600_000, False), (NOW_MS + 3_600_001, True)])
+@pytest.mark.parametrize(
+    ("timestamp", "is_refused"), [(NOW_MS + 3_600_000, False), (NOW_MS + 3_600_001, True)]
+)
 def test_timestamps_of_the_future(timestamp: int, is_refused: bool) -> None:
     records = [*RECORDS[:2], RECORDS[2]._replace(timestamp=timestamp), *RECORDS[3:]]
     if is_refused:
