@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from struct import pack
 from typing import Any
 
@@ -111,11 +112,8 @@ def columns_of(module: Any, batches: list[Any], with_headers: bool) -> Any:
     columns = module.ArrowColumns(with_headers)
     outcomes = []
     for (payload, count), base_offset, base_timestamp, append, start, end in batches:
-        outcomes.append(
-            outcome(
-                lambda c=columns: c.append(payload, count, base_offset, base_timestamp, append, start, end)
-            )  # type: ignore[misc]
-        )
+        appended = partial(columns.append, payload, count, base_offset, base_timestamp, append, start, end)
+        outcomes.append(outcome(appended))
         outcomes.append((columns.rows, columns.data_bytes))
     return outcomes, flat(columns.finish())
 
