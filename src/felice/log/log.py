@@ -293,7 +293,7 @@ class Log:
             headers[-1].last_offset
         ):
             return True
-        timestamp = max(header.max_timestamp for header in headers)
+        timestamp = max([header.max_timestamp for header in headers])
         return active.age_ms(now_ms, timestamp) > config.segment_ms - self._jitter_ms
 
     def _append_failed(self, active: Segment, error: OSError) -> LogOffline:
