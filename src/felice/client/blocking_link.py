@@ -10,7 +10,6 @@ import contextlib
 import socket
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
 from felice.client.errors import KafkaError, KafkaException, failure
@@ -19,20 +18,11 @@ from felice.client.wire import (
     BrokerVersions,
     api_of,
     api_versions_request,
-    request_frame,
-    response_body,
     version_to_retry,
 )
-from felice.protocol.api import Api
-from felice.protocol.frames import decode_correlation_id
+from felice.protocol.codec import join_parts
+from felice.protocol.connection import ClientConnection, Response
 from felice.protocol.primitives import MalformedMessage
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    api: Api
-    version: int
-    number: int
 
 
 class BlockingLink:
@@ -41,16 +31,15 @@ class BlockingLink:
     def __init__(self, host: str, port: int, *, client_id: str, connect_s: float, request_s: float) -> None:
         self.address = f"{host}:{port}"
         self.versions = BrokerVersions()
-        self._client_id = client_id
         self._request_s = request_s
-        self._sent: deque[_Sent] = deque()
-        self._number = 0
+        self._frames = ClientConnection(client_id, MAX_FRAME_BYTES)
+        self._received: deque[Response] = deque()
         self._socket: socket.socket | None = _open(host, port, connect_s)
         self._negotiate()
 
     @property
     def in_flight(self) -> int:
-        return len(self._sent)
+        return self._frames.in_flight + len(self._received)
 
     @property
     def closed(self) -> bool:
@@ -58,7 +47,7 @@ class BlockingLink:
 
     def call(self, request: Any) -> Any:
         """One request and its reply. Nothing may be under way."""
-        assert not self._sent, "replies are still to be taken"
+        assert not self.in_flight, "replies are still to be taken"
         self.send(request)
         return self.receive()
 
@@ -68,52 +57,37 @@ class BlockingLink:
 
     def _send(self, request: Any, version: int, answered: bool = True) -> None:
         api = api_of(type(request))
-        self._number = (self._number + 1) & 0x7FFFFFFF
-        frame = request_frame(api, version, self._number, self._client_id, request)
         sock = self._connected()
+        _, parts = self._frames.send(api, version, request, expect_response=answered)
         try:
             sock.settimeout(self._request_s)
-            sock.sendall(frame)
+            sock.sendall(join_parts(parts))
         except OSError as error:
-            raise self._broken(error) from None
-        if answered:
-            self._sent.append(_Sent(api, version, self._number))
+            raise self._broken(error, f"sending {api.name}") from None
 
     def receive(self, extra_s: float = 0.0) -> Any:
         """The reply to the oldest request that has none yet."""
-        sent = self._sent.popleft()
-        try:
-            frame = self._frame(extra_s)
-        except OSError as error:
-            raise self._broken(error, f"waiting for {sent.api.name}") from None
-        if decode_correlation_id(frame) != sent.number:
-            self.close()
-            raise failure(KafkaError._BAD_MSG, f"{self.address}: reply out of step with its request")
-        try:
-            return response_body(sent.api, sent.version, memoryview(frame))
-        except MalformedMessage as error:
-            self.close()
-            raise failure(KafkaError._BAD_MSG, f"{self.address}: {error}") from None
-
-    def _frame(self, extra_s: float) -> bytearray:
         deadline = time.monotonic() + self._request_s + extra_s
-        size = int.from_bytes(self._exactly(4, deadline), "big", signed=True)
-        if not 4 <= size <= MAX_FRAME_BYTES:
-            raise OSError(f"reply of {size} bytes: the peer does not speak Kafka's protocol")
-        return self._exactly(size, deadline)
+        while not self._received:
+            try:
+                self._read(deadline)
+            except OSError as error:
+                raise self._broken(error, "waiting for a reply") from None
+        return self._received.popleft().message
 
-    def _exactly(self, size: int, deadline: float) -> bytearray:
-        buffer = bytearray(size)
-        view = memoryview(buffer)
+    def _read(self, deadline: float) -> None:
         sock = self._connected()
-        filled = 0
-        while filled < size:
-            sock.settimeout(max(0.001, deadline - time.monotonic()))
-            count = sock.recv_into(view[filled:])
-            if count == 0:
-                raise OSError("the broker closed the connection")
-            filled += count
-        return buffer
+        sock.settimeout(max(0.001, deadline - time.monotonic()))
+        count = sock.recv_into(self._frames.get_buffer())
+        if count == 0:
+            raise OSError("the broker closed the connection")
+        self._received += self._frames.received(count)
+        if (error := self._frames.failure) is None:
+            return
+        if not isinstance(error, MalformedMessage):
+            raise OSError(f"{error}: the peer does not speak Kafka's protocol")
+        self.close()
+        raise failure(KafkaError._BAD_MSG, f"{self.address}: {error}")
 
     def _connected(self) -> socket.socket:
         if self._socket is None:

@@ -3,9 +3,7 @@
 Keeps true:  each request gets its own reply, an error naming the broker's address, or a timeout. When the
              connection ends every request that waits on it fails at once. A reply that nobody waits for any more
              is dropped.
-How:         small reads fill one buffer; a frame larger than that is received into a buffer of its own size, so
-             that fetched records are not copied on the way in.
-Leaves:      when to connect again to `cluster`, bytes and versions to `wire`.
+Leaves:      when to connect again to `cluster`, frames to `protocol.connection`, versions to `wire`.
 """
 
 from __future__ import annotations
@@ -22,22 +20,17 @@ from felice.client.wire import (
     BrokerVersions,
     api_of,
     api_versions_request,
-    request_frame,
-    response_body,
     version_to_retry,
 )
 from felice.protocol.api import Api
-from felice.protocol.frames import decode_correlation_id
-from felice.protocol.primitives import MalformedMessage
-
-_SMALL_READ_BYTES = 65_536
+from felice.protocol.codec import join_parts
+from felice.protocol.connection import ClientConnection
 
 
 @dataclass(slots=True)
 class _Waiting:
     future: asyncio.Future[Any]
     api: Api
-    version: int
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -48,17 +41,11 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = False
         self.versions = BrokerVersions()
         self.last_used = 0.0
-        self._client_id = client_id
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._frames = ClientConnection(client_id, MAX_FRAME_BYTES)
         self._waiting: dict[int, _Waiting] = {}
-        self._next_id = 0
         self._failure: KafkaException | None = None
-        self._small = bytearray(_SMALL_READ_BYTES)
-        self._start = 0
-        self._filled = 0
-        self._frame: bytearray | None = None
-        self._frame_filled = 0
 
     @property
     def in_flight(self) -> int:
@@ -72,7 +59,7 @@ class Connection(asyncio.BufferedProtocol):
         api = api_of(type(request))
         number = self._send(api, version, request)
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting[number] = _Waiting(future, api, version)
+        self._waiting[number] = _Waiting(future, api)
         timer = self._loop.call_later(timeout_s, self._give_up, number, timeout_s)
         try:
             return await future
@@ -83,15 +70,16 @@ class Connection(asyncio.BufferedProtocol):
     def send_unanswered(self, request: Any) -> None:
         """Send a request that has no reply: Produce with acks=0."""
         message, version = self.versions.fit(request)
-        self._send(api_of(type(message)), version, message)
+        self._send(api_of(type(message)), version, message, answered=False)
 
-    def _send(self, api: Api, version: int, request: Any) -> int:
+    def _send(self, api: Api, version: int, request: Any, *, answered: bool = True) -> int:
         if self.closed or self._transport is None:
             raise self._failure or failure(
                 KafkaError._TRANSPORT, f"{self.address}: disconnected", retriable=True
             )
-        self._next_id = number = (self._next_id + 1) & 0x7FFFFFFF
-        self._transport.write(request_frame(api, version, number, self._client_id, request))
+        number, parts = self._frames.send(api, version, request, expect_response=answered)
+        # Joined, since a batch that is renumbered for a retry must not change while it waits to leave here.
+        self._transport.write(join_parts(parts))
         self.last_used = self._loop.time()
         return number
 
@@ -128,56 +116,22 @@ class Connection(asyncio.BufferedProtocol):
         self._fail(failure(KafkaError._TRANSPORT, f"{self.address}: {why}", retriable=True))
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._frame is not None:
-            return memoryview(self._frame)[self._frame_filled :]
-        if self._start:
-            rest = self._filled - self._start
-            self._small[:rest] = self._small[self._start : self._filled]
-            self._start, self._filled = 0, rest
-        return memoryview(self._small)[self._filled :]
+        return self._frames.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._frame is not None:
-            self._frame_filled += nbytes
-            if self._frame_filled == len(self._frame):
-                frame, self._frame = self._frame, None
-                self._on_frame(frame)
-            return
-        self._filled += nbytes
-        self._take_frames()
+        for response in self._frames.received(nbytes):
+            waiting = self._waiting.pop(response.correlation_id, None)
+            if waiting is not None and not waiting.future.done():
+                waiting.future.set_result(response.message)
+        if self._frames.failure is not None and not self.closed:
+            self._on_violation(self._frames.failure)
 
-    def _take_frames(self) -> None:
-        while not self.closed and self._filled - self._start >= 4:
-            size = int.from_bytes(self._small[self._start : self._start + 4], "big", signed=True)
-            if not 4 <= size <= MAX_FRAME_BYTES:
-                self.close(f"reply of {size} bytes: the peer does not speak Kafka's protocol")
-                return
-            available = self._filled - self._start - 4
-            begin = self._start + 4
-            if available < size:
-                if size + 4 > _SMALL_READ_BYTES:
-                    self._begin_large_frame(size, begin, available)
-                return
-            self._start = begin + size
-            self._on_frame(bytearray(self._small[begin : self._start]))
-
-    def _begin_large_frame(self, size: int, begin: int, available: int) -> None:
-        self._frame = bytearray(size)
-        self._frame[:available] = self._small[begin : begin + available]
-        self._frame_filled = available
-        self._start = self._filled = 0
-
-    def _on_frame(self, frame: bytearray) -> None:
-        waiting = self._waiting.pop(decode_correlation_id(frame), None)
-        if waiting is None or waiting.future.done():
-            return
-        try:
-            # A view, so that records stay where they were received.
-            waiting.future.set_result(response_body(waiting.api, waiting.version, memoryview(frame)))
-        except MalformedMessage as error:
-            broken = failure(KafkaError._BAD_MSG, f"{self.address}: {error}")
-            waiting.future.set_exception(broken)
-            self.close(f"sent a reply that cannot be read: {error}")
+    def _on_violation(self, error: Exception) -> None:
+        unreadable = self._frames.unreadable
+        waiting = self._waiting.pop(unreadable, None) if unreadable is not None else None
+        if waiting is not None and not waiting.future.done():
+            waiting.future.set_exception(failure(KafkaError._BAD_MSG, f"{self.address}: {error}"))
+        self.close(f"{error}: the peer does not speak Kafka's protocol")
 
 
 async def connect(

@@ -1,9 +1,9 @@
-"""What a client says on a connection, without any socket: version choice, request frames, response bodies.
+"""What a client says on a connection beside its frames: which versions both sides know, and which to choose.
 
 Keeps true:  a request goes out in the highest version that both sides know and that the caller allows, or not at
              all: then the error names the API and both ranges. A broker too new for our ApiVersions is asked
              again in a version it knows (KIP-511).
-Both the asyncio connection and the blocking one speak through this.
+Both the asyncio connection and the blocking one speak through this; frames are `protocol.connection`'s.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ from typing import Any
 
 from felice.client.errors import KafkaError, failure
 from felice.protocol.api import API, Api
-from felice.protocol.codec import decode
 from felice.protocol.errors import ErrorCode
-from felice.protocol.frames import decode_response, encode_request
 from felice.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from felice.protocol.primitives import Buffer
 
 API_VERSIONS_KEY = 18
 SOFTWARE_NAME = "felice"
@@ -79,25 +76,6 @@ class BrokerVersions:
         """True if `version` of this API can be used with the broker."""
         low, high = self.ranges.get(api_of(request_type).key, (0, -1))
         return low <= version <= high and version in api_of(request_type).versions
-
-
-def request_frame(api: Api, version: int, correlation_id: int, client_id: str, request: Any) -> bytes:
-    """The request with its header and size."""
-    return encode_request(api.key, version, correlation_id, client_id, request)
-
-
-def response_body(api: Api, version: int, frame: Buffer) -> Any:
-    """The body of a response frame, which comes without its size."""
-    if api.key == API_VERSIONS_KEY:
-        return _api_versions(frame, version)
-    return decode_response(api, version, frame)
-
-
-def _api_versions(frame: Buffer, version: int) -> ApiVersionsResponse:
-    # KIP-511: a version the broker does not know is answered in version 0, whatever was asked.
-    error = int.from_bytes(bytes(frame[4:6]), "big", signed=True)
-    refused = error == ErrorCode.UNSUPPORTED_VERSION
-    return decode(ApiVersionsResponse, frame, 0 if refused else version, 4)
 
 
 def api_versions_request() -> ApiVersionsRequest:

@@ -31,7 +31,9 @@ from felice.protocol.primitives import Buffer, MalformedMessage
 
 SCRATCH_BYTES = 64 * 1024
 _SIZE_BYTES = 4
-# From here on a frame gets untouched pages from the kernel, which cost nothing until bytes arrive for them.
+# From here on a frame of a stranger gets untouched pages from the kernel, which cost nothing until bytes arrive
+# for them. Then they cost three times what memory that was used before does: a client, which chose its broker,
+# takes that.
 _MAPPED_FRAME_BYTES = 1024 * 1024
 
 
@@ -46,9 +48,15 @@ class FrameReader:
     may be shared by readers whose calls of the two follow each other without another reader's between.
     """
 
-    def __init__(self, max_frame_bytes: int, scratch: bytearray | None = None) -> None:
+    def __init__(
+        self,
+        max_frame_bytes: int,
+        scratch: bytearray | None = None,
+        map_from_bytes: int = _MAPPED_FRAME_BYTES,
+    ) -> None:
         self.failure: Exception | None = None
         self._max_frame_bytes = max_frame_bytes
+        self._map_from_bytes = map_from_bytes
         self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
         self._head = b""
         self._frame: memoryview | None = None
@@ -108,7 +116,9 @@ class FrameReader:
         return frames
 
     def _begin(self, size: int, data: memoryview) -> None:
-        whole = mmap.mmap(-1, size) if size >= _MAPPED_FRAME_BYTES else bytearray(size)
+        # Private: pages that are shared with nobody cost less than half as much.
+        mapped = size >= self._map_from_bytes
+        whole = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if mapped else bytearray(size)
         self._frame, self._filled = memoryview(whole), len(data)
         self._frame[: len(data)] = data
 
@@ -215,8 +225,10 @@ class ClientConnection:
     def __init__(
         self, client_id: str | None, max_response_bytes: int, scratch: bytearray | None = None
     ) -> None:
-        self.reader = FrameReader(max_response_bytes, scratch)
+        self.reader = FrameReader(max_response_bytes, scratch, map_from_bytes=max_response_bytes + 1)
         self.failure: Exception | None = None
+        self.unreadable: int | None = None
+        """The request whose response could not be read: only its own outcome will never be known."""
         self._client_id = client_id
         self._next_correlation_id = 0
         self._expected: deque[tuple[int, Api, int]] = deque()
@@ -268,4 +280,8 @@ class ClientConnection:
         expected, api, version = self._expected.popleft()
         if correlation_id != expected:
             raise ProtocolViolation(f"response {correlation_id} where {expected} was due")
-        return Response(correlation_id, api, version, decode_response(api, version, frame))
+        try:
+            return Response(correlation_id, api, version, decode_response(api, version, frame))
+        except MalformedMessage:
+            self.unreadable = correlation_id
+            raise
