@@ -105,11 +105,13 @@ def _without_empty(files: OpenFiles, directory: Path, base_offsets: list[int]) -
     """Removes empty segments beside others: a roll that failed may have left one that the log then passed by."""
     kept: list[int] = []
     for base_offset in base_offsets:
-        segment = Segment.open(files, directory, base_offset, index_bytes=0, sealed=True)
-        if segment.size_bytes or (base_offset == base_offsets[-1] and not kept):
+        stem = directory / f"{base_offset:020d}"
+        is_last_resort = base_offset == base_offsets[-1] and not kept
+        if is_last_resort or files.disk.size(stem.with_suffix(LOG_SUFFIX)):
             kept.append(base_offset)
-        else:
-            for path in segment.files():
+            continue
+        for path in map(stem.with_suffix, SUFFIXES):
+            if files.disk.exists(path):
                 files.disk.remove(path)
     return kept
 
@@ -153,6 +155,12 @@ def _recover_one(
             segment.log_path, segment.size_bytes,
             f"it goes up to offset {segment.next_offset}, but the next segment begins at {following}",
         )  # fmt: skip
+    if cut is None and following is not None and segment.next_offset < following and not config.is_compacted:
+        # Power was lost before this segment's tail was written, but after the next one's head: a log with a
+        # hole is not what anybody appended. Only a cleaner may leave gaps.
+        reason = f"offset {segment.next_offset} is due there, but the next segment begins at {following}"
+        cut = recovery.Cut(segment.log_path, segment.size_bytes, 0, reason)
+        _logger.warning("%s", cut)
     return cut
 
 

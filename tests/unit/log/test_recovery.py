@@ -110,6 +110,20 @@ def test_damage_below_the_recovery_point_is_reported_and_nothing_is_cut(
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_tail_that_never_reached_the_disk_takes_what_came_after_it(tmp_path: Path, policy: str) -> None:
+    filled(tmp_path).close(clean=False)
+    path = path_of(tmp_path, 3)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 3 * 2])
+    config = TopicConfig(segment_bytes=300, index_interval_bytes=50, cleanup_policy=(policy,))
+    log = crashed(tmp_path, config=config)
+    # Where a cleaner may have been, gaps are no sign of loss.
+    assert numbers(log) == [*range(5), *([6, 7, 8] if policy == "compact" else [])]
+    assert [cut.reason for cut in log.cuts] == (
+        [] if policy == "compact" else ["offset 5 is due there, but the next segment begins at 6"]
+    )
+
+
 def test_a_log_shorter_than_was_flushed_is_reported(tmp_path: Path) -> None:
     filled(tmp_path).close(clean=False)
     path = path_of(tmp_path, 6)
