@@ -320,18 +320,27 @@ class BrokerConfig:
         return protocols
 
 
+# Where it is not set, Kafka takes `log.flush.scheduler.interval.ms` for it.
+_WITHOUT_DEFAULT = frozenset(("log.flush.interval.ms",))
+
+
 def _topic_synonym_options() -> dict[str, Option]:
-    """The broker options that exist to give a topic option its default."""
+    """The broker options that exist to give a topic option its default.
+
+    Of those that say one time in several units the finest can be changed, and the coarsest has the default.
+    """
     found: dict[str, Option] = {}
     for topic_option in TOPIC_OPTIONS.values():
         for name, factor in topic_option.synonyms:
-            best = name == topic_option.synonyms[0][0]
+            best, coarsest = (name == topic_option.synonyms[index][0] for index in (0, -1))
+            has_default = coarsest and name not in _WITHOUT_DEFAULT
+            in_units = topic_option.default // factor if factor != 1 else topic_option.default
             found[name] = dataclasses.replace(
                 topic_option,
                 name=name,
-                default=topic_option.default if best else None,
+                default=in_units if has_default else None,
                 scope=Scope.CLUSTER_WIDE if best else Scope.READ_ONLY,
-                synonyms=topic_option.synonyms,
+                synonyms=(),
                 kind=topic_option.kind if factor == 1 else Kind.INT,
             )
     return found

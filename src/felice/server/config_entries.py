@@ -9,9 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from felice.config import BROKER_OPTIONS, TOPIC_OPTIONS, Kind, Option, Scope
 from felice.protocol.messages.describe_configs import ConfigSource
+
+# A place that has a value: its name, the value's text, and the kind of place.
+Found: TypeAlias = tuple[str, str | None, ConfigSource]
+
+_NODE_ID, _OLD_NODE_ID = "node.id", "broker.id"  # one number: either gives the other its value
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ class ConfigEntry:
     value: str | None
     source: ConfigSource
     read_only: bool
-    synonyms: tuple[tuple[str, str | None, ConfigSource], ...]
+    synonyms: tuple[Found, ...]
 
     @property
     def name(self) -> str:
@@ -68,31 +74,36 @@ def dynamic_default_entries(broker: BrokerLayers) -> list[ConfigEntry]:
 
 
 def _topic_entry(option: Option, overrides: Mapping[str, str], broker: BrokerLayers) -> ConfigEntry:
-    found: list[tuple[str, str | None, ConfigSource]] = []
+    found: list[Found] = []
     if option.name in overrides:
         found.append((option.name, overrides[option.name], ConfigSource.TOPIC_CONFIG))
     for synonym, factor in option.synonyms:
         found += [(name, _scaled(text, factor), source) for name, text, source in broker.values_of(synonym)]
-    default_name = option.synonyms[0][0] if option.synonyms else option.name
-    return _entry(option, found, default_name, read_only=False)
+    if option.synonyms:
+        found += _default_of(BROKER_OPTIONS[option.synonyms[0][0]])
+    return _entry(option, found, read_only=False)
 
 
 def _broker_entry(option: Option, broker: BrokerLayers) -> ConfigEntry:
-    found: list[tuple[str, str | None, ConfigSource]] = list(broker.values_of(option.name))
+    found: list[Found] = list(broker.values_of(option.name))
     for synonym, _ in option.synonyms:
-        if synonym != option.name and BROKER_OPTIONS[synonym].kind == option.kind:
-            found += broker.values_of(synonym)
-    return _entry(option, found, option.name, read_only=option.scope is Scope.READ_ONLY)
+        found += broker.values_of(synonym)
+    if option.name == _OLD_NODE_ID:
+        found += broker.values_of(_NODE_ID)
+    return _entry(option, [*found, *_default_of(option)], read_only=option.scope is Scope.READ_ONLY)
 
 
-def _entry(
-    option: Option, found: list[tuple[str, str | None, ConfigSource]], default_name: str, *, read_only: bool
-) -> ConfigEntry:
-    if option.default is not None:
-        found.append((default_name, option.format(option.default), ConfigSource.DEFAULT_CONFIG))
+def _default_of(option: Option) -> list[Found]:
+    if option.default is None:
+        return []
+    return [(option.name, option.format(option.default), ConfigSource.DEFAULT_CONFIG)]
+
+
+def _entry(option: Option, found: list[Found], *, read_only: bool) -> ConfigEntry:
     if option.kind is Kind.PASSWORD:
         found = [(name, None, source) for name, _, source in found]
-    _, value, source = found[0] if found else ("", None, ConfigSource.DEFAULT_CONFIG)
+    default = ("", option.format(option.default), ConfigSource.DEFAULT_CONFIG)
+    _, value, source = found[0] if found else default
     return ConfigEntry(option, value, source, read_only, tuple(found))
 
 

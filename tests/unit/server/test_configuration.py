@@ -37,7 +37,6 @@ def test_the_strongest_source_gives_a_topics_value_and_all_are_named() -> None:
         ("log.retention.ms", "4", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
         ("log.retention.ms", "5", ConfigSource.STATIC_BROKER_CONFIG),
         ("log.retention.hours", "7200000", ConfigSource.STATIC_BROKER_CONFIG),
-        ("log.retention.ms", "604800000", ConfigSource.DEFAULT_CONFIG),
     )
 
 
@@ -62,6 +61,51 @@ def test_a_brokers_entries_know_what_may_change() -> None:
     assert entry(entries, "num.partitions").value == "1"
     node_id = entry(entries, "node.id")
     assert (node_id.value, node_id.source) == ("4", ConfigSource.STATIC_BROKER_CONFIG)
+
+
+def test_node_id_and_broker_id_are_one() -> None:
+    """Whichever is set: both are shown as set."""
+    for name in ("node.id", "broker.id"):
+        entries = broker_entries(BrokerLayers({}, {}, {name: "4"}))
+        for other in ("node.id", "broker.id"):
+            found = entry(entries, other)
+            assert (found.value, found.source) == ("4", ConfigSource.STATIC_BROKER_CONFIG), (name, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("log.retention.hours", "168"),
+        ("log.retention.minutes", None),
+        ("log.retention.ms", None),
+        ("log.roll.hours", "168"),
+        ("log.roll.ms", None),
+        ("log.roll.jitter.hours", "0"),
+        ("log.roll.jitter.ms", None),
+        ("log.flush.interval.ms", None),
+        ("log.flush.interval.messages", "9223372036854775807"),
+    ],
+)
+def test_a_time_that_has_several_units_has_its_default_in_the_coarsest(name: str, value: str | None) -> None:
+    found = entry(broker_entries(NOTHING), name)
+    assert (found.value, found.source) == (value, ConfigSource.DEFAULT_CONFIG)
+    assert found.synonyms == (() if value is None else ((name, value, ConfigSource.DEFAULT_CONFIG),))
+
+
+@pytest.mark.parametrize("name", ["retention.ms", "segment.ms", "segment.jitter.ms", "flush.ms"])
+def test_a_topics_time_has_a_default_value_without_a_place_that_says_it(name: str) -> None:
+    found = entry(topic_entries({}, NOTHING), name)
+    assert (found.source, found.synonyms) == (ConfigSource.DEFAULT_CONFIG, ())
+    assert found.value is not None
+    segment_bytes = entry(topic_entries({}, NOTHING), "segment.bytes")
+    assert segment_bytes.synonyms == (("log.segment.bytes", "1073741824", ConfigSource.DEFAULT_CONFIG),)
+
+
+def test_hours_are_not_shown_as_minutes() -> None:
+    entries = broker_entries(BrokerLayers({}, {}, {"log.retention.hours": "5"}))
+    assert entry(entries, "log.retention.hours").value == "5"
+    assert entry(entries, "log.retention.minutes").value is None
+    assert entry(entries, "log.retention.ms").value is None
 
 
 def test_what_was_set_for_all_brokers_is_told_alone() -> None:
