@@ -9,6 +9,7 @@ from uuid import UUID
 
 from felice.config import BrokerConfig
 from felice.coordinator.group.coordinator import GROUP_TOPIC, NO_NODE, Client, GroupCoordinator, gather
+from felice.coordinator.group.records import CommittedOffset, GroupRecordCodec, OffsetRecord
 from felice.env import Environment
 from felice.log.log import AppendOrigin
 from felice.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -16,6 +17,7 @@ from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.heartbeat import HeartbeatRequest
 from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from felice.protocol.messages.list_groups import ListGroupsRequest
+from felice.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from felice.records.builder import BatchBuilder
 from unit.coordinator.fake_partition import FakeClock, FakePartition, FakePartitions
 
@@ -65,6 +67,30 @@ async def test_a_heartbeat_while_the_log_is_read_is_no_error() -> None:
     assert world.coordinator.describe("g", CLIENT).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     await asyncio.sleep(0.01)
     assert world.coordinator.heartbeat(request).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_what_was_committed_for_a_topic_is_not_its_successors() -> None:
+    """A stop may come between a topic's deletion and the removal of its offsets; then the name comes back."""
+    partition = FakePartition(topic=GROUP_TOPIC)
+    builder = BatchBuilder()
+    for topic, topic_id in (("t", UUID(int=99)), ("old", UUID(int=0)), ("same", UUID(int=4))):
+        committed = CommittedOffset(7, topic_id=topic_id)
+        builder.append(1, *GroupRecordCodec().encode(OffsetRecord("g", topic, 0, committed)))
+    partition.append(builder.build(), required_acks=-1, now_ms=0, origin=AppendOrigin.COORDINATOR)
+    world = World(image_of(GROUP_TOPIC, "t", "old", "same"), partition)
+    await asyncio.sleep(0.01)
+
+    def fetched(version: int, **asked: Any) -> dict[str, int]:
+        topics = None if asked == {} else [OffsetFetchRequestTopics(partition_indexes=[0], **asked)]
+        request = OffsetFetchRequestGroup(group_id="g", topics=topics)
+        group = cast("Any", world.coordinator.fetch(request, False, Client(version)))
+        return {topic.name: topic.partitions[0].committed_offset for topic in group.topics}
+
+    assert fetched(8, name="t") == {"t": -1}
+    assert fetched(10, topic_id=UUID(int=1)) == {"": -1}
+    assert fetched(8, name="same") == {"same": 7}
+    assert fetched(8, name="old") == {"old": 7}  # written by a version that knew no ids
+    assert fetched(8) == fetched(10) == {"old": 7, "same": 7}
 
 
 async def test_the_stop_answers_who_is_parked() -> None:

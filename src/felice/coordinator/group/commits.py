@@ -94,19 +94,30 @@ def commit(group: ClassicGroup, request: OffsetCommitRequest, commits: list[Comm
 
 
 def fetch(
-    offsets: OffsetStore, group_id: str, topic: str, partitions: Iterable[int], require_stable: bool
+    offsets: OffsetStore,
+    group_id: str,
+    topic: str,
+    partitions: Iterable[int],
+    require_stable: bool,
+    topic_id: UUID = ZERO_UUID,
 ) -> list[OffsetFetchResponsePartitions]:
-    """Rows for these partitions; nothing committed is an offset of -1, and no error."""
-    return [_fetch_one(offsets, group_id, topic, partition, require_stable) for partition in partitions]
+    """Rows for these partitions; nothing committed is an offset of -1, and no error.
+
+    What was committed for a topic of the same name and another id does not count: that topic was deleted, and a
+    stop came before the removal of its offsets.
+    """
+    return [
+        _fetch_one(offsets, group_id, topic, partition, require_stable, topic_id) for partition in partitions
+    ]
 
 
 def _fetch_one(
-    offsets: OffsetStore, group_id: str, topic: str, partition: int, require_stable: bool
+    offsets: OffsetStore, group_id: str, topic: str, partition: int, require_stable: bool, topic_id: UUID
 ) -> OffsetFetchResponsePartitions:
     if require_stable and offsets.is_pending(group_id, topic, partition):
         return no_offset(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     committed = offsets.get(group_id, topic, partition)
-    if committed is None:
+    if committed is None or not committed.is_of(topic_id):
         return no_offset(partition, ErrorCode.NONE)
     return OffsetFetchResponsePartitions(
         partition_index=partition,

@@ -27,7 +27,7 @@ from felice.coordinator.group.turn import Caller
 from felice.coordinator.runtime import CoordinatorRuntime, PartitionSource
 from felice.coordinator.shard import Instant, Outcome, ReplyAfterWrite, Waiter
 from felice.env import Environment
-from felice.metadata.image import ClusterImage, TopicImage
+from felice.metadata.image import ZERO_UUID, ClusterImage, TopicImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.delete_groups import DeletableGroupResult
 from felice.protocol.messages.describe_groups import DescribedGroup
@@ -276,9 +276,11 @@ class GroupCoordinator:
             topic = self._image().topics.get(name)
             if topic is None and version >= _TOPIC_IDS_SINCE:
                 continue  # a topic that is gone has no id to tell
-            rows = offset_rules.fetch(shard.offsets, group_id, name, partitions, require_stable)
-            topic_id = topic.topic_id if topic is not None else uuid.UUID(int=0)
-            found.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=rows))
+            topic_id = ZERO_UUID if topic is None else topic.topic_id
+            current = [index for index, committed in partitions.items() if committed.is_of(topic_id)]
+            rows = offset_rules.fetch(shard.offsets, group_id, name, current, require_stable, topic_id)
+            if rows:
+                found.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=rows))
         return found
 
     def _fetch_topic(
@@ -289,17 +291,14 @@ class GroupCoordinator:
         require_stable: bool,
         version: int,
     ) -> OffsetFetchResponseTopics:
-        name = asked.name
-        if version >= _TOPIC_IDS_SINCE:
-            topic = self._image().topic_by_id(asked.topic_id)
-            if topic is None:
-                rows = [
-                    offset_rules.no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID)
-                    for index in asked.partition_indexes
-                ]
-                return OffsetFetchResponseTopics(topic_id=asked.topic_id, partitions=rows)
-            name = topic.name
-        rows = offset_rules.fetch(shard.offsets, group_id, name, asked.partition_indexes, require_stable)
+        topic, unknown = self._resolve_topic(asked, version)
+        indexes = asked.partition_indexes
+        if unknown == ErrorCode.UNKNOWN_TOPIC_ID:
+            rows = [offset_rules.no_offset(index, unknown) for index in indexes]
+            return OffsetFetchResponseTopics(topic_id=asked.topic_id, partitions=rows)
+        # A name may be asked after its topic has gone; what was committed is told as long as it is kept.
+        name, topic_id = (asked.name, ZERO_UUID) if topic is None else (topic.name, topic.topic_id)
+        rows = offset_rules.fetch(shard.offsets, group_id, name, indexes, require_stable, topic_id)
         return OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id, partitions=rows)
 
     def delete_offsets(

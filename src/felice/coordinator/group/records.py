@@ -39,6 +39,10 @@ class CommittedOffset:
     expire_timestamp_ms: int = -1
     topic_id: UUID = ZERO_UUID
 
+    def is_of(self, topic_id: UUID) -> bool:
+        """Whether it was committed for the topic that has this id now; not to know either is no objection."""
+        return ZERO_UUID in (self.topic_id, topic_id) or self.topic_id == topic_id
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
