@@ -80,7 +80,7 @@ class EmbeddedStore:
             disk.sync_dir(directory)
             disk.sync_dir(directory.parent)
         # Their session died with the process that held it.
-        store._discard([Change(EventKind.DELETED, path) for path in tree.ephemerals()])
+        store._discard_ephemerals()
         return store
 
     async def create(
@@ -140,10 +140,15 @@ class EmbeddedStore:
             if self._closed:
                 return
             self.watches.clear()
-            if self._failure is None:
-                self._discard([Change(EventKind.DELETED, path) for path in self._tree.ephemerals()])
             self._closed = True
-            self._journal.close()
+            try:
+                if self._failure is None:
+                    self._discard_ephemerals()
+            except (StoreUnavailable, OSError) as error:
+                # The next `open` does it.
+                _log.warning("the metadata session was not ended on disk", extra={"reason": str(error)})
+            finally:
+                self._journal.close()
 
     async def _write(self, changes: list[Change]) -> None:
         self._append(changes)
@@ -155,11 +160,12 @@ class EmbeddedStore:
             raise StoreUnavailable("/", self._failure) from error
         self.watches.tell(self._tree.apply(changes))
         if self._journal.size_bytes > max(_MIN_COMPACTION_BYTES, 4 * self._snapshot_size_bytes):
-            self._try_compact()
+            await self._try_compact()
 
-    def _try_compact(self) -> None:
+    async def _try_compact(self) -> None:
+        """In a thread: only writes change the tree, and the next one waits its turn."""
         try:
-            self.compact()
+            await asyncio.get_running_loop().run_in_executor(None, self.compact)
         except OSError as error:
             # The write itself is safe in the journal; a longer journal does no harm.
             _log.warning("the metadata journal could not be compacted", extra={"reason": str(error)})
@@ -167,7 +173,7 @@ class EmbeddedStore:
     def _append(self, changes: list[Change]) -> None:
         position = self._journal.size_bytes
         try:
-            self._journal.append(frame(encode_changes(self._tree.zxid + 1, changes)))
+            self._journal.pwrite(frame(encode_changes(self._tree.zxid + 1, changes)), position)
         except OSError as error:
             try:
                 self._journal.truncate(position)
@@ -175,7 +181,8 @@ class EmbeddedStore:
                 self._failure = f"the journal could not be repaired: {worse}"
             raise StoreUnavailable("/", f"the journal could not be written: {error}") from error
 
-    def _discard(self, changes: list[Change]) -> None:
+    def _discard_ephemerals(self) -> None:
+        changes = [Change(EventKind.DELETED, path) for path in self._tree.ephemerals()]
         if changes:
             self._append(changes)
             self._journal.sync()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from felice.env import SystemDisk
-from felice.metadata import Create, NodeExists
+from felice.env import File, SystemDisk
+from felice.metadata import Create, NodeExists, SessionExpired
 from felice.metadata.embedded import CorruptStore, EmbeddedStore
 
 
@@ -143,6 +147,59 @@ def test_the_journal_is_compacted_when_it_outgrows_the_tree(tmp_path: Path) -> N
         await again.close()
 
     asyncio.run(scenario())
+
+
+def test_others_go_on_while_a_snapshot_is_written(tmp_path: Path) -> None:
+    """Its size is the tree's, and it waits for the disk: neither is for the event loop."""
+
+    class SlowDisk(SystemDisk):
+        def write_atomic(self, path: Path, data: bytes) -> None:
+            assert threading.current_thread() is not threading.main_thread()
+            super().write_atomic(path, data)
+
+    async def scenario() -> None:
+        store = EmbeddedStore.open(SlowDisk(), tmp_path / "m")
+        await store.create("/a")
+        for number in range(12):
+            await asyncio.gather(
+                store.set("/a", bytes([number]) * 100_000), store.create(f"/n{number}"), store.get("/a")
+            )
+        await store.close()
+
+    asyncio.run(scenario())
+    assert (tmp_path / "m" / "snapshot").exists()
+    assert len(_names(tmp_path / "m")) == 13
+
+
+def test_a_store_that_cannot_say_goodbye_is_closed_all_the_same(tmp_path: Path) -> None:
+    """The disk may be full: the ephemeral nodes go when the store is opened again."""
+
+    async def scenario() -> None:
+        store = EmbeddedStore.open(SystemDisk(), tmp_path / "m")
+        await store.multi([Create("/a"), Create("/e", ephemeral=True)])
+        journal = store._journal
+        store._journal = FullFile(journal)  # type: ignore[assignment]
+        await store.close()
+        with pytest.raises(SessionExpired):
+            await store.get("/a")
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(journal.fileno())
+
+    asyncio.run(scenario())
+    assert _names(tmp_path / "m") == ["a"]
+
+
+class FullFile:
+    """A journal on a full disk."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+
+    def pwrite(self, data: bytes, position: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 def test_a_caller_who_gives_up_leaves_no_write_half_done(tmp_path: Path) -> None:
