@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer
-from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaConsumer
 
 from conformance.targets import Target
-from conformance.topics import create_topic, produce_values
+from conformance.topics import create_topic, produce_values, wait_until
 from conformance.wire import unique_name
+from peers.python_clients import CLIENTS
 
 PARTITIONS = 6
 TIMEOUT_S = 30.0
@@ -140,40 +138,17 @@ def test_a_static_member_comes_back_to_its_partitions(
 
 
 def test_clients_of_three_kinds_share_a_group(broker: Target, topic: str) -> None:
-    """Each leads or follows as it happens; all speak `range`."""
+    """Each leads or follows as it happens; all speak `range`, and each polls on a thread of its own.
+
+    A client that joins waits for the others, and they rejoin only while they are polled.
+    """
     group = unique_name("group")
-    rdkafka = Consumer(
-        {"bootstrap.servers": broker.bootstrap, "group.id": group, "partition.assignment.strategy": "range"}
-    )
-    python = KafkaConsumer(
-        topic, bootstrap_servers=broker.bootstrap, group_id=group, heartbeat_interval_ms=200
-    )
-    rdkafka.subscribe([topic])
-
-    async def share() -> list[int]:
-        other = AIOKafkaConsumer(
-            topic,
-            bootstrap_servers=broker.bootstrap,
-            group_id=group,
-            heartbeat_interval_ms=200,
-            partition_assignment_strategy=(RangePartitionAssignor,),
-        )
-        await other.start()
-        deadline = time.monotonic() + TIMEOUT_S
-        sizes: list[int] = []
-        while sizes != [2, 2, 2] and time.monotonic() < deadline:
-            await asyncio.to_thread(rdkafka.poll, 0.05)
-            await asyncio.to_thread(python.poll, 50)
-            await other.getmany(timeout_ms=10)
-            sizes = [len(rdkafka.assignment()), len(python.assignment()), len(other.assignment())]
-        await other.stop()
-        return sizes
-
-    try:
-        assert asyncio.run(share()) == [2, 2, 2]
-    finally:
-        rdkafka.close()
-        python.close()
+    kinds = ("confluent-kafka", "kafka-python", "aiokafka")
+    with contextlib.ExitStack() as stack:
+        members = [CLIENTS[kind]().join(broker.bootstrap, group, [topic]) for kind in kinds]
+        for member in members:
+            stack.callback(member.leave)
+        wait_until(lambda: [len(member.assignment()) for member in members] == [2, 2, 2], TIMEOUT_S)
 
 
 def test_groups_survive_a_restart() -> None:

@@ -154,10 +154,20 @@ class KafkaPython:
         return KafkaPythonMember(bootstrap, group, topics)
 
 
+def subscribe_kafka_python(consumer: Any, topics: Sequence[str]) -> None:
+    """Subscribes, and lets the consumer know the topics' partitions before its first poll joins the group.
+
+    Else a leader may assign by metadata that lacks the topic ("No partition metadata"), and when the metadata
+    comes it joins again. That second assignment is lost if the poll that asked for it ends between the answers to
+    JoinGroup and SyncGroup (3.0.12): the next poll sees nothing left to join, and never takes it.
+    """
+    consumer.subscribe(topics)
+    known = consumer.topics()
+    assert known.issuperset(topics), f"{topics} are not all in {known}"
+
+
 def _kafka_python_poll(consumer: Any) -> list[PeerRecord]:
-    # Not 100 ms: kafka-python reads metadata again after 100 ms, and a rejoin that this starts is lost when the
-    # poll that started it ends at that moment (3.0.12): the assignment comes and is never taken.
-    polled = consumer.poll(timeout_ms=250)
+    polled = consumer.poll(timeout_ms=100)
     return [
         PeerRecord(
             key=row.key,
@@ -182,15 +192,13 @@ class KafkaPythonMember(PollingMember):
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             heartbeat_interval_ms=HEARTBEAT_MS,
-            # Where it joins before it has metadata, it waits for the next refresh (5 minutes by default).
-            metadata_max_age_ms=500,
             partition_assignment_strategy=(RangePartitionAssignor,),
         )
         self._topics = list(topics)
         super().__init__()
 
     def open(self) -> None:
-        self._consumer.subscribe(self._topics)
+        subscribe_kafka_python(self._consumer, self._topics)
 
     def poll_once(self) -> list[PeerRecord]:
         return _kafka_python_poll(self._consumer)
