@@ -152,8 +152,12 @@ class Controller:
 
     async def delete_topic(self, name: str) -> None:
         """Removes the topic and all that belongs to it; the image lacks it when this returns."""
+        wanted = self._existing(name)
         for _ in range(_MAX_ATTEMPTS):
-            if await self._try_delete(self._existing(name)):
+            topic = self._existing(name)
+            if topic.topic_id != wanted.topic_id:
+                raise _unknown_topic()  # somebody was faster; what has the name now is another topic
+            if await self._try_delete(topic):
                 return
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name} kept changing while it was deleted")
 
@@ -184,10 +188,15 @@ class Controller:
         validate_only: bool = False,
     ) -> None:
         """Grows the topic to `total_count` partitions; the image shows them when this returns."""
-        topic = self._existing(name)
-        added = self._plan_partitions(topic, total_count, assignments)
-        if validate_only:
-            return
+        for _ in range(_MAX_ATTEMPTS):
+            topic = self._existing(name)
+            added = self._plan_partitions(topic, total_count, assignments)
+            if validate_only or await self._try_add(topic, added):
+                return
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name} kept changing while it grew")
+
+    async def _try_add(self, topic: TopicImage, added: Mapping[int, tuple[int, ...]]) -> bool:
+        name, total_count = topic.name, len(topic.partitions) + len(added)
         replicas = {partition.partition: partition.replicas for partition in topic.partitions}
         node = TopicNode(topic.topic_id, {**replicas, **added}, {}, {})
         operations: list[Operation] = [
@@ -197,8 +206,10 @@ class Controller:
         try:
             await self._write(operations)
         except (BadVersion, NodeExists, NoNode):
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} changed at the same time; ask again") from None
+            await self._follow(lambda image: image.topics.get(name) is not topic)
+            return False
         await self._follow(lambda image: _has_leaders(image.topics.get(name), total_count))
+        return True
 
     async def change_topic_config(
         self,
@@ -215,7 +226,12 @@ class Controller:
             return changed
 
         self._existing(name)
-        await self._change_config(layout.topic_config_path(name), checked, validate_only)
+        try:
+            # Or a topic's configuration could outlive the topic, and become its successor's.
+            guard = Check(layout.topic_path(name))
+            await self._change_config(layout.topic_config_path(name), checked, validate_only, [guard])
+        except NoNode:
+            raise _unknown_topic() from None
 
     async def change_broker_config(
         self,
@@ -348,7 +364,11 @@ class Controller:
         return operations
 
     async def _change_config(
-        self, path: str, edit: Callable[[Mapping[str, str]], Mapping[str, str]], validate_only: bool
+        self,
+        path: str,
+        edit: Callable[[Mapping[str, str]], Mapping[str, str]],
+        validate_only: bool,
+        guards: Sequence[Check] = (),
     ) -> None:
         for _ in range(_MAX_ATTEMPTS):
             node = await self._store.exists(path)
@@ -357,8 +377,11 @@ class Controller:
                 return
             data = layout.encode_config(changed)
             try:
-                await self._write([SetData(path, data, node.version) if node else Create(path, data)])
-            except (BadVersion, NodeExists, NoNode):
+                change = SetData(path, data, node.version) if node else Create(path, data)
+                await self._write([*guards, change])
+            except (BadVersion, NodeExists, NoNode) as error:
+                if any(error.path == guard.path for guard in guards):
+                    raise
                 continue
             await self._follow_config(path, changed)
             return
@@ -388,9 +411,7 @@ class Controller:
     def _existing(self, name: str) -> TopicImage:
         topic = self._image.topics.get(name)
         if topic is None:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
-            )
+            raise _unknown_topic()
         return topic
 
 
@@ -408,6 +429,10 @@ def _check_assignment(
         check_assignment(assignment, brokers, first_partition=first_partition)
     except PlacementError as error:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error)) from error
+
+
+def _unknown_topic() -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
 
 def _already_exists(name: str) -> ApiError:

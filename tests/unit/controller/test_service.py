@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -11,8 +12,8 @@ import pytest
 from felice.config import BrokerConfig
 from felice.controller.service import Controller, NewTopic
 from felice.env import Environment, SystemClock, SystemDisk, SystemNetwork
-from felice.metadata import Create, layout
-from felice.metadata.layout import BrokerNode, Endpoint
+from felice.metadata import Create, Delete, layout
+from felice.metadata.layout import BrokerNode, Endpoint, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
@@ -45,6 +46,27 @@ def run(scenario: Callable[[Fixture], Awaitable[None]], brokers: int = 1) -> Non
         await fixture.watcher.stop()
 
     asyncio.run(whole())
+
+
+async def _replace(f: Fixture, name: str) -> uuid.UUID:
+    """Delete a topic of one partition and make it again with two, behind the controller's back."""
+    successor = uuid.uuid4()
+    await f.store.multi(
+        [
+            Delete(layout.state_path(name, 0)),
+            Delete(layout.topic_path(name) + "/partitions/0"),
+            Delete(layout.topic_path(name) + "/partitions"),
+            Delete(layout.topic_path(name)),
+            Create(
+                layout.topic_path(name),
+                layout.encode_topic(TopicNode(successor, {0: (1,), 1: (1,)}, {}, {})),
+            ),
+            Create(layout.topic_path(name) + "/partitions"),
+            Create(layout.topic_path(name) + "/partitions/0"),
+            Create(layout.topic_path(name) + "/partitions/1"),
+        ]
+    )
+    return successor
 
 
 async def expect(awaitable: Awaitable[object], code: ErrorCode) -> None:
@@ -136,6 +158,50 @@ def test_partitions_are_added_and_never_taken() -> None:
         await expect(grow("a", 6, [[9]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT)
         await expect(grow("b", 6, None), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         await grow("a", 6, [[1]])
+
+    run(scenario)
+
+
+def test_partitions_added_at_once_are_decided_one_after_the_other() -> None:
+    async def scenario(f: Fixture) -> None:
+        await f.controller.create_topic(NewTopic("a", 2))
+        grow = f.controller.create_partitions
+        await asyncio.gather(grow("a", 3, None), grow("a", 5, None))
+        assert len(f.watcher.image.topics["a"].partitions) == 5
+        results = await asyncio.gather(grow("a", 8, None), grow("a", 7, None), return_exceptions=True)
+        assert [getattr(result, "code", None) for result in results] == [None, ErrorCode.INVALID_PARTITIONS]
+
+    run(scenario)
+
+
+def test_a_topic_that_is_being_deleted_takes_no_configuration() -> None:
+    """It would stay behind, and be its successor's."""
+
+    async def scenario(f: Fixture) -> None:
+        before = [path for path, _, _ in f.ensemble.tree.walk()]
+        await f.controller.create_topic(NewTopic("a", 2))
+        results = await asyncio.gather(
+            f.controller.delete_topic("a"),
+            f.controller.change_topic_config("a", lambda old: {"retention.ms": "7"}),
+            f.controller.create_partitions("a", 5, None),
+            f.controller.delete_topic("a"),
+            return_exceptions=True,
+        )
+        codes = [getattr(result, "code", None) for result in results]
+        assert codes == [None, *[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3]
+        assert [path for path, _, _ in f.ensemble.tree.walk()] == before
+
+    run(scenario)
+
+
+def test_a_deletion_that_comes_too_late_spares_the_successor() -> None:
+    async def scenario(f: Fixture) -> None:
+        await f.controller.create_topic(NewTopic("a", 1))
+        topic = f.watcher.image.topics["a"]
+        # The image is of before; in the store a larger topic has taken the name.
+        successor = await _replace(f, "a")
+        await expect(f.controller.delete_topic("a"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert f.watcher.image.topics["a"].topic_id == successor != topic.topic_id
 
     run(scenario)
 
