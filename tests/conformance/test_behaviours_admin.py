@@ -440,6 +440,36 @@ def test_a_deleted_topic_disappears_and_can_be_made_again(wire: Wire) -> None:
     assert produce_values(wire, topic, [b"c"]) == 0
 
 
+def test_a_topic_named_twice_is_not_deleted(wire: Wire) -> None:
+    """86: be it by its name, by its id, or by both; one row says so."""
+    by_name, by_id, by_both, other = (new_topic(wire) for _ in range(4))
+    id_of_id, id_of_both = metadata_of(wire, by_id).topic_id, metadata_of(wire, by_both).topic_id
+    topics = [
+        DeleteTopicState(name=by_name),
+        DeleteTopicState(name=by_name),
+        DeleteTopicState(name=None, topic_id=id_of_id),
+        DeleteTopicState(name=None, topic_id=id_of_id),
+        DeleteTopicState(name=by_both),
+        DeleteTopicState(name=None, topic_id=id_of_both),
+        DeleteTopicState(name=other),
+        DeleteTopicState(name=other, topic_id=id_of_id),
+        DeleteTopicState(name=None),
+    ]
+    rows = wire.ask(DeleteTopicsRequest(topics=topics, timeout_ms=10_000), 6).responses
+    assert sorted((row.name or str(row.topic_id), row.error_code) for row in rows) == sorted(
+        [
+            (by_name, ErrorCode.INVALID_REQUEST),
+            (str(id_of_id), ErrorCode.INVALID_REQUEST),
+            (by_both, ErrorCode.INVALID_REQUEST),
+            (other, 0),
+            (other, ErrorCode.INVALID_REQUEST),
+            (str(uuid.UUID(int=0)), ErrorCode.INVALID_REQUEST),
+        ]
+    )
+    wait_until(lambda: not exists(wire, other))
+    assert exists(wire, by_name) and exists(wire, by_id) and exists(wire, by_both)
+
+
 def test_topics_are_deleted_by_name_or_id_each_with_its_error(wire: Wire) -> None:
     """85, 86: v6."""
     by_name, by_id = new_topic(wire), new_topic(wire)

@@ -1,14 +1,16 @@
 """DeleteTopics (key 20): by name, and from version 6 by name or id.
 
-A deleted topic is gone from Metadata when the answer leaves; its files go later. Offsets that
-groups committed for it go too.
+A topic that is named twice, be it once by name and once by id, is not deleted at all. A deleted topic is
+gone from Metadata when the answer leaves; its files go later. Offsets that groups committed for it go too.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import UUID
 
-from felice.metadata.image import ZERO_UUID
+from felice.metadata.image import ZERO_UUID, TopicImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -22,40 +24,71 @@ if TYPE_CHECKING:
 
 _DISABLED_CODE_FROM = 3
 
+# A topic as the request names it.
+TopicRef: TypeAlias = str | UUID
+
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    done: set[str] = set()
-    results = []
-    for topic in asked:
-        result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
-        try:
-            await _delete(topic, result, done, context)
-        except ApiError as error:
-            result.error_code, result.error_message = error.code, error.message
-        results.append(result)
-    return DeleteTopicsResponse(responses=results)
+    refused = [_refused(topic) for topic in asked if _ref(topic) is None]
+    times = Counter(ref for topic in asked if (ref := _ref(topic)) is not None)
+    results = [await _result(ref, times, context) for ref in _narrowed(times, context)]
+    return DeleteTopicsResponse(responses=refused + results)
 
 
-async def _delete(
-    topic: DeleteTopicState, result: DeletableTopicResult, done: set[str], context: RequestContext
-) -> None:
-    broker = context.broker
-    if not broker.config.delete_topic_enable:
+def _ref(topic: DeleteTopicState) -> TopicRef | None:
+    """None where it is named in both ways, or in none."""
+    if (topic.name is None) == (topic.topic_id == ZERO_UUID):
+        return None
+    return topic.topic_id if topic.name is None else topic.name
+
+
+def _refused(topic: DeleteTopicState) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=ErrorCode.INVALID_REQUEST,
+        error_message="A topic is named either by its name or by its id.",
+    )
+
+
+def _narrowed(times: Counter[TopicRef], context: RequestContext) -> list[TopicRef]:
+    """One of each; where a name and an id mean the same topic the name is left, and counts as named twice."""
+    names = context.broker.image.topic_names
+    doubled = {ref: names[ref] for ref in times if isinstance(ref, UUID) and names.get(ref) in times}
+    for name in doubled.values():
+        times[name] += 1
+    return [ref for ref in times if ref not in doubled]
+
+
+async def _result(ref: TopicRef, times: Counter[TopicRef], context: RequestContext) -> DeletableTopicResult:
+    result = (
+        DeletableTopicResult(name=None, topic_id=ref)
+        if isinstance(ref, UUID)
+        else DeletableTopicResult(name=ref)
+    )
+    try:
+        _check_enabled(context)
+        if times[ref] > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named more than once.")
+        topic = _find(ref, context)
+        await context.broker.controller.delete_topic(topic.name)
+        result.name, result.topic_id = topic.name, topic.topic_id
+    except ApiError as error:
+        result.error_code, result.error_message = error.code, error.message
+    return result
+
+
+def _check_enabled(context: RequestContext) -> None:
+    if not context.broker.config.delete_topic_enable:
         is_known = context.version >= _DISABLED_CODE_FROM
         raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST)
-    if (topic.name is None) == (topic.topic_id == ZERO_UUID):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "a topic is named either by its name or by its id")
-    if topic.name is None:
-        found = broker.image.topic_by_id(topic.topic_id)
-        if found is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-    else:
-        found = broker.image.topics.get(topic.name)
-        if found is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if found.name in done:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
-    done.add(found.name)
-    await broker.controller.delete_topic(found.name)
-    result.name, result.topic_id = found.name, found.topic_id
+
+
+def _find(ref: TopicRef, context: RequestContext) -> TopicImage:
+    image = context.broker.image
+    found = image.topic_by_id(ref) if isinstance(ref, UUID) else image.topics.get(ref)
+    if found is None:
+        is_id = isinstance(ref, UUID)
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID if is_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return found
