@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from felice.client.batches import PartitionQueue, ProducerBatch, Report
-from felice.client.errors import KafkaError, failure
+from felice.client.errors import KafkaError, failure, kafka_error
 from felice.client.partitioners import Partitioner
 from felice.records.builder import BatchBuilder
 from felice.records.compression import Codec
@@ -26,6 +26,7 @@ from felice.records.compression import Codec
 # Upper bound of what a record takes beside its key, value and headers.
 _RECORD_OVERHEAD_BYTES = 36
 _HEADER_OVERHEAD_BYTES = 10
+_LAST_TIMESTAMP = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,8 @@ class Accumulator:
         now: float,
     ) -> bool:
         """Take in one record; True if the sender has something new to do."""
+        if not 0 <= timestamp <= _LAST_TIMESTAMP:
+            raise failure(KafkaError._INVALID_ARG, f"timestamp {timestamp} is not a time in milliseconds")
         size = _RECORD_OVERHEAD_BYTES
         if key is not None:
             size += len(key)
@@ -142,7 +145,7 @@ class Accumulator:
         if partition < 0:
             chosen = self._partitioner(key, len(queues))
             partition = self._stick(topic, now) if chosen is None else chosen
-        if partition >= len(queues):
+        if not 0 <= partition < len(queues):
             raise failure(
                 KafkaError._UNKNOWN_PARTITION, f"{topic.name}-{partition}: the topic has {len(queues)}"
             )
@@ -233,7 +236,11 @@ class Accumulator:
             if record.partition >= partition_count:
                 misfits.append((record, KafkaError(KafkaError._UNKNOWN_PARTITION)))
                 continue
-            queue = self._choose(topic, record.partition, record.key, now)
+            try:
+                queue = self._choose(topic, record.partition, record.key, now)
+            except Exception as error:  # of a partitioner that is the application's
+                misfits.append((record, kafka_error(error)))
+                continue
             self._append_to(
                 queue,
                 record.timestamp,

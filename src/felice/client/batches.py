@@ -7,6 +7,7 @@ Keeps true:  batches of a partition are sent in the order in which they were fil
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ class ProducerIdentity:
 
 ANONYMOUS = ProducerIdentity()
 
+_made = itertools.count()
+
 
 class ProducerBatch:
     """Open while it has a builder, sealed once it has data."""
@@ -51,6 +54,7 @@ class ProducerBatch:
         "created",
         "data",
         "identity",
+        "order",
         "partition",
         "record_count",
         "reports",
@@ -63,6 +67,8 @@ class ProducerBatch:
         self.topic = topic
         self.partition = partition
         self.created = created
+        # Which batch it was cut from, in the order of their making, and at which record.
+        self.order = next(_made), 0
         self.builder: BatchBuilder | None = None
         self.data: Any = None
         # Position in the batch and callback, for the records that want a report.
@@ -115,6 +121,7 @@ class ProducerBatch:
                 )
             half.record_count = end - start
             half.reports = [(index - start, report) for index, report in self.reports if start <= index < end]
+            half.order = self.order[0], self.order[1] + start
             half.attempts = self.attempts
             sequence = increment_sequence(self.sequence, start) if self.numbered else -1
             half.number(self.identity, sequence)
@@ -207,4 +214,4 @@ def _precedes(one: ProducerBatch, other: ProducerBatch) -> bool:
     if one.numbered and other.numbered and one.identity == other.identity:
         # Sequences wrap: what is less than half the range behind comes first.
         return 0 < (other.sequence - one.sequence) % (1 << 31) < (1 << 30)
-    return one.created <= other.created
+    return one.order < other.order

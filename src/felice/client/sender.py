@@ -307,7 +307,7 @@ class Sender:
                 response = await connection.call(request, self._cluster.timeout_s)
                 rows = self._rows(response)
                 self._throttle(leader, response.throttle_time_ms)
-        except (KafkaException, ValueError) as error:
+        except Exception as error:  # whatever it is, these batches must be answered for
             reason = kafka_error(error)
             self._cluster.refresh_soon()
             for queue, batch in batches:

@@ -274,3 +274,48 @@ def test_table_goes_by_partition_column_or_by_key(broker: FakeBroker) -> None:
             assert columnar == {value[1:] for value in found if value and value.startswith(b"+")}
         with pytest.raises(KafkaException, match="3"):
             made.produce_arrow("wide", pa.table({"value": [b"a"], "partition": [3]}))
+
+
+@pytest.mark.parametrize(
+    "choice", [lambda key, count: count, lambda key, count: -3, lambda key, count: 1 // 0]
+)
+def test_partitioner_that_fails_ends_its_records_and_no_others(broker: FakeBroker, choice: Any) -> None:
+    def partitioner(key: bytes | None, count: int) -> int:
+        return 0 if key == b"good" else choice(key, count)
+
+    reports: Reports = []
+    with producer(broker, partitioner=partitioner) as made:
+        for key in (b"bad", b"good"):
+            made.produce("wide", b"v", key, on_delivery=lambda *report: reports.append(report))
+        assert made.flush(5) == 0, "a record was forgotten"
+        # Now that the topic is known the caller is told at once.
+        with pytest.raises((KafkaException, ZeroDivisionError)):
+            made.produce("wide", b"v", b"bad")
+        assert made.flush(5) == 0
+    failed = {message.key(): error for error, message in reports}
+    assert failed[b"bad"] is not None and failed[b"good"] is None
+
+
+@pytest.mark.parametrize("timestamp", [-5, 2**63, "soon"])
+def test_timestamp_that_cannot_be_is_refused_and_leaves_nothing_behind(
+    broker: FakeBroker, timestamp: Any
+) -> None:
+    with producer(broker) as made:
+        for _ in range(2):
+            with pytest.raises((KafkaException, ValueError, TypeError, OverflowError)):
+                made.produce("t", b"v", timestamp=timestamp)
+            assert made.flush(5) == 0
+            send(made, [b"good"])
+    assert broker.values("t", 0) == [b"good", b"good"]
+
+
+def test_halves_of_a_batch_that_was_too_large_keep_their_order_without_idempotence(
+    broker: FakeBroker,
+) -> None:
+    too_large = broker.produce_error(ErrorCode.MESSAGE_TOO_LARGE)
+    passing = broker.produce_error(ErrorCode.NOT_ENOUGH_REPLICAS)
+    broker.script(ProduceRequest, too_large, too_large, passing)
+    values = [b"%d" % number for number in range(8)]
+    with producer(broker, enable_idempotence=False, linger_ms=50) as made:
+        send(made, values)
+    assert broker.values("t", 0) == values
