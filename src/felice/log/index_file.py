@@ -206,9 +206,6 @@ class IndexFile:
     def sealed(self) -> bool:
         return self._sealed
 
-    def sync(self) -> None:
-        self._files.get(self.path, create=True).sync()
-
     def fault(self) -> str | None:
         """Why the file cannot be an index of its segment, or None. Costs two small reads."""
         size = self._size_on_disk()

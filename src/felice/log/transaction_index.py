@@ -59,14 +59,6 @@ class TransactionIndex:
             self._files.get(self.path).truncate(size_bytes)
             self._size_bytes = size_bytes
 
-    @property
-    def exists(self) -> bool:
-        return self._size_bytes > 0
-
-    def sync(self) -> None:
-        if self._size_bytes:
-            self._files.get(self.path).sync()
-
     def fault(self, base_offset: int) -> str | None:
         """Why the file cannot be a transaction index of its segment, or None."""
         if self._size_bytes % _ENTRY.size:
