@@ -44,8 +44,8 @@ S = TypeVar("S", bound=Shard[Any])
 
 log = logging.getLogger(__name__)
 
-LOAD_CHUNK_BYTES = 1024 * 1024
-"""How much of the log is read before others have a turn. Kafka's `offsets.load.buffer.size` is five of these."""
+LOAD_CHUNK_BYTES = 64 * 1024
+"""How much of the log is read before others have a turn: of offset commits, what takes some 10 ms."""
 BATCH_ROOM_BYTES = 512
 """Kept free in a batch for its header and the lengths inside its records."""
 RECORD_ROOM_BYTES = 32

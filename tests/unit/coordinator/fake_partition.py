@@ -23,7 +23,13 @@ class FakeLog:
     def read_bytes(self, offset: int, max_bytes: int, *, end_offset: int) -> bytes:
         if self.faults:
             raise self.faults.pop()
-        return next((batch for batch in self.batches if BatchHeader.parse(batch).last_offset >= offset), b"")
+        read = b""
+        for batch in self.batches:
+            if BatchHeader.parse(batch).last_offset >= offset and (
+                not read or len(read + batch) <= max_bytes
+            ):
+                read += batch
+        return read
 
 
 @dataclass

@@ -186,6 +186,18 @@ async def test_the_log_is_replayed_before_the_first_call() -> None:
     assert world.shard.is_loaded
 
 
+async def test_others_have_their_turn_while_a_long_log_is_read() -> None:
+    """A record takes some 10 us to replay: 64 KiB of offset commits are 10 ms."""
+    world = World(log_of(*(words(("key", "value" * 3000)) for _ in range(70))))
+    turns = 0
+    with pytest.raises(ApiError):
+        _ = world.shard
+    while not world.runtime.loaded():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 70 * 15_000 / 65_536
+
+
 async def test_transactional_records_wait_for_their_marker() -> None:
     world = World(
         log_of(
