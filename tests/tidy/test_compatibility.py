@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from felice.protocol.api import API
-from felice.server.handlers.table import HANDLERS
+from felice.server.handlers.table import OFFERED
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "compatibility.md"
 ROW = re.compile(r"^\| (\d+) \| (\w+) \| (\d+)(?:-(\d+))? \|", re.MULTILINE)
@@ -17,5 +16,5 @@ def test_the_table_of_apis_is_the_brokers() -> None:
         int(key): (name, int(first), int(last or first))
         for key, name, first, last in ROW.findall(DOCUMENT.read_text())
     }
-    offered = {key: (API.by_key[key].name, API.by_key[key].advertised) for key in HANDLERS}
+    offered = {key: (api.name, api.advertised) for key, api in OFFERED.items()}
     assert said == {key: (name, versions.min, versions.max) for key, (name, versions) in offered.items()}

@@ -54,14 +54,19 @@ class Api:
     versions: Versions
     advertised: Versions
     flexible_from: int | None
+    # Ranges, for they are asked for every request and reply.
+    accepted: range
+    """The versions that a broker which offers this API takes."""
+    flexible: range
+    """The versions that have compact types and tagged fields."""
 
     def accepts(self, version: int) -> bool:
         """Whether a broker that offers this API takes requests of this version."""
-        return version in self.versions and version in self.advertised
+        return version in self.accepted
 
     def is_flexible(self, version: int) -> bool:
         """Whether this version has compact types and tagged fields."""
-        return self.flexible_from is not None and version >= self.flexible_from
+        return version in self.flexible
 
     def request_header_version(self, version: int) -> int:
         """2 has a tag buffer."""
@@ -69,20 +74,24 @@ class Api:
 
     def response_header_version(self, version: int) -> int:
         """1 has a tag buffer. ApiVersions never does, or a client could not read an answer in version 0."""
-        return 1 if self.key != API_VERSIONS_KEY and self.is_flexible(version) else 0
+        return 1 if version in self.flexible and self.key != API_VERSIONS_KEY else 0
 
 
 def _api(request: type[Any], response: type[Any], advertised: str | None = None) -> Api:
     schema = schema_of(request)
     flexible = schema.flexible
+    offered = schema.versions if advertised is None else Versions.parse(advertised)
+    accepted = schema.versions & offered
     return Api(
         key=schema.api_key,
         name=schema.name.removesuffix("Request"),
         request=request,
         response=response,
         versions=schema.versions,
-        advertised=schema.versions if advertised is None else Versions.parse(advertised),
+        advertised=offered,
         flexible_from=flexible.min if flexible.min <= flexible.max else None,
+        accepted=range(accepted.min, accepted.max + 1),
+        flexible=range(flexible.min, flexible.max + 1),
     )
 
 

@@ -1,24 +1,26 @@
 """Both ends of one connection, without a socket: bytes to requests and responses, replies in order.
 
 Keeps true:  S1  replies leave a connection in request order, however the answers are made.
-             A frame is handed on once, whole, in memory of its own that the log may write to. Memory taken for
-             one follows what has arrived of it, so announcing a large one costs nothing.
+             A frame is handed on once, whole, in memory that is its own for as long as anybody looks at it and
+             that the log may write to. Memory taken for one follows what has arrived of it, so announcing a
+             large one costs nothing.
              A peer that breaks the protocol is refused from that frame on (`failure`); what came before stands.
-How:         small frames are read into a scratch buffer that may serve many connections, and copied out; a frame
+How:         small frames are read into a scratch buffer that serves many connections, and copied out; a frame
              that is not whole in it goes on into a buffer of its own by `recv_into`, and is not copied again.
-Leaves:      sockets, timeouts and how many requests may wait to `server.session` and `client.connection`.
+Leaves:      sockets, timeouts and how many requests may wait to `server.session` and `client.connection`;
+             the memory to `frame_memory`.
 """
 
 from __future__ import annotations
 
-import mmap
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from felice.protocol.api import API, Api
-from felice.protocol.codec import Part, decode
+from felice.protocol.codec import Part, decode_prefix
+from felice.protocol.frame_memory import FrameMemory
 from felice.protocol.frames import (
     RequestHeader,
     decode_correlation_id,
@@ -29,12 +31,7 @@ from felice.protocol.frames import (
 )
 from felice.protocol.primitives import Buffer, MalformedMessage
 
-SCRATCH_BYTES = 64 * 1024
 _SIZE_BYTES = 4
-# From here on a frame of a stranger gets untouched pages from the kernel, which cost nothing until bytes arrive
-# for them. Then they cost three times what memory that was used before does: a client, which chose its broker,
-# takes that.
-_MAPPED_FRAME_BYTES = 1024 * 1024
 
 
 class ProtocolViolation(Exception):
@@ -44,20 +41,15 @@ class ProtocolViolation(Exception):
 class FrameReader:
     """Cuts a byte stream into frames.
 
-    Ask `get_buffer()` where the next bytes belong, put them there, then call `received(count)`. A scratch buffer
-    may be shared by readers whose calls of the two follow each other without another reader's between.
+    Ask `get_buffer()` where the next bytes belong, put them there, then call `received(count)`. Memory may be
+    shared by readers whose calls of the two follow each other without another reader's between.
     """
 
-    def __init__(
-        self,
-        max_frame_bytes: int,
-        scratch: bytearray | None = None,
-        map_from_bytes: int = _MAPPED_FRAME_BYTES,
-    ) -> None:
-        self.failure: Exception | None = None
+    def __init__(self, max_frame_bytes: int, memory: FrameMemory | None = None) -> None:
+        self.failure: ProtocolViolation | None = None
         self._max_frame_bytes = max_frame_bytes
-        self._map_from_bytes = map_from_bytes
-        self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
+        self._memory = memory or FrameMemory()
+        self._scratch = self._memory.scratch
         self._head = b""
         self._frame: memoryview | None = None
         self._filled = 0
@@ -68,7 +60,8 @@ class FrameReader:
             return self._frame[self._filled :]
         if self._head:
             self._scratch[: len(self._head)] = self._head
-        return self._scratch[len(self._head) :]
+            return self._scratch[len(self._head) :]
+        return self._scratch
 
     def received(self, count: int) -> list[memoryview]:
         """Take note of `count` bytes in the buffer; return the frames that are whole now."""
@@ -112,14 +105,12 @@ class FrameReader:
                 self._begin(size, scratch[start:end])
                 return frames
             frames.append(memoryview(bytearray(scratch[start:position])))
-        self._head = bytes(scratch[position:end])
+        if position < end:
+            self._head = bytes(scratch[position:end])
         return frames
 
     def _begin(self, size: int, data: memoryview) -> None:
-        # Private: pages that are shared with nobody cost less than half as much.
-        mapped = size >= self._map_from_bytes
-        whole = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if mapped else bytearray(size)
-        self._frame, self._filled = memoryview(whole), len(data)
+        self._frame, self._filled = self._memory.take(size), len(data)
         self._frame[: len(data)] = data
 
 
@@ -131,42 +122,54 @@ class Request:
     the row of ApiVersions, which `ServerConnection.answer` sends in version 0.
     """
 
+    api: Api
     header: RequestHeader
     message: Any
-    size_bytes: int
     reply: list[Part] | None = None
 
 
 class ServerConnection:
-    """The broker's end: requests out, replies in, whenever they are ready."""
+    """The broker's end: requests out one by one, replies in, whenever they are ready."""
 
     def __init__(
         self,
         max_request_bytes: int,
         apis: Mapping[int, Api] = API.by_key,
-        scratch: bytearray | None = None,
+        memory: FrameMemory | None = None,
     ) -> None:
-        self.reader = FrameReader(max_request_bytes, scratch)
         self.failure: Exception | None = None
+        self._reader = FrameReader(max_request_bytes, memory)
         self._apis = apis
+        self._frames: deque[memoryview] = deque()
         self._waiting: deque[Request] = deque()
 
     @property
     def unanswered(self) -> int:
-        """How many requests have no reply sent: the session bounds them by not reading on."""
+        """How many requests that were handed out have no reply taken: the session bounds them by not going on."""
         return len(self._waiting)
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes belong."""
-        return self.reader.get_buffer()
+        return self._reader.get_buffer()
 
-    def received(self, count: int) -> list[Request]:
-        """Take note of `count` bytes in the buffer; return the requests that are whole now."""
-        return self._requests(self.reader.received(count))
+    def received(self, count: int) -> None:
+        """Take note of `count` bytes in the buffer."""
+        self._frames += self._reader.received(count)
 
-    def feed(self, data: Buffer) -> list[Request]:
-        """Take bytes that were received elsewhere."""
-        return self._requests(self.reader.feed(data))
+    def next_request(self) -> Request | None:
+        """The next whole request, whose reply has its place from now on; None if there is none, or `failure`."""
+        if self.failure is not None:
+            return None
+        if not self._frames:
+            self.failure = self._reader.failure
+            return None
+        try:
+            request = self._request(self._frames.popleft())
+        except (MalformedMessage, ProtocolViolation) as error:
+            self.failure = error
+            return None
+        self._waiting.append(request)
+        return request
 
     def answer(self, request: Request, message: object) -> None:
         """Put the reply in its place."""
@@ -181,30 +184,22 @@ class ServerConnection:
     def take_replies(self) -> list[Part]:
         """The replies that may leave now, in parts, in request order."""
         parts: list[Part] = []
-        while self._waiting and self._waiting[0].reply is not None:
-            parts += self._waiting.popleft().reply or ()
+        waiting = self._waiting
+        while waiting and (reply := waiting[0].reply) is not None:
+            waiting.popleft()
+            parts += reply
         return parts
-
-    def _requests(self, frames: list[memoryview]) -> list[Request]:
-        requests = []
-        for frame in frames:
-            if self.failure is not None:
-                break
-            try:
-                requests.append(self._request(frame))
-            except (MalformedMessage, ProtocolViolation) as error:
-                self.failure = error
-        self._waiting += requests
-        self.failure = self.failure or self.reader.failure
-        return requests
 
     def _request(self, frame: memoryview) -> Request:
         header, position = decode_request_header(frame)
         api = self._apis.get(header.api_key)
         if api is not None and api.accepts(header.api_version):
-            return Request(header, decode(api.request, frame, header.api_version, position), len(frame))
+            # Bytes behind the request are let be, as Kafka does: librdkafka asks for all topics' metadata with
+            # three too many (an array's length in its old form).
+            message, _ = decode_prefix(api.request, frame, header.api_version, position)
+            return Request(api, header, message)
         if api is API.API_VERSIONS:
-            return Request(header, None, len(frame))
+            return Request(api, header, None)
         name = f"API key {header.api_key}" if api is None else api.name
         raise ProtocolViolation(f"{name} in version {header.api_version} is not supported")
 
@@ -222,10 +217,8 @@ class Response:
 class ClientConnection:
     """The client's end: numbers requests and matches responses to them."""
 
-    def __init__(
-        self, client_id: str | None, max_response_bytes: int, scratch: bytearray | None = None
-    ) -> None:
-        self.reader = FrameReader(max_response_bytes, scratch, map_from_bytes=max_response_bytes + 1)
+    def __init__(self, client_id: str | None, max_response_bytes: int) -> None:
+        self.reader = FrameReader(max_response_bytes)
         self.failure: Exception | None = None
         self.unreadable: int | None = None
         """The request whose response could not be read: only its own outcome will never be known."""

@@ -8,7 +8,7 @@ Keeps true:  a request header is read whatever version it announces, so that an 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from felice.protocol.api import API, API_VERSIONS_KEY, Api
 from felice.protocol.codec import Part, decode, encode_parts, join_parts, parts_size
@@ -23,8 +23,7 @@ _NO_TAGS = b"\x00"
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     """What stands in front of every request."""
 
     api_key: int
@@ -46,7 +45,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     client_id, position = _client_id(frame, length)
     header = RequestHeader(api_key, version, correlation_id, client_id)
     api = API.by_key.get(api_key)
-    if api is not None and version in api.versions and api.is_flexible(version):
+    if api is not None and version in api.accepted and version in api.flexible:
         position = _skip_header_tags(frame, position)
     return header, position
 
@@ -135,7 +134,8 @@ def _skip_response_tags(frame: Buffer) -> int:
 def _sized(parts: list[Part]) -> list[Part]:
     first = parts[0]
     assert isinstance(first, bytearray)
-    _SIZE.pack_into(first, 0, parts_size(parts) - _SIZE.size)
+    size = len(first) if len(parts) == 1 else parts_size(parts)
+    _SIZE.pack_into(first, 0, size - _SIZE.size)
     return parts
 
 

@@ -30,11 +30,13 @@ from felice.metadata.embedded import CorruptStore, EmbeddedStore
 from felice.metadata.layout import BrokerNode, Endpoint
 from felice.metadata.store import MetadataStore, StoreError
 from felice.metadata.watcher import Watcher
+from felice.protocol.api import Api
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.frame_memory import FrameMemory
 from felice.replication.partitions import Partitions
 from felice.server.config_entries import BrokerLayers
 from felice.server.fetch_sessions import FetchSessions
-from felice.server.handlers.table import HANDLERS, Handler
+from felice.server.handlers.table import OFFERED, Handle, Handlers
 from felice.server.listener import Listener
 from felice.server.maintenance import Maintenance
 from felice.server.producer_ids import ProducerIds
@@ -45,6 +47,9 @@ _log = logging.getLogger("felice.server")
 # The embedded store's directory, inside the first of `log.dirs`.
 STORE_DIRECTORY = "metadata"
 _DRAIN_TIMEOUT_S = 3.0
+# Memory for large requests that is kept for the next: eight of a producer's usual batches of a megabyte.
+_FRAME_POOL_BYTES = 8 * 1024 * 1024
+_MAPPED_FRAME_BYTES = 1024 * 1024
 
 
 class Broker:
@@ -62,7 +67,10 @@ class Broker:
         self.config = config
         self.env = env
         self.broker_id = config.node_id
-        self.handlers: Mapping[int, Handler] = HANDLERS
+        self.apis: Mapping[int, Api] = OFFERED
+        self.handlers: Mapping[int, Handle] = Handlers()
+        # One for all connections: they share a thread.
+        self.frame_memory = FrameMemory(pool_bytes=_FRAME_POOL_BYTES, map_from_bytes=_MAPPED_FRAME_BYTES)
         self.listeners: list[Listener] = []
         self.directories: list[LogDirectory] = []
         self.is_stopping = False

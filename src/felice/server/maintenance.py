@@ -22,6 +22,7 @@ _log = logging.getLogger("felice.server")
 _MAX_FLUSH_CHECK_MS = 1_000
 _FILE_REMOVAL_MS = 5_000
 _IDLE_CHECK_MS = 5_000
+_FRAME_MEMORY_MS = 10_000
 _MAX_SLEEP_MS = 24 * 3_600_000
 
 Chore = Callable[[], Awaitable[None]]
@@ -55,6 +56,7 @@ class Maintenance:
                 self._write_high_watermarks,
             ),
             ("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers),
+            ("frame memory", _FRAME_MEMORY_MS, self._forget_frame_memory),
             ("idle connections", min(_IDLE_CHECK_MS, config.connections_max_idle_ms), self._close_idle),
         ]
         for name, interval_ms, chore in chores:
@@ -142,6 +144,9 @@ class Maintenance:
         now_ms = self._broker.env.clock.now_ms()
         for partition in self._broker.partitions:
             partition.log.expire_producers(now_ms)
+
+    async def _forget_frame_memory(self) -> None:
+        self._broker.frame_memory.forget_unused()
 
     async def _close_idle(self) -> None:
         max_idle_s = self._broker.config.connections_max_idle_ms / 1000

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from felice.env import FileSlice, SystemClock, SystemDisk
+from felice.protocol.api import API
+from felice.protocol.frame_memory import FrameMemory
 from felice.protocol.frames import encode_request
 from felice.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from felice.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
-    ProduceResponse,
     TopicProduceData,
 )
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
-from felice.server.handlers.table import Handler
 from felice.server.session import MAX_UNSENT_BYTES, Session
 
 KEY, VERSION = 21, 1
@@ -70,6 +70,7 @@ class Peer:
     """A session, its transport, and the handlers that the test gives it."""
 
     def __init__(self, handle: Callable[[Any, RequestContext], Any], max_pending: int = 500) -> None:
+        self.memory = FrameMemory(pool_bytes=4 * 1024 * 1024, map_from_bytes=1024 * 1024)
         self.listener = SimpleNamespace(
             name="PLAINTEXT",
             is_open=True,
@@ -81,10 +82,9 @@ class Peer:
                     socket_request_max_bytes=MAX_FRAME_BYTES, queued_max_requests=max_pending
                 ),
                 env=SimpleNamespace(clock=SystemClock()),
-                handlers={
-                    KEY: Handler(handle, DeleteRecordsRequest, DeleteRecordsResponse, 0, 1),
-                    0: Handler(handle, ProduceRequest, ProduceResponse, 3, 13),
-                },
+                apis={KEY: API.DELETE_RECORDS, 0: API.PRODUCE},
+                handlers={KEY: handle, 0: handle},
+                frame_memory=self.memory,
             ),
         )
         self.session = Session(self.listener)  # type: ignore[arg-type]
@@ -206,9 +206,11 @@ def test_frames_of_every_size_arrive_whole(size: int, step: int) -> None:
 def test_a_frame_of_an_impossible_size_closes_the_connection_before_memory_is_taken(size: int) -> None:
     async def scenario() -> None:
         peer = Peer(echo)
+        taken: list[int] = []
+        peer.memory.take = taken.append  # type: ignore[assignment, method-assign]
         peer.feed(question(1) + struct.pack(">i", size))
         assert peer.transport.aborted
-        assert peer.session._frame is None
+        assert not taken
 
     run(scenario)
 
@@ -278,6 +280,16 @@ def test_reading_stops_while_too_many_requests_wait_and_goes_on_after() -> None:
             waiting[number].set_result(DeleteRecordsResponse(throttle_time_ms=number))
             await asyncio.sleep(0.01)
         assert [correlation_id for correlation_id, _ in peer.replies()] == [0, 1, 2, 3, 4]
+        assert peer.transport.reading
+
+    run(scenario)
+
+
+def test_answers_given_at_once_leave_room_for_the_requests_behind_them() -> None:
+    async def scenario() -> None:
+        peer = Peer(echo, max_pending=3)
+        peer.feed(b"".join(question(number) for number in range(10)))
+        assert peer.replies() == [(number, number) for number in range(10)]
         assert peer.transport.reading
 
     run(scenario)

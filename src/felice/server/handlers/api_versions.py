@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from felice.protocol.api import API, API_VERSIONS_KEY
+from felice.protocol.api import API_VERSIONS_KEY
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
@@ -35,7 +35,7 @@ def unsupported_version(broker: Broker) -> ApiVersionsResponse:
 
 
 def _offered(broker: Broker) -> list[ApiVersion]:
-    apis = (API.by_key[key] for key in sorted(broker.handlers))
+    apis = (broker.apis[key] for key in sorted(broker.apis))
     return [
         ApiVersion(api_key=api.key, min_version=api.advertised.min, max_version=api.advertised.max)
         for api in apis
