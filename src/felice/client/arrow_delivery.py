@@ -1,7 +1,8 @@
 """Fetched data as one pyarrow table, without a Python object per row.
 
 Keeps true:  the table holds the rows that polling would have delivered next, partition by partition, and positions
-             move accordingly: polling and columns may be mixed.
+             move accordingly: polling and columns may be mixed. What cannot be read, and every other error, is
+             raised when its turn comes, with no rows before it and none lost for it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from felice.client.model import Message
 from felice.client.subscription import AssignedPartition
 from felice.protocol.errors import ApiError
 from felice.records.arrow import ArrowReader, arrow_schema
+from felice.records.batch import BatchHeader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,36 +42,59 @@ class ArrowDelivery:
             if isinstance(item, Message):
                 if self._on_message(item):
                     return True
-            else:
-                self._read(item, max_rows)
+            elif not self._read(item, max_rows):
+                return True
         return True
 
     def _on_message(self, message: Message) -> bool:
         error = message.error()
         if error is None or error.code() == KafkaError._PARTITION_EOF:
             return False
-        self._error = KafkaException(error)
+        if self._pieces:
+            self._delivery.put_back(message)
+        else:
+            self._error = KafkaException(error)
         return True
 
-    def _read(self, fetched: Fetched, max_rows: int) -> None:
+    def _read(self, fetched: Fetched, max_rows: int) -> bool:
+        """Take the rows of a piece; False if the application must see first that a batch of it is bad."""
         partition = fetched.partition
-        reader = self._reader(partition)
-        try:
-            found = [piece for header in fetched.headers for piece in reader.add(_bytes_of(fetched, header))]
-        except ApiError as error:
-            self._delivery.finish(fetched)
-            where = f"{partition.topic}-{partition.partition}: {error}"
-            raise KafkaException(error_of(KafkaError._BAD_MSG, where)) from None
-        rest = reader.finish()
-        for piece in [*found, *([rest] if rest is not None else [])]:
+        headers = [header for header in fetched.headers if header.next_offset > (partition.position or 0)]
+        pieces, fault = self._decode(fetched, headers)
+        for piece in pieces:
             room = max_rows - self.rows
             if piece.num_rows > room:
                 # The piece stays in its place; the position says where to go on in it.
                 partition.position = piece.column("offset")[room].as_py()
                 self._keep(piece.slice(0, room))
-                return
+                return True
             self._keep(piece)
-        self._delivery.finish(fetched)
+        if fault is None:
+            self._delivery.finish(fetched)
+            return True
+        bad, error = fault
+        if self._pieces:
+            partition.position = max(partition.position or 0, bad.base_offset)
+        else:
+            partition.position = bad.next_offset
+            where = f"{partition.topic}-{partition.partition}: {error}"
+            self._error = KafkaException(error_of(KafkaError._BAD_MSG, where))
+        return False
+
+    def _decode(
+        self, fetched: Fetched, headers: list[BatchHeader]
+    ) -> tuple[list[pa.RecordBatch], tuple[BatchHeader, ApiError] | None]:
+        """The rows before the first batch that cannot be read, and that batch."""
+        reader = self._reader(fetched.partition)
+        found: list[pa.RecordBatch] = []
+        for index, header in enumerate(headers):
+            try:
+                found += reader.add(_bytes_of(fetched, header))
+            except ApiError as error:
+                # Again without it: what it left in the reader is not to be trusted.
+                return self._decode(fetched, headers[:index])[0], (header, error)
+        rest = reader.finish()
+        return [*found, *([rest] if rest is not None else [])], None
 
     def _reader(self, partition: AssignedPartition) -> ArrowReader:
         return ArrowReader(

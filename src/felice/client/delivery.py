@@ -155,6 +155,10 @@ class Delivery:
             if message is not None:
                 return message
 
+    def put_back(self, message: Message) -> None:
+        """An event that was taken and is not to be told yet."""
+        self._queue.appendleft(message)
+
     def finish(self, fetched: Fetched) -> None:
         """Everything of the piece was delivered."""
         # Behind the last record may lie markers and gaps; they are passed too.

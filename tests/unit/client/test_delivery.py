@@ -4,8 +4,9 @@ import pytest
 
 from felice.client.arrow_delivery import ArrowDelivery
 from felice.client.delivery import Delivery, Fetched
-from felice.client.errors import KafkaError, error_of
+from felice.client.errors import KafkaError, KafkaException, error_of
 from felice.client.isolation import visible_batches, visible_ranges, whole_batches
+from felice.client.model import error_message
 from felice.client.subscription import AssignedPartition
 from felice.records.batch import BatchHeader, stamp
 from felice.records.builder import build_batch, build_control
@@ -163,3 +164,36 @@ def test_ranges_join_neighbours_only() -> None:
 def test_cut_last_batch_is_left_out() -> None:
     whole = batch(0, 1) + batch(1, 1)
     assert [header.base_offset for header in whole_batches(memoryview(whole[:-3]))] == [0]
+
+
+def test_columns_lose_nothing_to_a_batch_that_cannot_be_read(delivery: Delivery) -> None:
+    pytest.importorskip("pyarrow")
+    broken = bytearray(batch(2, 2))
+    broken[-1] ^= 1
+    other = AssignedPartition("u", 0, 0)
+    delivery.put(fetched(other, batch(0, 1)))
+    partition = AssignedPartition("t", 0, 0)
+    delivery.put(fetched(partition, batch(0, 2), bytes(broken), batch(4, 2)))
+    first = ArrowDelivery(delivery, with_headers=False, check_crcs=True)
+    assert first.take(100, 1 << 20)
+    assert first.table().column("offset").to_pylist() == [0, 0, 1]
+    second = ArrowDelivery(delivery, with_headers=False, check_crcs=True)
+    assert second.take(100, 1 << 20)
+    with pytest.raises(KafkaException, match="offset 2"):
+        second.table()
+    third = ArrowDelivery(delivery, with_headers=False, check_crcs=True)
+    assert not third.take(100, 1 << 20)
+    assert third.table().column("offset").to_pylist() == [4, 5]
+    assert partition.position == 6
+
+
+def test_error_event_behind_rows_is_told_next_time(delivery: Delivery) -> None:
+    pytest.importorskip("pyarrow")
+    delivery.put(fetched(AssignedPartition("t", 0, 0), batch(0, 2)))
+    delivery.put(error_message(error_of(KafkaError._MAX_POLL_EXCEEDED)))
+    first = ArrowDelivery(delivery, with_headers=False, check_crcs=True)
+    assert first.take(100, 1 << 20) and first.table().num_rows == 2
+    second = ArrowDelivery(delivery, with_headers=False, check_crcs=True)
+    assert second.take(100, 1 << 20)
+    with pytest.raises(KafkaException):
+        second.table()
