@@ -13,8 +13,8 @@ from typing import Any
 from felice.client.arrow_delivery import ArrowDelivery
 from felice.client.consuming import ConsumerCore, offsets_of
 from felice.client.delivery import Delivery
-from felice.client.errors import KafkaException
-from felice.client.model import ClusterMetadata, Message, TopicPartition
+from felice.client.errors import KafkaError, KafkaException, error_of
+from felice.client.model import ClusterMetadata, Message, TopicPartition, error_message
 from felice.client.options import parse_settings
 
 
@@ -30,7 +30,7 @@ class AsyncConsumer:
     async def start(self) -> None:
         if self._core is None:
             self._delivery.listen(self._changed.set)
-            self._core = ConsumerCore(self._settings, self._delivery, _ask, _tell)
+            self._core = ConsumerCore(self._settings, self._delivery, self._ask, _tell)
 
     async def __aenter__(self) -> AsyncConsumer:
         await self.start()
@@ -44,6 +44,18 @@ class AsyncConsumer:
         if self._core is None:
             raise RuntimeError("the consumer is not started: use `async with`, or await start()")
         return self._core
+
+    async def _ask(
+        self, callback: Callable[[list[TopicPartition]], Any], partitions: list[TopicPartition]
+    ) -> None:
+        """What a callback raises is told by `poll`; the rebalance goes on."""
+        try:
+            result = callback(partitions)
+            if inspect.isawaitable(result):
+                await result
+        except Exception as error:
+            reason = f"a rebalance callback raised {type(error).__name__}: {error}"
+            self._delivery.put(error_message(error_of(KafkaError._APPLICATION, reason)))
 
     def _on_drained(self) -> None:
         if self.core.fetcher.starved:
@@ -152,12 +164,6 @@ class AsyncConsumer:
         if self._core is not None:
             await self._core.close()
             self._core = None
-
-
-async def _ask(callback: Callable[[list[TopicPartition]], Any], partitions: list[TopicPartition]) -> None:
-    result = callback(partitions)
-    if inspect.isawaitable(result):
-        await result
 
 
 def _tell(callback: Callable[..., Any], *arguments: Any) -> None:

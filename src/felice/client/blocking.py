@@ -359,7 +359,9 @@ class BlockingClient:
         if since is None or (time.monotonic() - since) * 1000 < self.config.retry_timeout_ms:
             return None
         where = f"{piece.topic}-{piece.partition} ends at {row.high_watermark}, {piece.end} was asked for"
-        return failure(KafkaError._TIMED_OUT, f"{where}, and nothing came in {self.config.retry_timeout_ms} ms")
+        return failure(
+            KafkaError._TIMED_OUT, f"{where}, and nothing came in {self.config.retry_timeout_ms} ms"
+        )
 
     def _on_fetch_failure(self, pieces: list[_Range], error: KafkaException) -> None:
         """Raise, or leave the ranges for the next round."""

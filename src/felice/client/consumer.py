@@ -117,6 +117,10 @@ class Consumer:
             if work is not None:
                 work.close()
             raise RuntimeError("Consumer closed")
+        if not self._thread.alive:
+            if work is not None:
+                work.close()
+            raise RuntimeError("this consumer's thread is gone: clients do not outlive a fork")
 
     def _pump(self, future: concurrent.futures.Future[Any], timeout: float | None) -> Any:
         deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout
@@ -366,8 +370,16 @@ class Consumer:
         """Commit (if automatic), give up the partitions, leave the group."""
         if self._closed or not self._thread.alive:
             return
+        future, raised = self._thread.submit(self._core.close()), None
         try:
-            self._pump(self._thread.submit(self._core.close()), None)
+            while not future.done():
+                try:
+                    self._pump(future, None)
+                except Exception as error:
+                    # Of a callback: the group is to be left all the same, and then it is told.
+                    raised = raised or error
         finally:
             self._closed = True
             self._thread.stop()
+        if raised is not None:
+            raise raised

@@ -33,6 +33,7 @@ from felice.client.model import (
 from felice.client.offsets import EARLIEST, LATEST, commit_offsets, fetch_committed, list_offsets
 from felice.client.options import Settings
 from felice.client.subscription import Subscription
+from felice.protocol.errors import ErrorCode
 
 AskApplication = Callable[[Any, list[TopicPartition]], Awaitable[None]]
 """Runs a rebalance callback of the application, in whatever thread it wants it."""
@@ -241,7 +242,11 @@ class ConsumerCore:
         self, offsets: Mapping[Partition, CommittedOffset], timeout_s: float
     ) -> list[TopicPartition]:
         group_id = self.settings["group.id"]
-        committer = self.membership.member.committer if self.membership is not None else NOBODY
+        member = self.membership.member if self.membership is not None else None
+        if member is not None and member.expelled:
+            # As nobody it could overwrite what those who took over have committed.
+            raise failure(ErrorCode.UNKNOWN_MEMBER_ID, f"no longer a member of group {group_id!r}")
+        committer = member.committer if member is not None else NOBODY
         results = await commit_offsets(self.cluster, group_id, offsets, committer, timeout_s)
         self.subscription.on_committed(
             {key: offsets[key].offset for key, code in results.items() if not code and key in offsets}

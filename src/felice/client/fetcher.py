@@ -16,7 +16,7 @@ from typing import Any
 
 from felice.client.cluster import Cluster
 from felice.client.delivery import Delivery, Fetched
-from felice.client.errors import KafkaError, KafkaException, error_of, kafka_error
+from felice.client.errors import KafkaError, KafkaException, error_of, failure, kafka_error
 from felice.client.isolation import READ_COMMITTED, visible_batches, whole_batches
 from felice.client.model import (
     OFFSET_BEGINNING,
@@ -195,14 +195,14 @@ class Fetcher:
         begin = partition.fetch_offset or 0
         try:
             headers = [header for header in whole_batches(records) if header.next_offset > begin]
+            aborted = row.aborted_transactions if self._isolation == READ_COMMITTED else None
+            visible = list(visible_batches(records, headers, aborted))
         except Exception as error:
             self._delivery.put(Fetched(partition, memoryview(b""), [], begin, kafka_error(error)))
             self._back_off(partition)
             return
         if headers:
             partition.fetch_offset = headers[-1].next_offset
-            aborted = row.aborted_transactions if self._isolation == READ_COMMITTED else None
-            visible = list(visible_batches(records, headers, aborted))
             self._delivery.put(Fetched(partition, records, visible, partition.fetch_offset))
         end = row.last_stable_offset if self._isolation == READ_COMMITTED else row.high_watermark
         self._report_end(partition, end)
@@ -292,6 +292,11 @@ class Fetcher:
         found = await fetch_committed(self._cluster, group_id, keys, self._isolation, self._cluster.timeout_s)
         for partition in partitions:
             committed = found.get(partition.key)
+            if committed is not None and committed.error_code:
+                # Not knowing is not the same as nothing: a reset would skip or repeat what was consumed.
+                raise failure(
+                    committed.error_code, f"committed offset of {partition.topic}-{partition.partition}"
+                )
             if committed is None or committed.offset < 0 or partition.lease is not leases[partition]:
                 continue
             partition.begin_at(committed.offset)

@@ -97,6 +97,8 @@ class GroupMember:
         self.is_leader = False
         self.protocol_name: str | None = None
         self.owned: frozenset[Partition] = frozenset()
+        self.expelled = False
+        """It was a member and is not any more: what it would commit may be others' by now."""
         self._last_generation = -1
         self._last_assigned: tuple[Partition, ...] = ()
 
@@ -147,14 +149,13 @@ class GroupMember:
         return encode_data(subscription, _SUBSCRIPTION_VERSION)
 
     def on_join(self, response: JoinGroupResponse) -> Next:
-        step = next_step(response.error_code)
+        step = self._after(response.error_code)
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
-        elif step is Next.FORGET:
-            self.forget()
         elif step is Next.GO_ON:
             self.member_id = response.member_id
             self.generation = response.generation_id
+            self.expelled = False
             self.protocol_name = response.protocol_name
             self.is_leader = response.leader == response.member_id
         return step
@@ -208,9 +209,15 @@ class GroupMember:
         )
 
     def on_sync(self, error_code: int) -> Next:
+        return self._after(error_code)
+
+    def _after(self, error_code: int) -> Next:
         step = next_step(error_code)
         if step is Next.FORGET:
+            # One that is only late stays known: under a new id its old self would hold up the next rebalance.
+            member_id = self.member_id if error_code == ErrorCode.ILLEGAL_GENERATION else ""
             self.forget()
+            self.member_id = member_id
         return step
 
     def on_assignment(self, data: bytes) -> Change:
@@ -239,10 +246,7 @@ class GroupMember:
         )
 
     def on_heartbeat(self, error_code: int) -> Next:
-        step = next_step(error_code)
-        if step is Next.FORGET:
-            self.forget()
-        return step
+        return self._after(error_code)
 
     def leave_request(self, reason: str) -> ByVersion:
         return ByVersion(LeaveGroupRequest, self._leave(reason))
@@ -260,6 +264,7 @@ class GroupMember:
 
     def forget(self) -> None:
         """The coordinator does not know this member (any more)."""
+        self.expelled = self.expelled or self.joined
         self.member_id = ""
         self.generation = -1
         self.is_leader = False

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from felice.client.cluster import Cluster, backoff_s
 from felice.client.errors import KafkaError, KafkaException, error_of
-from felice.client.group import GroupMember, GroupSettings, Next, next_step
+from felice.client.group import GroupMember, GroupSettings, Next
 from felice.client.model import Partition
 from felice.client.options import Settings
 from felice.client.subscription import Subscription
@@ -63,6 +63,7 @@ class Membership:
         self._reason = asyncio.Event()
         self._why = "first join"
         self._lost = False
+        self._fenced = False
         self._coordinator = -1
         self._tasks: list[asyncio.Task[None]] = []
         self._stable = False
@@ -92,7 +93,7 @@ class Membership:
 
     async def _live(self) -> None:
         await self._learn_topics()
-        while True:
+        while not self._fenced:
             try:
                 if await self._join():
                     self._attempt = 0
@@ -115,12 +116,12 @@ class Membership:
             self._rebalances.on_group_error(error.error)
 
     async def _before_rejoin(self) -> None:
-        """Give up what must not be kept over the next join."""
+        """Give up what must not be kept over the next join. Heartbeats go on until the callback is done."""
+        if not self._lost and not self.cooperative:
+            await self._revoke(sorted(self.member.owned))
         self._stable = False
         if self._lost:
             await self._give_up_lost()
-        elif not self.cooperative:
-            await self._revoke(sorted(self.member.owned))
 
     async def _give_up_lost(self) -> None:
         self._lost = False
@@ -188,9 +189,8 @@ class Membership:
         elif step is Next.STOP:
             self._rebalances.on_group_error(error_of(code, f"group {self.member.settings.group_id!r}"))
             if code == ErrorCode.FENCED_INSTANCE_ID:
-                self._lost = True
+                self._fenced = True
                 await self._give_up_lost()
-                await asyncio.Event().wait()
         elif code == ErrorCode.MEMBER_ID_REQUIRED:
             return await self._join()
         return False
@@ -221,11 +221,13 @@ class Membership:
             return
         if generation != self.member.generation or not self._stable:
             return
-        step = next_step(response.error_code)
+        step = self.member.on_heartbeat(response.error_code)
         if step is Next.FORGET or step is Next.STOP:
-            self.member.forget()
             self._lost = True
         if step is Next.STOP:
+            # Another has taken the name: joining again would only throw that one out in turn.
+            self._fenced = response.error_code == ErrorCode.FENCED_INSTANCE_ID
+            self.member.forget()
             self._rebalances.on_group_error(
                 error_of(response.error_code, f"group {self.member.settings.group_id!r}")
             )
@@ -297,7 +299,7 @@ class Membership:
     # The end
 
     async def leave(self) -> None:
-        """Give up everything and tell the group, unless static: then the place is kept (KIP-345)."""
+        """Give up everything and tell the group."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -307,12 +309,12 @@ class Membership:
             await self._give_up_lost()
         else:
             await self._revoke(sorted(self.member.owned))
-        if self.member.settings.instance_id is None:
-            await self._send_leave("the consumer was closed or unsubscribed")
+        await self._send_leave("the consumer was closed or unsubscribed")
         self.member.forget()
 
     async def _send_leave(self, reason: str) -> None:
-        if not self.member.member_id:
+        # KIP-345: a static member keeps its place until its session ends, whyever it goes.
+        if not self.member.member_id or self.member.settings.instance_id is not None:
             return
         with contextlib.suppress(KafkaException):
             await self._ask(self.member.leave_request(reason), min(self._cluster.timeout_s, 5.0))

@@ -217,6 +217,8 @@ class Producer:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return False
+            if not self._thread.alive:
+                raise RuntimeError("this producer's thread is gone: it was closed, or left behind by a fork")
             # Bounded, so that an interrupt from the keyboard is seen, and a report missed costs little.
             inbox.changed.wait(0.1 if left is None else min(left, 0.1))
         return True
