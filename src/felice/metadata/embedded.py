@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from felice.env import Disk
@@ -26,19 +26,8 @@ from felice.metadata.journal import (
     frame,
     frames,
 )
-from felice.metadata.memory import Watches
-from felice.metadata.store import (
-    ANY_VERSION,
-    Create,
-    Delete,
-    EventKind,
-    Listener,
-    Node,
-    Operation,
-    SessionExpired,
-    SetData,
-    StoreUnavailable,
-)
+from felice.metadata.session import TreeSession
+from felice.metadata.store import EventKind, Operation, StoreUnavailable
 from felice.metadata.tree import Change, Outcome, Tree
 
 _log = logging.getLogger(__name__)
@@ -51,20 +40,17 @@ class CorruptStore(Exception):
     """The files of the store are damaged; the message names file and position."""
 
 
-class EmbeddedStore:
+class EmbeddedStore(TreeSession):
     """The one session of a store on this machine's disk. Make it with `open`."""
 
     def __init__(self, disk: Disk, directory: Path, tree: Tree) -> None:
-        self.session_id = tree.zxid + 1
-        self.watches = Watches()
+        super().__init__(tree, tree.zxid + 1)
         self._disk = disk
         self._snapshot_path = directory / "snapshot"
-        self._tree = tree
         self._journal = disk.open(directory / "journal", create=True)
         self._snapshot_size_bytes = 0
         self._writing = asyncio.Lock()
         self._under_way: set[asyncio.Future[list[Outcome]]] = set()
-        self._closed = False
         self._failure: str | None = None
 
     @classmethod
@@ -83,33 +69,6 @@ class EmbeddedStore:
         store._discard_ephemerals()
         return store
 
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> str:
-        [created] = await self.multi([Create(path, data, ephemeral, sequential)])
-        assert isinstance(created, str)
-        return created
-
-    async def get(self, path: str) -> Node:
-        self._check_open(path)
-        return self._tree.get(path)
-
-    async def exists(self, path: str) -> Node | None:
-        self._check_open(path)
-        return self._tree.find(path)
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        [new_version] = await self.multi([SetData(path, data, version)])
-        assert isinstance(new_version, int)
-        return new_version
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
-
-    async def children(self, path: str) -> list[str]:
-        self._check_open(path)
-        return self._tree.children(path)
-
     async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
         # A caller who gives up must not leave a write half done: in the journal but not in the tree.
         write = asyncio.ensure_future(self._multi(operations))
@@ -124,7 +83,7 @@ class EmbeddedStore:
 
     async def _multi(self, operations: Sequence[Operation]) -> list[Outcome]:
         async with self._writing:
-            self._check_open()
+            self._check_alive()
             if self._failure is not None:
                 raise StoreUnavailable("/", self._failure)
             changes, outcomes = self._tree.plan(operations, self.session_id)
@@ -132,15 +91,12 @@ class EmbeddedStore:
                 await self._write(changes)
         return outcomes
 
-    def watch(self, path: str, listener: Listener) -> Callable[[], None]:
-        return self.watches.add(path, listener)
-
     async def close(self) -> None:
         async with self._writing:
-            if self._closed:
+            if not self.is_alive:
                 return
             self.watches.clear()
-            self._closed = True
+            self.is_alive = False
             try:
                 if self._failure is None:
                     self._discard_ephemerals()
@@ -194,10 +150,6 @@ class EmbeddedStore:
         self._disk.write_atomic(self._snapshot_path, frame(body))
         self._snapshot_size_bytes = len(body)
         self._journal.truncate(0)
-
-    def _check_open(self, path: str = "/") -> None:
-        if self._closed:
-            raise SessionExpired(path)
 
 
 def _load_snapshot(disk: Disk, path: Path, tree: Tree) -> None:
