@@ -6,12 +6,10 @@ their value is the one in force.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from felice.config import BROKER_OPTIONS, Scope
-from felice.metadata.layout import DEFAULT_ENTITY
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -21,51 +19,30 @@ from felice.protocol.messages.alter_configs import (
 )
 from felice.protocol.messages.describe_configs import ResourceType
 from felice.server.config_entries import broker_entries
-from felice.server.dynamic_config import check_dynamic
-from felice.server.handlers.describe_configs import check_broker, check_topic
+from felice.server.config_resources import change_broker, change_each, change_topic, unsupported
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
 async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    responses = []
-    for resource in request.resources:
-        row = AlterConfigsResourceResponse(
-            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
-        )
-        try:
-            if times[resource.resource_type, resource.resource_name] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            await _replace(resource, request.validate_only, context)
-        except ApiError as error:
-            row.error_code, row.error_message = error.code, error.message
-        responses.append(row)
-    return AlterConfigsResponse(responses=responses)
+    async def change(resource: AlterConfigsResource) -> None:
+        await _replace(resource, request.validate_only, context)
+
+    rows = await change_each(request.resources, AlterConfigsResourceResponse, change)
+    return AlterConfigsResponse(responses=rows)
 
 
 async def _replace(resource: AlterConfigsResource, validate_only: bool, context: RequestContext) -> None:
-    broker, name = context.broker, resource.resource_name
-    wanted = _wanted(resource)
+    name, wanted = resource.resource_name, _wanted(resource)
     if resource.resource_type == ResourceType.TOPIC:
-        check_topic(name, context)
-        await broker.controller.change_topic_config(name, lambda _: wanted, validate_only=validate_only)
+        await change_topic(name, lambda _: wanted, validate_only, context)
     elif resource.resource_type == ResourceType.BROKER:
-        if name:
-            check_broker(name, context)
-        in_force = {entry.name: entry.value for entry in broker_entries(broker.config_layers)}
-
-        def change(current: Mapping[str, str]) -> dict[str, str]:
-            changed = {key: value for key, value in wanted.items() if not _is_echo(key, value, in_force)}
-            check_dynamic(current, changed, broker.static_config, for_all=not name)
-            return changed
-
-        await broker.controller.change_broker_config(
-            name or DEFAULT_ENTITY, change, validate_only=validate_only
-        )
+        in_force = {entry.name: entry.value for entry in broker_entries(context.broker.config_layers)}
+        new = {key: value for key, value in wanted.items() if not _is_echo(key, value, in_force)}
+        await change_broker(name, lambda _: new, validate_only, context)
     else:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+        raise unsupported(resource.resource_type)
 
 
 def _wanted(resource: AlterConfigsResource) -> dict[str, str]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from felice.controller import topic_names
-from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.errors import ApiError
 from felice.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -20,6 +19,7 @@ from felice.protocol.messages.describe_configs import (
     ResourceType,
 )
 from felice.server.config_entries import ConfigEntry, broker_entries, dynamic_default_entries, topic_entries
+from felice.server.config_resources import check_broker, check_topic, unsupported
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -57,22 +57,7 @@ def _entries(resource: DescribeConfigsResource, context: RequestContext) -> list
             return dynamic_default_entries(broker.config_layers)
         check_broker(name, context)
         return broker_entries(broker.config_layers)
-    raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
-
-
-def check_topic(name: str, context: RequestContext) -> None:
-    if fault := topic_names.fault_of(name):
-        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-    if name not in context.broker.image.topics:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-
-def check_broker(name: str, context: RequestContext) -> None:
-    if name != str(context.broker.broker_id):
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {context.broker.broker_id} or empty string, but received {name}",
-        )
+    raise unsupported(resource.resource_type)
 
 
 def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -1,0 +1,90 @@
+"""What configurations belong to, and what is alike in all requests that change them.
+
+A resource is a topic by its name, or a broker by its id; the empty id is all brokers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from felice.controller import topic_names
+from felice.metadata.layout import DEFAULT_ENTITY
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.server.dynamic_config import check_dynamic
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+Edit = Callable[[Mapping[str, str]], Mapping[str, str]]
+
+
+class Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+class ResourceRow(Protocol):
+    error_code: int
+    error_message: str | None
+
+
+R = TypeVar("R", bound=Resource)
+Row = TypeVar("Row", bound=ResourceRow)
+
+
+async def change_each(
+    resources: Sequence[R], new_row: Callable[..., Row], change: Callable[[R], Awaitable[None]]
+) -> list[Row]:
+    """A row for every resource, each with its own error; one that comes twice is not changed."""
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    rows = []
+    for resource in resources:
+        kind, name = resource.resource_type, resource.resource_name
+        row = new_row(resource_type=kind, resource_name=name, error_message=None)
+        try:
+            if times[kind, name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            await change(resource)
+        except ApiError as error:
+            row.error_code, row.error_message = error.code, error.message
+        rows.append(row)
+    return rows
+
+
+async def change_topic(name: str, edit: Edit, validate_only: bool, context: RequestContext) -> None:
+    check_topic(name, context)
+    await context.broker.controller.change_topic_config(name, edit, validate_only=validate_only)
+
+
+async def change_broker(name: str, edit: Edit, validate_only: bool, context: RequestContext) -> None:
+    if name:
+        check_broker(name, context)
+    broker = context.broker
+
+    def checked(current: Mapping[str, str]) -> Mapping[str, str]:
+        changed = edit(current)
+        check_dynamic(current, changed, broker.static_config, for_all=not name)
+        return changed
+
+    await broker.controller.change_broker_config(name or DEFAULT_ENTITY, checked, validate_only=validate_only)
+
+
+def unsupported(resource_type: int) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+
+
+def check_topic(name: str, context: RequestContext) -> None:
+    if fault := topic_names.fault_of(name):
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    if name not in context.broker.image.topics:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def check_broker(name: str, context: RequestContext) -> None:
+    if name != str(context.broker.broker_id):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {context.broker.broker_id} or empty string, but received {name}",
+        )
