@@ -16,11 +16,11 @@ import logging
 import signal
 import uuid
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from felice.config import BrokerConfig, ConfigError, TopicConfig
 from felice.controller import topic_names
 from felice.controller.service import Controller, NewTopic
-from felice.coordinator.group.coordinator import GroupCoordinator
 from felice.env import DiskLocked, Environment, Lock
 from felice.env.network import hostname
 from felice.log.directory import LogDirectory
@@ -42,6 +42,9 @@ from felice.server.maintenance import Maintenance
 from felice.server.producer_ids import ProducerIds
 from felice.server.startup import BrokerFailed, StartupError
 
+if TYPE_CHECKING:
+    from felice.coordinator.group.coordinator import GroupCoordinator
+
 _log = logging.getLogger("felice.server")
 
 # The embedded store's directory, inside the first of `log.dirs`.
@@ -60,7 +63,6 @@ class Broker:
     controller: Controller
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
-    group_coordinator: GroupCoordinator
 
     def __init__(self, config: BrokerConfig, env: Environment) -> None:
         self.static_config = config
@@ -77,6 +79,7 @@ class Broker:
         # Why the broker cannot go on, and whom to tell.
         self.failure: str | None = None
         self.on_failure: Callable[[], None] | None = None
+        self._groups: GroupCoordinator | None = None
         self._store: MetadataStore | None = None
         self._store_lock: Lock | None = None
         self._maintenance = Maintenance(self)
@@ -86,6 +89,11 @@ class Broker:
     @property
     def image(self) -> ClusterImage:
         return self.watcher.image
+
+    @property
+    def group_coordinator(self) -> GroupCoordinator:
+        assert self._groups is not None, "made before the first request"
+        return self._groups
 
     @property
     def connection_count(self) -> int:
@@ -132,10 +140,11 @@ class Broker:
             await listener.start()
         await self._register(store)
         await self._take_leadership(store)
-        self.group_coordinator.start()
         self._maintenance.start()
         for listener in self.listeners:
             listener.open()
+        # The loop reads no request before it has called this.
+        asyncio.get_running_loop().call_soon(self._begin_groups)
         _log.info(
             "broker ready",
             extra={
@@ -206,9 +215,20 @@ class Broker:
         self.controller = Controller(store, self.watcher, env, self.broker_id, lambda: self.config)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, env.random)
-        self.group_coordinator = GroupCoordinator(
-            config, env, self.partitions, lambda: self.image, self.ensure_internal_topic
+
+    def _begin_groups(self) -> None:
+        """Coordinates groups from now on.
+
+        The import is one of the largest; it waits until everything that a client may wait for is there.
+        """
+        from felice.coordinator.group.coordinator import GroupCoordinator
+
+        if self.is_stopping:
+            return
+        self._groups = GroupCoordinator(
+            self.config, self.env, self.partitions, lambda: self.image, self.ensure_internal_topic
         )
+        self._groups.start()
 
     async def _register(self, store: MetadataStore) -> None:
         """Tells the cluster of this broker, at the addresses that clients are to use."""
@@ -255,7 +275,8 @@ class Broker:
             self.partitions.reconfigure(
                 new, [name for name in names if new.topic_configs.get(name) != old.topic_configs.get(name)]
             )
-        self.group_coordinator.on_image()
+        if self._groups is not None:
+            self._groups.on_image()
 
     def _lay_config(self, image: ClusterImage) -> None:
         """The configuration in force: the file's, under what was changed since."""
@@ -342,7 +363,8 @@ class Broker:
         for listener in self.listeners:
             listener.stop_accepting()
         if self._is_serving:
-            self.group_coordinator.stop()
+            if self._groups is not None:
+                self._groups.stop()
             for partition in self.partitions:
                 partition.wake_readers()
         for listener in self.listeners:
