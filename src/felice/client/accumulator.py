@@ -98,6 +98,8 @@ class Accumulator:
         now: float,
     ) -> bool:
         """Take in one record; True if the sender has something new to do."""
+        if not isinstance(topic, str):
+            raise TypeError(f"expected topic as str, got {type(topic).__name__}")
         if not 0 <= timestamp <= _LAST_TIMESTAMP:
             raise failure(KafkaError._INVALID_ARG, f"timestamp {timestamp} is not a time in milliseconds")
         size = _RECORD_OVERHEAD_BYTES

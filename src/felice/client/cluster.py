@@ -158,6 +158,7 @@ class Cluster:
                 node.port,
                 client_id=self.settings["client.id"],
                 timeout_s=setup_s,
+                silence_s=self.timeout_s,
                 prepare=self._prepare,
             )
         except KafkaException as error:

@@ -2,7 +2,7 @@
 
 Keeps true:  each request gets its own reply, an error naming the broker's address, or a timeout. When the
              connection ends every request that waits on it fails at once. A reply that nobody waits for any more
-             is dropped.
+             is dropped. A connection on which nothing came for `silence_s` and a request timed out is closed.
 Leaves:      when to connect again to `cluster`, frames to `protocol.connection`, versions to `wire`.
 """
 
@@ -36,11 +36,13 @@ class _Waiting:
 class Connection(asyncio.BufferedProtocol):
     """Made by `connect`; usable until `closed`."""
 
-    def __init__(self, address: str, client_id: str) -> None:
+    def __init__(self, address: str, client_id: str, silence_s: float = float("inf")) -> None:
         self.address = address
         self.closed = False
         self.versions = BrokerVersions()
         self.last_used = 0.0
+        self._silence_s = silence_s
+        self._last_heard = float("-inf")
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._frames = ClientConnection(client_id, MAX_FRAME_BYTES)
@@ -88,6 +90,9 @@ class Connection(asyncio.BufferedProtocol):
         if waiting is not None and not waiting.future.done():
             what = f"{self.address}: no reply to {waiting.api.name} in {timeout_s * 1000:.0f} ms"
             waiting.future.set_exception(failure(KafkaError._TIMED_OUT, what, retriable=True))
+        if timeout_s >= self._silence_s and self._last_heard < self._loop.time() - timeout_s:
+            # The other end may be gone without a word: only a new connection can tell.
+            self.close(f"nothing came in {timeout_s * 1000:.0f} ms")
 
     def close(self, reason: str = "closed by the client") -> None:
         self._fail(failure(KafkaError._TRANSPORT, f"{self.address}: {reason}", retriable=True))
@@ -119,6 +124,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._frames.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._last_heard = self._loop.time()
         for response in self._frames.received(nbytes):
             waiting = self._waiting.pop(response.correlation_id, None)
             if waiting is not None and not waiting.future.done():
@@ -140,6 +146,7 @@ async def connect(
     *,
     client_id: str,
     timeout_s: float,
+    silence_s: float = float("inf"),
     prepare: Callable[[socket.socket], None] | None = None,
 ) -> Connection:
     """Open a connection and learn the broker's versions; errors name the address and the reason."""
@@ -149,7 +156,7 @@ async def connect(
     try:
         async with asyncio.timeout(timeout_s):
             transport, connection = await loop.create_connection(
-                lambda: Connection(address, client_id), host, port
+                lambda: Connection(address, client_id, silence_s), host, port
             )
     except socket.gaierror as error:
         raise failure(KafkaError._RESOLVE, f"{address}: {error.strerror}", retriable=True) from None

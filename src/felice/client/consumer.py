@@ -190,8 +190,8 @@ class Consumer:
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """Up to `num_messages`, fewer when `timeout` ends the waiting."""
-        if not 0 < num_messages <= 1_000_000:
-            raise ValueError("num_messages must be between 1 and 1000000")
+        if not 0 <= num_messages <= 1_000_000:
+            raise ValueError("num_messages must be between 0 and 1000000")
         deadline = None if timeout < 0 else time.monotonic() + timeout
         self._core.last_poll = time.monotonic()
         self._serve()
@@ -297,8 +297,6 @@ class Consumer:
         if not asynchronous:
             rows: list[TopicPartition] = self._run(self._core.commit(chosen))
             return rows
-        if chosen is None and not self._core.moved():
-            raise failure(KafkaError._NO_OFFSET)
         self._check_open()
         self._thread.submit(self._core.commit(chosen)).add_done_callback(lambda future: future.exception())
         return None

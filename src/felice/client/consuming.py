@@ -83,6 +83,10 @@ class ConsumerCore:
     async def subscribe(self, topics: Sequence[str], callbacks: Mapping[str, Any]) -> None:
         if not self.settings["group.id"]:
             raise failure(KafkaError._UNKNOWN_GROUP, 'subscribe() needs "group.id"')
+        if not topics:
+            raise failure(
+                KafkaError._INVALID_ARG, "subscribe() needs a topic; unsubscribe() ends a subscription"
+            )
         self._callbacks = dict(callbacks)
         self.subscription.subscribe(topics)
         if self.membership is None:
@@ -130,12 +134,15 @@ class ConsumerCore:
         self.fetcher.wake()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Those that are not assigned are passed over: a rebalance may have taken them just now."""
         for tp in partitions:
-            self.subscription.of(tp.topic, tp.partition).pause()
+            if (found := self.subscription.assigned.get(tp.key)) is not None:
+                found.pause()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
-            self.subscription.of(tp.topic, tp.partition).resume()
+            if (found := self.subscription.assigned.get(tp.key)) is not None:
+                found.resume()
         self.fetcher.wake()
 
     # Rebalances, called by the membership
@@ -224,9 +231,9 @@ class ConsumerCore:
             raise failure(KafkaError._UNKNOWN_GROUP, 'committing needs "group.id"')
         async with self._commit_lock:
             chosen = self.moved() if offsets is None else offsets
-            if not chosen:
-                raise failure(KafkaError._NO_OFFSET)
             try:
+                if not chosen:
+                    raise failure(KafkaError._NO_OFFSET)
                 rows = await self._commit(chosen, timeout_s or self.cluster.timeout_s)
             except KafkaException as error:
                 self._report_commit(error.error, [])

@@ -141,8 +141,8 @@ class Sender:
         limit_s = self._settings["delivery.timeout.ms"] / 1000
         try:
             await self._cluster.ready_topic(topic, min(patience_s, limit_s) if limit_s else patience_s)
-        except KafkaException as error:
-            reason = error.error
+        except Exception as error:  # whatever it is, these records must be answered for
+            reason = kafka_error(error)
             if reason.code() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 reason = error_of(KafkaError._UNKNOWN_TOPIC, topic)
             elif reason.code() == KafkaError._ALL_BROKERS_DOWN:

@@ -171,3 +171,21 @@ def test_blocking_link_times_out_and_closes() -> None:
             link.call(MetadataRequest(topics=[]))
         assert caught.value.args[0].code() == KafkaError._TIMED_OUT
         assert link.closed
+
+
+@pytest.mark.parametrize(("limit_s", "given_up"), [(0.3, True), (0.05, False)])
+def test_connection_that_is_silent_for_the_whole_request_timeout_is_given_up(
+    limit_s: float, given_up: bool
+) -> None:
+    async def main() -> bool:
+        connection = await connect("127.0.0.1", broker.port, client_id="test", timeout_s=5, silence_s=0.2)
+        with pytest.raises(KafkaException):
+            await connection.call(MetadataRequest(topics=[]), limit_s)
+        closed = connection.closed
+        connection.close()
+        await asyncio.sleep(0)
+        return closed
+
+    with FakeBroker() as broker:
+        broker.script(MetadataRequest, Hang)
+        assert asyncio.run(main()) is given_up

@@ -359,3 +359,26 @@ def test_client_that_is_let_go_of_ends_its_thread(broker: Committing) -> None:
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threading.active_count() == before
+
+
+def test_calls_that_find_nothing_to_do_are_as_quiet_as_the_original(
+    consumer: Callable[..., Consumer],
+) -> None:
+    told: list[Any] = []
+    one = consumer(group_id="g", on_commit=lambda error, rows: told.append((error, rows)))
+    one.assign([TopicPartition("t", 0)])
+    assert one.consume(0, 0.1) == []
+    # It may have been revoked a moment ago, without the application's having heard of it.
+    one.pause([TopicPartition("t", 1)])
+    one.resume([TopicPartition("t", 1)])
+    assert one.commit() is None
+    deadline = time.monotonic() + 5
+    while not told and time.monotonic() < deadline:
+        one.consume(1, 0.05)
+    assert told == [(KafkaError(KafkaError._NO_OFFSET), [])]
+
+
+def test_subscription_to_nothing_is_refused(consumer: Callable[..., Consumer]) -> None:
+    with pytest.raises(KafkaException) as caught:
+        consumer(group_id="g").subscribe([])
+    assert caught.value.args[0] == KafkaError._INVALID_ARG

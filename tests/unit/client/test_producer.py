@@ -319,3 +319,11 @@ def test_halves_of_a_batch_that_was_too_large_keep_their_order_without_idempoten
     with producer(broker, enable_idempotence=False, linger_ms=50) as made:
         send(made, values)
     assert broker.values("t", 0) == values
+
+
+def test_topic_that_is_no_name_is_refused_and_spoils_nothing(broker: FakeBroker) -> None:
+    with producer(broker) as made:
+        with pytest.raises(TypeError, match="topic"):
+            made.produce(None, b"v")  # type: ignore[arg-type]
+        [(error, _)] = send(made, [b"v"])
+        assert error is None
