@@ -89,6 +89,11 @@ class Listener:
         if self._server is not None:
             self._server.close()
 
+    def abort(self, reason: str) -> None:
+        """Cuts every connection; what was answered and has not left is lost."""
+        for session in list(self.sessions):
+            session.abort(reason)
+
     async def drain(self, timeout_s: float) -> None:
         """Lets requests under way finish, then closes every connection."""
         deadline = self.loop.time() + timeout_s
