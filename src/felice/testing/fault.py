@@ -108,13 +108,14 @@ class Fault:
         )
 
     async def hold(self, seconds: float | None) -> None:
-        """Until the fault is removed; raises `TimeoutError` after `seconds`."""
+        """Until the fault is removed or the broker stops; raises `TimeoutError` after `seconds`."""
+        assert self._script is not None
         future = asyncio.get_running_loop().create_future()
-        if self.is_removed:
-            return
+        # First held, then asked: whoever removes the fault does it the other way round.
         self._held.add(future)
         try:
-            await asyncio.wait_for(future, seconds)
+            if not self.is_removed and not self._script.lets_go:
+                await asyncio.wait_for(future, seconds)
         finally:
             self._held.discard(future)
 
@@ -160,6 +161,8 @@ class Script:
 
     def __init__(self, changed: threading.Condition) -> None:
         self.active: tuple[Fault, ...] = ()
+        # While the broker stops nothing is held.
+        self.lets_go = False
         self._changed = changed
         self._all: list[Fault] = []
         self._injected: list[Injection] = []
@@ -198,6 +201,7 @@ class Script:
             fault.release_held()
 
     def release_held(self) -> None:
+        self.lets_go = True
         with self._changed:
             known = list(self._all)
         for fault in known:

@@ -143,6 +143,7 @@ class Faults:
 
     def attach(self, running: EmbeddedBroker) -> None:
         self._running = running
+        self._script.lets_go = False
 
     def detach(self) -> None:
         """Lets go of what is held, so that a stop need not wait for it. What was scripted stays."""
