@@ -33,6 +33,7 @@ from felice.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from felice.protocol.schema import schema_of
 from felice.replication.partition import Partition
 from felice.server.broker import Broker
 from felice.server.context import RequestContext
@@ -126,27 +127,27 @@ def refused(fault: Fault, handle: Handle, request: Any, context: RequestContext)
     if api.key in BY_PARTITION:
         return handle(request, _refusing(context, fault.topic, fault.error))
     if api.key in _READS:
-        return _read_then_overwrite(fault, handle(request, context), context.broker)
+        return _read_then_overwrite(fault, handle(request, context), context)
     build = _FROM_REQUEST.get(api.key)
     return build(request, fault.error) if build else api.response(error_code=fault.error)
 
 
-def _read_then_overwrite(fault: Fault, answer: Any, broker: Broker) -> Any:
+def _read_then_overwrite(fault: Fault, answer: Any, context: RequestContext) -> Any:
     async def later() -> Any:
-        return overwritten(fault, await answer, broker)
+        return overwritten(fault, await answer, context)
 
     if asyncio.iscoroutine(answer) or asyncio.isfuture(answer):
         return later()
-    return overwritten(fault, answer, broker)
+    return overwritten(fault, answer, context)
 
 
-def overwritten(fault: Fault, response: Any, broker: Broker) -> Any:
+def overwritten(fault: Fault, response: Any, context: RequestContext) -> Any:
     """The answer with the fault's error in every row of the fault's topic (without one: in every row)."""
     api = _api_of(response)
     path = _ERRORS_AT.get(api.key, ())
-    rows = _rows(response, path, fault.topic, broker)
+    rows = _rows(response, path, fault.topic, context.broker)
     for row in rows:
-        _spoil(row, fault, api)
+        _spoil(row, fault, api, context.version)
     if not rows and hasattr(response, "error_code"):
         response.error_code = fault.error
     return response
@@ -163,9 +164,11 @@ def _rows(response: Any, path: tuple[str, ...], topic: str | None, broker: Broke
     return rows
 
 
-def _spoil(row: Any, fault: Fault, api: Api) -> None:
+def _spoil(row: Any, fault: Fault, api: Api, version: int) -> None:
     row.error_code = fault.error
-    if hasattr(row, "error_message"):
+    if any(
+        field.name == "error_message" and version in field.versions for field in schema_of(type(row)).fields
+    ):
         row.error_message = MESSAGE
     if hasattr(row, "base_offset"):
         row.base_offset = -1

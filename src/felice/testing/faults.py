@@ -206,7 +206,7 @@ def _outcome(fault: Fault, answer: Any, context: RequestContext) -> Any:
         return _swallowed(fault, answer)
     if fault.kind is FaultKind.DROP or answer is NO_REPLY:
         raise CloseConnection(_REASON)
-    return answers.overwritten(fault, answer, context.broker)
+    return answers.overwritten(fault, answer, context)
 
 
 async def _swallowed(fault: Fault, answer: Any) -> Any:
