@@ -364,7 +364,7 @@ class Broker:
             return
         self.is_stopping = True
         for listener in self.listeners:
-            listener.stop_accepting()
+            await listener.stop_accepting()
         if self._is_serving:
             if self._groups is not None:
                 self._groups.stop()
@@ -384,7 +384,7 @@ class Broker:
             return
         self.is_stopping = True
         for listener in self.listeners:
-            listener.stop_accepting()
+            await listener.stop_accepting()
             listener.abort("the broker was killed")
         if self._is_serving:
             self.group_coordinator.stop()
@@ -417,7 +417,7 @@ class Broker:
         """Gives everything back and marks nothing clean: after a start that failed, and as a crash would."""
         self.is_stopping = True
         for listener in self.listeners:
-            listener.stop_accepting()
+            await listener.stop_accepting()
             await listener.drain(0)
         await self._maintenance.stop()
         for directory in self.directories:
