@@ -14,8 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,7 +23,7 @@ from felice.protocol.api import API, Api
 from felice.protocol.errors import ErrorCode
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
 from felice.server.embedded import EmbeddedBroker
-from felice.server.handlers.table import HANDLERS, Handle, Handler
+from felice.server.handlers.table import OFFERED, Handle, Handlers
 from felice.server.session import Session
 from felice.testing import answers
 from felice.testing.fault import Fault, FaultKind, FaultNotFired, Injection, Script
@@ -34,14 +33,24 @@ __all__ = ["Fault", "FaultKind", "FaultNotFired", "Faults", "Injection"]
 _REASON = "injected by felice.testing"
 
 
+class _Intercepted(Handlers):
+    """The broker's handlers, each wrapped when it is first called."""
+
+    def __init__(self, intercept: Callable[[Api, Handle, Any, RequestContext], Any]) -> None:
+        super().__init__()
+        self._intercept = intercept
+
+    def __missing__(self, api_key: int) -> Handle:
+        handle = super().__missing__(api_key)
+        self[api_key] = wrapped = partial(self._intercept, OFFERED[api_key], handle)
+        return wrapped
+
+
 class Faults:
     """The faults of one broker. They outlive its restarts."""
 
     def __init__(self) -> None:
-        self.handlers: Mapping[int, Handler] = {
-            key: replace(entry, handle=partial(self._intercept, API.by_key[key], entry.handle))
-            for key, entry in HANDLERS.items()
-        }
+        self.handlers: Mapping[int, Handle] = _Intercepted(self._intercept)
         self._script = Script(threading.Condition())
         self._running: EmbeddedBroker | None = None
         self._client_ids: WeakKeyDictionary[Session, str | None] = WeakKeyDictionary()
@@ -232,10 +241,10 @@ def _api(api: str | Api) -> Api:
     wanted = api.replace("_", "").lower()
     for found in API.by_key.values():
         if found.name.lower() == wanted:
-            if found.key not in HANDLERS:
+            if found.key not in OFFERED:
                 raise ValueError(f"the broker does not offer {found.name}")
             return found
-    names = ", ".join(sorted(API.by_key[key].name for key in HANDLERS))
+    names = ", ".join(sorted(API.by_key[key].name for key in OFFERED))
     raise ValueError(f"there is no API {api!r}; the broker offers {names}")
 
 
