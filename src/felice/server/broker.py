@@ -387,7 +387,8 @@ class Broker:
             await listener.stop_accepting()
             listener.abort("the broker was killed")
         if self._is_serving:
-            self.group_coordinator.stop()
+            if self._groups is not None:
+                self._groups.stop()
             for partition in self.partitions:
                 await partition.finish_flush()  # its thread must not meet a closed file
         await asyncio.gather(*self._creating.values(), return_exceptions=True)
