@@ -64,13 +64,16 @@ class Broker:
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
 
-    def __init__(self, config: BrokerConfig, env: Environment) -> None:
+    def __init__(
+        self, config: BrokerConfig, env: Environment, handlers: Mapping[int, Handle] | None = None
+    ) -> None:
         self.static_config = config
         self.config = config
         self.env = env
         self.broker_id = config.node_id
         self.apis: Mapping[int, Api] = OFFERED
-        self.handlers: Mapping[int, Handle] = Handlers()
+        # Whoever wants to stand between sessions and handlers brings a table; nobody else pays for it.
+        self.handlers: Mapping[int, Handle] = Handlers() if handlers is None else handlers
         # One for all connections: they share a thread.
         self.frame_memory = FrameMemory(pool_bytes=_FRAME_POOL_BYTES, map_from_bytes=_MAPPED_FRAME_BYTES)
         self.listeners: list[Listener] = []
@@ -361,7 +364,7 @@ class Broker:
             return
         self.is_stopping = True
         for listener in self.listeners:
-            listener.stop_accepting()
+            await listener.stop_accepting()
         if self._is_serving:
             if self._groups is not None:
                 self._groups.stop()
@@ -374,6 +377,22 @@ class Broker:
         await self._close_directories()
         await self._close_store()
         _log.info("broker stopped", extra={"broker": self.broker_id})
+
+    async def kill(self) -> None:
+        """Lets go of everything as a killed process would: no answer leaves, no directory is marked clean."""
+        if self.is_stopping:
+            return
+        self.is_stopping = True
+        for listener in self.listeners:
+            await listener.stop_accepting()
+            listener.abort("the broker was killed")
+        if self._is_serving:
+            if self._groups is not None:
+                self._groups.stop()
+            for partition in self.partitions:
+                await partition.finish_flush()  # its thread must not meet a closed file
+        await asyncio.gather(*self._creating.values(), return_exceptions=True)
+        await self._abandon()
 
     async def _close_directories(self) -> None:
         loop = asyncio.get_running_loop()
@@ -396,10 +415,10 @@ class Broker:
             self._store_lock = None
 
     async def _abandon(self) -> None:
-        """After a start that failed: gives everything back; nothing was served, so nothing is marked clean."""
+        """Gives everything back and marks nothing clean: after a start that failed, and as a crash would."""
         self.is_stopping = True
         for listener in self.listeners:
-            listener.stop_accepting()
+            await listener.stop_accepting()
             await listener.drain(0)
         await self._maintenance.stop()
         for directory in self.directories:

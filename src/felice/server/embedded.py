@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from felice.config import BROKER_OPTIONS, BrokerConfig
 from felice.env import Environment
 from felice.server.broker import Broker
+from felice.server.handlers.table import Handle
 from felice.server.startup import StartupError
 
 HOST = "127.0.0.1"
@@ -27,6 +28,8 @@ DEVELOPMENT_SETTINGS: Mapping[str, str] = {
     "offsets.topic.replication.factor": "1",
 }
 _STOP_TIMEOUT_S = 30.0
+
+T = TypeVar("T")
 
 
 class EmbeddedBroker:
@@ -43,12 +46,15 @@ class EmbeddedBroker:
         *,
         properties: Mapping[str, str] | None = None,
         env: Environment | None = None,
+        handlers: Mapping[int, Handle] | None = None,
         **overrides: Any,
     ) -> None:
         config = embedded_config(data_dir, port, {**(properties or {}), **_named(overrides)})
         self.broker: Broker
         self._config = config
         self._env = env or Environment.system()
+        self._handlers = handlers
+        self._is_killed = False
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="felice-broker", daemon=True)
@@ -72,6 +78,15 @@ class EmbeddedBroker:
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(_STOP_TIMEOUT_S)
 
+    def kill(self) -> None:
+        """Stops as a killed process would: connections are cut, and the next start on this directory recovers."""
+        self._is_killed = True
+        self.stop()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine returns that runs on the broker's own loop, where its state may be touched."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
     def __enter__(self) -> Self:
         return self
 
@@ -94,11 +109,11 @@ class EmbeddedBroker:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        self.broker = Broker(self._config, self._env)
+        self.broker = Broker(self._config, self._env, self._handlers)
         await self.broker.start()
         self._started.set()
         await self._stopping.wait()
-        await self.broker.stop()
+        await (self.broker.kill() if self._is_killed else self.broker.stop())
 
 
 def embedded_config(data_dir: str | Path, port: int, properties: Mapping[str, str]) -> BrokerConfig:

@@ -143,6 +143,9 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def find(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
     def open(self, request: FetchRequest, version: int, now_ms: int) -> FetchPlan:
         """Finds or makes the session that the request speaks of; raises `ApiError` if it cannot."""
         uses_topic_ids = version >= 13

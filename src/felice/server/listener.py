@@ -84,10 +84,22 @@ class Listener:
             if session.is_idle and now - session.last_active > max_idle_s:
                 session.close()
 
-    def stop_accepting(self) -> None:
+    async def stop_accepting(self) -> None:
         self._accepting = False
-        if self._server is not None:
-            self._server.close()
+        if self._server is None:
+            return
+        for listening in getattr(self._server, "sockets", ()):
+            self.loop.remove_reader(listening.fileno())
+        # A connection that was just accepted is made in the next turn; asyncio loses it, open, if its server has
+        # closed by then.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        self._server.close()
+
+    def abort(self, reason: str) -> None:
+        """Cuts every connection; what was answered and has not left is lost."""
+        for session in list(self.sessions):
+            session.abort(reason)
 
     async def drain(self, timeout_s: float) -> None:
         """Lets requests under way finish, then closes every connection."""

@@ -1,0 +1,108 @@
+"""The test broker for coroutines: what may take a moment is awaited, and the caller's loop goes on meanwhile.
+
+The broker itself runs on a thread and a loop of its own, as `Broker` does; a blocked test cannot stop it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from felice.testing.broker import Broker, Headers, Record, Text
+from felice.testing.faults import Faults
+
+
+class AsyncBroker:
+    """`async with AsyncBroker() as broker`. Takes what `Broker` takes."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._args = args
+        self._options = options
+        self._started: Broker | None = None
+
+    @property
+    def blocking(self) -> Broker:
+        """The same broker with its blocking face."""
+        if self._started is None:
+            raise RuntimeError("the broker was not started: use `async with` or `await broker.start()`")
+        return self._started
+
+    @property
+    def bootstrap(self) -> str:
+        return self.blocking.bootstrap
+
+    @property
+    def port(self) -> int:
+        return self.blocking.port
+
+    @property
+    def data_dir(self) -> Path:
+        return self.blocking.data_dir
+
+    @property
+    def faults(self) -> Faults:
+        return self.blocking.faults
+
+    async def start(self) -> Self:
+        if self._started is None:
+            self._started = await asyncio.to_thread(Broker, *self._args, **self._options)
+        else:
+            await asyncio.to_thread(self._started.start)
+        return self
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self.blocking.stop)
+
+    async def kill(self) -> None:
+        await asyncio.to_thread(self.blocking.kill)
+
+    async def restart(self) -> None:
+        await asyncio.to_thread(self.blocking.restart)
+
+    async def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> None:
+        await asyncio.to_thread(self.blocking.create_topic, name, partitions, configs)
+
+    async def delete_topic(self, name: str) -> None:
+        await asyncio.to_thread(self.blocking.delete_topic, name)
+
+    async def produce(
+        self,
+        topic: str,
+        value: Text | None,
+        *,
+        key: Text | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Record:
+        return await asyncio.to_thread(
+            self.blocking.produce,
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+    async def records(self, topic: str, partition: int | None = None) -> list[Record]:
+        return await asyncio.to_thread(self.blocking.records, topic, partition)
+
+    async def wait_for_records(self, topic: str, count: int, timeout_s: float = 10.0) -> list[Record]:
+        return await asyncio.to_thread(self.blocking.wait_for_records, topic, count, timeout_s)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()

@@ -1,0 +1,311 @@
+"""Error answers of every API, in the shape that its clients expect.
+
+Keeps true: an answer has a row for everything that was asked for, or clients would wait for what is not there.
+            What fails was not done, unless the fault says `applied`.
+How:        where requests go to partitions, the handler itself makes the answer: it is given a broker whose
+            partitions refuse. Reads are done and their answers overwritten. Other changes are answered from the
+            request alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+from uuid import UUID
+
+from felice.metadata.image import ZERO_UUID
+from felice.protocol.api import API, Api
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
+from felice.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
+from felice.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from felice.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from felice.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from felice.protocol.messages.fetch import FetchResponse
+from felice.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
+)
+from felice.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
+from felice.protocol.messages.join_group import JoinGroupResponse
+from felice.protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from felice.protocol.schema import schema_of
+from felice.replication.partition import Partition
+from felice.server.broker import Broker
+from felice.server.context import RequestContext
+from felice.server.handlers.table import Handle
+from felice.testing.fault import BY_PARTITION, Fault
+
+MESSAGE = "injected by felice.testing"
+
+# Of a whole fetch, never of a partition.
+_OF_FETCH_SESSIONS = {
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+}
+# Where an answer has its errors, when they are not of the whole answer.
+_ERRORS_AT: dict[int, tuple[str, ...]] = {
+    API.PRODUCE.key: ("responses", "partition_responses"),
+    API.FETCH.key: ("responses", "partitions"),
+    API.LIST_OFFSETS.key: ("topics", "partitions"),
+    API.OFFSET_FOR_LEADER_EPOCH.key: ("topics", "partitions"),
+    API.DELETE_RECORDS.key: ("topics", "partitions"),
+    API.OFFSET_COMMIT.key: ("topics", "partitions"),
+    API.METADATA.key: ("topics",),
+    API.DESCRIBE_TOPIC_PARTITIONS.key: ("topics",),
+    API.CREATE_TOPICS.key: ("topics",),
+    API.CREATE_PARTITIONS.key: ("results",),
+    API.DELETE_TOPICS.key: ("responses",),
+    API.OFFSET_FETCH.key: ("groups",),
+    API.FIND_COORDINATOR.key: ("coordinators",),
+    API.DESCRIBE_GROUPS.key: ("groups",),
+    API.DELETE_GROUPS.key: ("results",),
+    API.DESCRIBE_CONFIGS.key: ("results",),
+    API.ALTER_CONFIGS.key: ("responses",),
+    API.INCREMENTAL_ALTER_CONFIGS.key: ("responses",),
+}
+_READS = {
+    api.key
+    for api in (
+        API.METADATA,
+        API.DESCRIBE_TOPIC_PARTITIONS,
+        API.OFFSET_FETCH,
+        API.FIND_COORDINATOR,
+        API.DESCRIBE_GROUPS,
+        API.DESCRIBE_CONFIGS,
+        API.DESCRIBE_CLUSTER,
+        API.LIST_GROUPS,
+        API.API_VERSIONS,
+    )
+}
+# What a topic's row must not have beside an error.
+_EMPTIED = {API.METADATA.key, API.DESCRIBE_TOPIC_PARTITIONS.key}
+
+
+def check_can_fail(api: Api) -> None:
+    """Raises `ValueError` for an API whose errors nobody has described here."""
+    described = BY_PARTITION | _READS | _FROM_REQUEST.keys()
+    if api.key not in described and not hasattr(api.response(), "error_code"):
+        raise ValueError(f"{api.name} cannot be made to fail; drop, delay and black_hole work with it")
+
+
+def topics_of(api: Api, request: Any, broker: Broker) -> frozenset[str]:
+    """The topics that a request is about, those of its fetch session too. Groups' offsets name them as well."""
+    rows: list[Any] = []
+    for holder in (request, *getattr(request, "groups", ())):
+        rows += getattr(holder, "topics", None) or getattr(holder, "topic_data", None) or ()
+    named = {_name_of(row, broker) for row in rows} | set(getattr(request, "topic_names", ()))
+    if api is API.METADATA and request.topics is None:
+        named |= broker.image.topics.keys()
+    if api is API.FETCH and request.session_id:
+        session = broker.fetch_sessions.find(request.session_id)
+        refs = {topic for topic, _ in session.partitions} if session else set()
+        named |= {broker.image.topic_names.get(ref, "") if isinstance(ref, UUID) else ref for ref in refs}
+    return frozenset(named - {""})
+
+
+def _name_of(row: Any, broker: Broker) -> str:
+    if isinstance(row, str):
+        return row
+    topic_id = getattr(row, "topic_id", ZERO_UUID)
+    if topic_id != ZERO_UUID:
+        return broker.image.topic_names.get(topic_id, "")
+    return getattr(row, "name", None) or getattr(row, "topic", None) or ""
+
+
+def refused(fault: Fault, handle: Handle, request: Any, context: RequestContext) -> Any:
+    """The error answer to a request that is not carried out."""
+    assert fault.error is not None
+    api = _api_of(request)
+    if api is API.FETCH and fault.error in _OF_FETCH_SESSIONS:
+        return FetchResponse(error_code=fault.error)
+    if api.key in BY_PARTITION:
+        return handle(request, _refusing(context, fault.topic, fault.error))
+    if api.key in _READS:
+        return _read_then_overwrite(fault, handle(request, context), context)
+    build = _FROM_REQUEST.get(api.key)
+    return build(request, fault.error) if build else api.response(error_code=fault.error)
+
+
+def _read_then_overwrite(fault: Fault, answer: Any, context: RequestContext) -> Any:
+    async def later() -> Any:
+        return overwritten(fault, await answer, context)
+
+    if asyncio.iscoroutine(answer) or asyncio.isfuture(answer):
+        return later()
+    return overwritten(fault, answer, context)
+
+
+def overwritten(fault: Fault, response: Any, context: RequestContext) -> Any:
+    """The answer with the fault's error in every row of the fault's topic (without one: in every row)."""
+    api = _api_of(response)
+    path = _ERRORS_AT.get(api.key, ())
+    rows = _rows(response, path, fault.topic, context.broker)
+    for row in rows:
+        _spoil(row, fault, api, context.version)
+    if not rows and hasattr(response, "error_code"):
+        response.error_code = fault.error
+    return response
+
+
+def _rows(response: Any, path: tuple[str, ...], topic: str | None, broker: Broker) -> list[Any]:
+    if not path:
+        return [response]
+    rows = list(getattr(response, path[0]))
+    if topic is not None and rows and (hasattr(rows[0], "name") or hasattr(rows[0], "topic")):
+        rows = [row for row in rows if _name_of(row, broker) == topic]
+    for name in path[1:]:
+        rows = [inner for row in rows for inner in getattr(row, name)]
+    return rows
+
+
+def _spoil(row: Any, fault: Fault, api: Api, version: int) -> None:
+    row.error_code = fault.error
+    if any(
+        field.name == "error_message" and version in field.versions for field in schema_of(type(row)).fields
+    ):
+        row.error_message = MESSAGE
+    if hasattr(row, "base_offset"):
+        row.base_offset = -1
+    if hasattr(row, "records"):
+        row.records = b""
+    if api.key in _EMPTIED:
+        row.partitions = []
+
+
+def _api_of(message: Any) -> Api:
+    kind = type(message)
+    return next(api for api in API.by_key.values() if kind in (api.request, api.response))
+
+
+# A broker whose partitions refuse
+
+
+class _RefusingPartitions:
+    """The partitions of a broker, of which some (all, without a topic) answer with an error."""
+
+    def __init__(self, broker: Broker, topic: str | None, error: ErrorCode) -> None:
+        self._partitions = broker.partitions
+        self._topic = topic
+        self._error = error
+
+    def find(self, topic: str, partition: int) -> Partition:
+        if self._topic in (None, topic):
+            raise ApiError(self._error, MESSAGE)
+        return self._partitions.find(topic, partition)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._partitions, name)
+
+
+class _RefusingBroker:
+    def __init__(self, broker: Broker, topic: str | None, error: ErrorCode) -> None:
+        self.partitions = _RefusingPartitions(broker, topic, error)
+        self._broker = broker
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._broker, name)
+
+
+def _refusing(context: RequestContext, topic: str | None, error: ErrorCode) -> RequestContext:
+    broker: Any = _RefusingBroker(context.broker, topic, error)
+    return RequestContext(broker, context.version, context.client_id, context.session)
+
+
+# Answers from the request alone
+
+
+def _offset_commit(request: Any, error: ErrorCode) -> OffsetCommitResponse:
+    topics = [
+        OffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetCommitResponsePartition(partition_index=row.partition_index, error_code=error)
+                for row in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return OffsetCommitResponse(topics=topics)
+
+
+def _create_topics(request: Any, error: ErrorCode) -> CreateTopicsResponse:
+    rows = [
+        CreatableTopicResult(name=topic.name, error_code=error, error_message=MESSAGE)
+        for topic in request.topics
+    ]
+    return CreateTopicsResponse(topics=rows)
+
+
+def _create_partitions(request: Any, error: ErrorCode) -> CreatePartitionsResponse:
+    rows = [
+        CreatePartitionsTopicResult(name=topic.name, error_code=error, error_message=MESSAGE)
+        for topic in request.topics
+    ]
+    return CreatePartitionsResponse(results=rows)
+
+
+def _delete_topics(request: Any, error: ErrorCode) -> DeleteTopicsResponse:
+    asked: Iterable[tuple[str | None, UUID]] = [
+        *((name, ZERO_UUID) for name in request.topic_names),
+        *((topic.name, topic.topic_id) for topic in request.topics),
+    ]
+    rows = [
+        DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=MESSAGE)
+        for name, topic_id in asked
+    ]
+    return DeleteTopicsResponse(responses=rows)
+
+
+def _delete_groups(request: Any, error: ErrorCode) -> DeleteGroupsResponse:
+    rows = [DeletableGroupResult(group_id=name, error_code=error) for name in request.groups_names]
+    return DeleteGroupsResponse(results=rows)
+
+
+def _alter_configs(request: Any, error: ErrorCode) -> AlterConfigsResponse:
+    rows = [
+        AlterConfigsResourceResponse(
+            error_code=error,
+            error_message=MESSAGE,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource in request.resources
+    ]
+    return AlterConfigsResponse(responses=rows)
+
+
+def _incremental_alter_configs(request: Any, error: ErrorCode) -> IncrementalAlterConfigsResponse:
+    rows = [
+        IncrementalResourceResponse(
+            error_code=error,
+            error_message=MESSAGE,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource in request.resources
+    ]
+    return IncrementalAlterConfigsResponse(responses=rows)
+
+
+def _join_group(request: Any, error: ErrorCode) -> JoinGroupResponse:
+    # Before version 7 the name may not be null.
+    return JoinGroupResponse(error_code=error, member_id=request.member_id, protocol_name="")
+
+
+_FROM_REQUEST: dict[int, Callable[[Any, ErrorCode], Any]] = {
+    API.OFFSET_COMMIT.key: _offset_commit,
+    API.CREATE_TOPICS.key: _create_topics,
+    API.CREATE_PARTITIONS.key: _create_partitions,
+    API.DELETE_TOPICS.key: _delete_topics,
+    API.DELETE_GROUPS.key: _delete_groups,
+    API.ALTER_CONFIGS.key: _alter_configs,
+    API.INCREMENTAL_ALTER_CONFIGS.key: _incremental_alter_configs,
+    API.JOIN_GROUP.key: _join_group,
+}

@@ -1,0 +1,280 @@
+"""A whole broker on a thread of the test's process, whose own doors see no faults.
+
+Keeps true: what was acknowledged is there after `restart`, after `kill` too, at the same address. A directory of
+            the broker's own making is gone after `stop`; one that was given stays.
+            `create_topic`, `produce` and `records` reach the logs directly: they meet no scripted fault and
+            use none up. They see what was committed, as a consumer with read_committed does.
+How:        `EmbeddedBroker` with a table of handlers that `Faults` has wrapped.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeAlias
+
+from felice.controller.service import NewTopic
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.records.aborted import AbortedTransactions
+from felice.records.batch import iter_batches
+from felice.records.builder import BatchBuilder
+from felice.records.kernels import murmur2
+from felice.records.reader import read_batch
+from felice.replication.partition import ACKS_ALL, Partition
+from felice.server.broker import Broker as Server
+from felice.server.embedded import EmbeddedBroker
+from felice.testing.faults import Faults
+
+Text: TypeAlias = str | bytes
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+# A group's first member creates this topic: one partition is made faster than fifty.
+_TEST_SETTINGS: Mapping[str, str] = {"offsets.topic.num.partitions": "1"}
+_READ_BYTES = 16 * 1024 * 1024
+_POLL_S = 0.005
+_COMMIT_TIMEOUT_S = 30.0
+
+
+class Record(NamedTuple):
+    """One record as the log holds it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class Broker:
+    """Starts when made, or raises `StartupError`; ends with `stop` or `with`.
+
+    `data_dir` makes it durable beyond this object; `topics` are created at once (names, or names with their
+    numbers of partitions); `properties` are broker options by Kafka's names, other keywords by attribute
+    (`num_partitions=3`).
+    """
+
+    def __init__(
+        self,
+        data_dir: str | Path | None = None,
+        *,
+        port: int = 0,
+        topics: Iterable[str] | Mapping[str, int] = (),
+        properties: Mapping[str, str] | None = None,
+        **overrides: Any,
+    ) -> None:
+        self.faults = Faults()
+        self._given_dir = Path(data_dir) if data_dir is not None else None
+        self._own_dir: tempfile.TemporaryDirectory[str] | None = None
+        self._port = port
+        self._properties = {**_TEST_SETTINGS, **(properties or {})}
+        self._overrides = overrides
+        self._running: EmbeddedBroker | None = None
+        self.start()
+        try:
+            for name, partitions in _with_partitions(topics):
+                self.create_topic(name, partitions)
+        except BaseException:
+            self.stop()
+            raise
+
+    # Its life
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
+    @property
+    def port(self) -> int:
+        """The same for the whole life of this object."""
+        return self._port
+
+    @property
+    def bootstrap(self) -> str:
+        """For `bootstrap.servers`."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def data_dir(self) -> Path:
+        if self._given_dir is not None:
+            return self._given_dir
+        if self._own_dir is None:
+            raise RuntimeError("the broker was stopped, and its directory is gone")
+        return Path(self._own_dir.name)
+
+    def start(self) -> None:
+        """After `kill` or `stop`; the constructor has done it the first time. Does nothing while it runs."""
+        if self._running is not None:
+            return
+        if self._given_dir is None and self._own_dir is None:
+            self._own_dir = tempfile.TemporaryDirectory(prefix="felice-", ignore_cleanup_errors=True)
+        try:
+            self._running = EmbeddedBroker(
+                self.data_dir,
+                self._port,
+                properties=self._properties,
+                handlers=self.faults.handlers,
+                **self._overrides,
+            )
+        except BaseException:
+            self._remove_own_dir()
+            raise
+        self._port = self._running.port
+        self.faults.attach(self._running)
+
+    def stop(self) -> None:
+        """Stops cleanly; a directory of its own is removed. A second call does nothing."""
+        self._end(EmbeddedBroker.stop)
+        self._remove_own_dir()
+
+    def kill(self) -> None:
+        """Stops as `kill -9` would: connections are cut, nothing is closed cleanly, the directory stays."""
+        self._end(EmbeddedBroker.kill)
+
+    def restart(self) -> None:
+        """Stops cleanly unless it was killed, and starts on the same directory and port."""
+        self._end(EmbeddedBroker.stop)
+        self.start()
+
+    def _end(self, how: Any) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            self.faults.detach()
+            how(running)
+
+    def _remove_own_dir(self) -> None:
+        own, self._own_dir = self._own_dir, None
+        if own is not None:
+            own.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Broker {self.bootstrap} {'running' if self.is_running else 'stopped'}>"
+
+    # Its topics and records
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        """Ready to be used when this returns; raises `ApiError` if it cannot be."""
+        wish = NewTopic(name, partitions, 1, configs=dict(configs or {}))
+        self._embedded.run(self._server.controller.create_topic(wish))
+
+    def delete_topic(self, name: str) -> None:
+        self._embedded.run(self._server.controller.delete_topic(name))
+
+    def produce(
+        self,
+        topic: str,
+        value: Text | None,
+        *,
+        key: Text | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Record:
+        """Appends one record, committed when this returns; a topic that is not there is created.
+
+        Without `partition` the key decides as in Java's client, and without a key it is partition 0.
+        """
+        record = Record(topic, -1, -1, timestamp_ms or -1, _bytes(key), _bytes(value), tuple(headers))
+        return self._embedded.run(_append(self._server, record, partition))
+
+    def records(self, topic: str, partition: int | None = None) -> list[Record]:
+        """Every committed record, by partition and offset; those of aborted transactions left out."""
+        return self._embedded.run(_read(self._server, topic, partition))
+
+    def wait_for_records(self, topic: str, count: int, timeout_s: float = 10.0) -> list[Record]:
+        """The records of a topic as soon as there are `count` of them; raises `TimeoutError`."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self.records(topic) if topic in self._server.image.topics else []
+            if len(found) >= count:
+                return found
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"{topic} has {len(found)} records after {timeout_s} s, not {count}")
+            time.sleep(_POLL_S)
+
+    @property
+    def _embedded(self) -> EmbeddedBroker:
+        if self._running is None:
+            raise RuntimeError("the broker is not running")
+        return self._running
+
+    @property
+    def _server(self) -> Server:
+        return self._embedded.broker
+
+
+def _with_partitions(topics: Iterable[str] | Mapping[str, int]) -> list[tuple[str, int]]:
+    if isinstance(topics, Mapping):
+        return list(topics.items())
+    return [(name, 1) for name in topics]
+
+
+def _bytes(text: Text | None) -> bytes | None:
+    return text.encode() if isinstance(text, str) else text
+
+
+async def _append(server: Server, record: Record, partition: int | None) -> Record:
+    code = await server.auto_create_topic(record.topic)
+    if code:
+        raise ApiError(ErrorCode.of(code), f"topic {record.topic} cannot be created")
+    if partition is None:
+        count = len(server.image.topics[record.topic].partitions)
+        partition = murmur2(record.key) % count if record.key is not None else 0
+    now_ms = server.env.clock.now_ms()
+    record = record._replace(
+        partition=partition, timestamp_ms=now_ms if record.timestamp_ms < 0 else record.timestamp_ms
+    )
+    builder = BatchBuilder()
+    builder.append(record.timestamp_ms, record.key, record.value, record.headers)
+    found = server.partitions.find(record.topic, partition)
+    info = found.append(builder.build(), required_acks=ACKS_ALL, now_ms=now_ms)
+    await found.wait_committed(info.last_offset, _COMMIT_TIMEOUT_S)
+    if info.log_append_time_ms >= 0:
+        record = record._replace(timestamp_ms=info.log_append_time_ms)
+    return record._replace(offset=info.base_offset)
+
+
+async def _read(server: Server, topic: str, partition: int | None) -> list[Record]:
+    known = server.image.topics.get(topic)
+    if known is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
+    asked = range(len(known.partitions)) if partition is None else (partition,)
+    return [record for index in asked for record in _committed(server.partitions.find(topic, index))]
+
+
+def _committed(partition: Partition) -> list[Record]:
+    records: list[Record] = []
+    offset = partition.log_start_offset
+    while offset < partition.last_stable_offset:
+        found = partition.fetch(offset, _READ_BYTES, read_committed=True)
+        if found.records is None:
+            break
+        data = found.records.read()
+        aborted = AbortedTransactions((row.producer_id, row.first_offset) for row in found.aborted or ())
+        next_offset = offset
+        for header in iter_batches(data):
+            next_offset = header.next_offset
+            if aborted.hides(data, header) or header.is_control:
+                continue
+            for row in read_batch(data, header):
+                if row.offset >= offset:
+                    records.append(Record(partition.topic, partition.partition, *row))
+        if next_offset <= offset:
+            break
+        offset = next_offset
+    return records

@@ -1,0 +1,258 @@
+"""Faults that real clients feel, scripted by the test: errors, cut connections, late and lost answers.
+
+Keeps true: a fault scripted for n requests fires on exactly the next n that match, in the order of their arrival;
+            everything else is answered as if there were no faults. A request meets at most one fault that changes
+            its answer (the first scripted that matches) and one delay. `injected` tells what was done, in order.
+            Removing a fault lets go of everything it holds: late answers leave, black-holed connections are cut.
+How:        `handlers` is the broker's table with every handler wrapped. Matching and firing happen on the broker's
+            loop; scripting, from any thread, under one lock.
+Does not:   touch what came before: a fetch that already waits for data is answered without the fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from felice.protocol.api import API, Api
+from felice.protocol.errors import ErrorCode
+from felice.server.context import NO_REPLY, CloseConnection, RequestContext
+from felice.server.embedded import EmbeddedBroker
+from felice.server.handlers.table import OFFERED, Handle, Handlers
+from felice.server.session import Session
+from felice.testing import answers
+from felice.testing.fault import Fault, FaultKind, FaultNotFired, Injection, Script
+
+__all__ = ["Fault", "FaultKind", "FaultNotFired", "Faults", "Injection"]
+
+_REASON = "injected by felice.testing"
+
+
+class _Intercepted(Handlers):
+    """The broker's handlers, each wrapped when it is first called."""
+
+    def __init__(self, intercept: Callable[[Api, Handle, Any, RequestContext], Any]) -> None:
+        super().__init__()
+        self._intercept = intercept
+
+    def __missing__(self, api_key: int) -> Handle:
+        handle = super().__missing__(api_key)
+        self[api_key] = wrapped = partial(self._intercept, OFFERED[api_key], handle)
+        return wrapped
+
+
+class Faults:
+    """The faults of one broker. They outlive its restarts."""
+
+    def __init__(self) -> None:
+        self.handlers: Mapping[int, Handle] = _Intercepted(self._intercept)
+        self._script = Script(threading.Condition())
+        self._running: EmbeddedBroker | None = None
+        self._client_ids: WeakKeyDictionary[Session, str | None] = WeakKeyDictionary()
+
+    # Scripting
+
+    def fail(
+        self,
+        api: str | Api,
+        error: ErrorCode | str | int,
+        *,
+        topic: str | None = None,
+        client_id: str | None = None,
+        times: int | None = 1,
+        applied: bool = False,
+    ) -> Fault:
+        """Answers the next `times` requests (None: every request until removed) with an error.
+
+        With `topic` only partitions of that topic fail; the rest of the request is served. `applied` says whether
+        the broker does what is asked before it claims that it failed.
+        """
+        found, code = _api(api), _error(error)
+        answers.check_can_fail(found)
+        return self._add(Fault(FaultKind.FAIL, found, topic, client_id, times, applied=applied, error=code))
+
+    def drop(
+        self,
+        api: str | Api | None = None,
+        *,
+        topic: str | None = None,
+        client_id: str | None = None,
+        times: int | None = 1,
+        applied: bool = False,
+    ) -> Fault:
+        """Cuts the connection instead of answering. `applied`: the request is carried out, its answer lost."""
+        return self._add(Fault(FaultKind.DROP, _any_api(api), topic, client_id, times, applied=applied))
+
+    def delay(
+        self,
+        api: str | Api | None = None,
+        delay_ms: float = 100,
+        *,
+        topic: str | None = None,
+        client_id: str | None = None,
+        times: int | None = None,
+    ) -> Fault:
+        """Carries requests out at once and sends their answers `delay_ms` later."""
+        if delay_ms < 0:
+            raise ValueError(f"a delay of {delay_ms} ms is not possible")
+        return self._add(Fault(FaultKind.DELAY, _any_api(api), topic, client_id, times, delay_ms=delay_ms))
+
+    def black_hole(
+        self,
+        api: str | Api | None = None,
+        *,
+        topic: str | None = None,
+        client_id: str | None = None,
+        times: int | None = None,
+        applied: bool = False,
+    ) -> Fault:
+        """Takes requests and never answers; the connection stays open until the fault is removed.
+
+        What the client asks later on the same connection is carried out, but its answer waits behind this one.
+        """
+        return self._add(Fault(FaultKind.BLACK_HOLE, _any_api(api), topic, client_id, times, applied=applied))
+
+    def drop_connections(self, client_id: str | None = None) -> int:
+        """Cuts every connection there is now (or those of one client id); returns how many that were."""
+        if self._running is None:
+            return 0
+        return self._running.run(self._cut(self._running, client_id))
+
+    def clear(self) -> None:
+        """Removes every fault and forgets what was injected."""
+        self._script.clear()
+
+    def _add(self, fault: Fault) -> Fault:
+        return self._script.add(fault)
+
+    # What happened
+
+    @property
+    def injected(self) -> tuple[Injection, ...]:
+        """What was done to which request, in order."""
+        return self._script.injected
+
+    @property
+    def pending(self) -> tuple[Fault, ...]:
+        """Faults that have not fired as often as scripted (those without a number: not once), removed or not."""
+        return self._script.pending
+
+    def assert_all_fired(self) -> None:
+        """Raises `FaultNotFired` (an `AssertionError`) that names what is `pending`."""
+        left = self.pending
+        if left:
+            raise FaultNotFired("; ".join(map(repr, left)))
+
+    # The broker's life
+
+    def attach(self, running: EmbeddedBroker) -> None:
+        self._running = running
+        self._script.lets_go = False
+
+    def detach(self) -> None:
+        """Lets go of what is held, so that a stop need not wait for it. What was scripted stays."""
+        self._running = None
+        self._script.release_held()
+
+    # On the broker's loop
+
+    def _intercept(self, api: Api, handle: Handle, request: Any, context: RequestContext) -> Any:
+        self._client_ids[context.session] = context.client_id
+        if not self._script.active:
+            return handle(request, context)
+        topics = answers.topics_of(api, request, context.broker)
+        asked = (api, context.version, context.client_id, topics)
+        changing = self._script.fire(asked, is_delay=False)
+        answer = (
+            handle(request, context) if changing is None else _changed(changing, handle, request, context)
+        )
+        if answer is NO_REPLY:
+            return answer
+        delaying = self._script.fire(asked, is_delay=True)
+        return answer if delaying is None else _late(delaying, answer)
+
+    async def _cut(self, running: EmbeddedBroker, client_id: str | None) -> int:
+        found = [
+            session
+            for listener in running.broker.listeners
+            for session in listener.sessions
+            if client_id is None or self._client_ids.get(session) == client_id
+        ]
+        for session in found:
+            self._script.note(Injection(FaultKind.DROP, None, -1, self._client_ids.get(session)))
+            session.abort(_REASON)
+        return len(found)
+
+
+def _changed(fault: Fault, handle: Handle, request: Any, context: RequestContext) -> Any:
+    if fault.kind is FaultKind.FAIL and not fault.applied:
+        return answers.refused(fault, handle, request, context)
+    if not fault.applied:
+        if fault.kind is FaultKind.DROP:
+            raise CloseConnection(_REASON)
+        return _swallowed(fault, NO_REPLY)
+    answer = handle(request, context)
+    if answer is NO_REPLY and fault.kind is FaultKind.BLACK_HOLE:
+        return NO_REPLY
+    if asyncio.iscoroutine(answer) or asyncio.isfuture(answer):
+        return _then(fault, answer, context)
+    return _outcome(fault, answer, context)
+
+
+async def _then(fault: Fault, answer: Any, context: RequestContext) -> Any:
+    outcome = _outcome(fault, await answer, context)
+    return await outcome if asyncio.iscoroutine(outcome) else outcome
+
+
+def _outcome(fault: Fault, answer: Any, context: RequestContext) -> Any:
+    """What becomes of the answer to a request that was carried out."""
+    if fault.kind is FaultKind.BLACK_HOLE:
+        return _swallowed(fault, answer)
+    if fault.kind is FaultKind.DROP or answer is NO_REPLY:
+        raise CloseConnection(_REASON)
+    return answers.overwritten(fault, answer, context)
+
+
+async def _swallowed(fault: Fault, answer: Any) -> Any:
+    await fault.hold(None)
+    raise CloseConnection(_REASON)
+
+
+async def _late(fault: Fault, answer: Any) -> Any:
+    if asyncio.iscoroutine(answer) or asyncio.isfuture(answer):
+        answer = await answer
+    with contextlib.suppress(TimeoutError):
+        await fault.hold(fault.delay_ms / 1000)
+    return answer
+
+
+def _any_api(api: str | Api | None) -> Api | None:
+    return None if api is None else _api(api)
+
+
+def _api(api: str | Api) -> Api:
+    if isinstance(api, Api):
+        return api
+    wanted = api.replace("_", "").lower()
+    for found in API.by_key.values():
+        if found.name.lower() == wanted:
+            if found.key not in OFFERED:
+                raise ValueError(f"the broker does not offer {found.name}")
+            return found
+    names = ", ".join(sorted(API.by_key[key].name for key in OFFERED))
+    raise ValueError(f"there is no API {api!r}; the broker offers {names}")
+
+
+def _error(error: ErrorCode | str | int) -> ErrorCode:
+    try:
+        code = ErrorCode[error.upper()] if isinstance(error, str) else ErrorCode(error)
+    except (KeyError, ValueError):
+        raise ValueError(f"there is no error {error!r} in Kafka's protocol") from None
+    if code is ErrorCode.NONE:
+        raise ValueError("NONE is no error")
+    return code

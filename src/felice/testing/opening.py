@@ -1,0 +1,48 @@
+"""`felice_broker(...)`: one opening for blocking and for asynchronous code."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from felice.testing.aio import AsyncBroker
+from felice.testing.broker import Broker
+
+
+class felice_broker:
+    """`with felice_broker() as broker` gives a `Broker`, `async with felice_broker() as broker` an `AsyncBroker`.
+
+    Takes what `Broker` takes. The broker starts on entering and is gone after leaving.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._args = args
+        self._options = options
+        self._broker: Broker | None = None
+        self._async_broker: AsyncBroker | None = None
+
+    def __enter__(self) -> Broker:
+        self._broker = Broker(*self._args, **self._options)
+        return self._broker
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._broker is not None:
+            self._broker.stop()
+
+    async def __aenter__(self) -> AsyncBroker:
+        self._async_broker = await AsyncBroker(*self._args, **self._options).start()
+        return self._async_broker
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._async_broker is not None:
+            await self._async_broker.stop()
