@@ -287,6 +287,24 @@ def test_a_broker_config_can_be_changed_while_it_runs(wire: Wire) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("log.retention.ms", "soon"), ("message.max.bytes", "-1"), ("log.segment.bytes", "5")]
+)
+def test_a_bad_value_of_a_broker_config_is_an_invalid_request(wire: Wire, name: str, value: str) -> None:
+    """79: INVALID_CONFIG is for topics."""
+    row = alter(wire, node_id(wire), (name, SET, value), kind=BROKER)
+    assert row.error_code == ErrorCode.INVALID_REQUEST
+    assert name in row.error_message
+
+
+def test_there_is_no_configuration_of_all_topics(wire: Wire) -> None:
+    """79: the empty name means all brokers, and no topic."""
+    assert alter(wire, "", ("retention.ms", SET, "5")).error_code == ErrorCode.INVALID_REQUEST
+    resource = alter_configs.AlterConfigsResource(resource_type=TOPIC, resource_name="", configs=[])
+    replaced = wire.ask(alter_configs.AlterConfigsRequest(resources=[resource]), 2).responses[0]
+    assert replaced.error_code == ErrorCode.INVALID_REQUEST
+
+
 def test_a_read_only_broker_config_is_refused(wire: Wire) -> None:
     """79: INVALID_REQUEST or INVALID_CONFIG, and nothing changes."""
     row = alter(wire, node_id(wire), ("num.partitions", SET, "7"), kind=BROKER)

@@ -294,8 +294,9 @@ def test_offset_delete(wire: Wire, group: str, topic: str) -> None:
     member = stable_member(wire, group, protocol_type="connect")
     assert delete_offset(wire, group, topic).error_code == ErrorCode.NON_EMPTY_GROUP
     member.leave()
-    unknown = delete_offset(wire, group, unique_name("no-topic")).topics[0].partitions[0]
-    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for place in ((unique_name("no-topic"), 0), (topic, 99)):
+        unknown = delete_offset(wire, group, *place).topics[0].partitions[0]
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert delete_offset(wire, group, topic).topics[0].partitions[0].error_code == ErrorCode.NONE
 
 

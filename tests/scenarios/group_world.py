@@ -40,6 +40,7 @@ from felice.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
+    OffsetDeleteResponseTopic,
 )
 from felice.protocol.messages.sync_group import (
     SyncGroupRequest,
@@ -274,7 +275,8 @@ class GroupWorld:
             asked = OffsetDeleteRequestPartition(partition_index=int(partition))
             request.topics.append(OffsetDeleteRequestTopic(name=topic, partitions=[asked]))
         caller = Caller(self._waiter("delete-offsets"), 0)
-        self._carry_out(self.shard.delete_offsets(request, OffsetDeleteResponse(), caller))
+        rows = [OffsetDeleteResponseTopic(name=topic.name) for topic in request.topics]
+        self._carry_out(self.shard.delete_offsets(request, OffsetDeleteResponse(topics=rows), caller))
 
     def do_delete(self, names: list[str], options: dict[str, str]) -> None:
         self._carry_out(self.shard.delete(options.get("group", GROUP), Caller(self._waiter("delete"), 2)))

@@ -54,6 +54,8 @@ async def change_each(
 
 
 async def change_topic(name: str, edit: Edit, validate_only: bool, context: RequestContext) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "There is no configuration of all topics.")
     check_topic(name, context)
     await context.broker.controller.change_topic_config(name, edit, validate_only=validate_only)
 

@@ -21,7 +21,8 @@ def check_dynamic(
     try:
         static.changed(changed)
     except ConfigError as error:
-        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        # Of a broker even a bad value is an invalid request; INVALID_CONFIG is for topics.
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 def _may_change(name: str, for_all: bool) -> bool:

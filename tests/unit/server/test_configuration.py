@@ -128,4 +128,4 @@ def test_dynamic_options_may_change_and_others_may_not() -> None:
 def test_a_bad_value_is_refused_with_the_reason() -> None:
     with pytest.raises(ApiError, match=r"max\.connections") as error:
         check_dynamic({}, {"max.connections": "many"}, BrokerConfig(), for_all=True)
-    assert error.value.code == ErrorCode.INVALID_CONFIG
+    assert error.value.code == ErrorCode.INVALID_REQUEST

@@ -44,6 +44,7 @@ from felice.protocol.messages.offset_commit import (
 )
 from felice.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -304,24 +305,30 @@ class GroupCoordinator:
     def delete_offsets(
         self, request: OffsetDeleteRequest, client: Client
     ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
-        response = OffsetDeleteResponse()
-        topics = self._image().topics
-        unknown = [topic for topic in request.topics if topic.name not in topics]
-        for topic in unknown:
-            rows = [
-                OffsetDeleteResponsePartition(
-                    partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                )
-                for partition in topic.partitions
-            ]
-            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=rows))
-        known = [topic for topic in request.topics if topic.name in topics]
-        narrowed = OffsetDeleteRequest(group_id=request.group_id, topics=known)
+        response, narrowed = self._resolve_deletions(request)
 
         def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
             return shard.delete_offsets(narrowed, response, Caller(waiter, client.version))
 
         return self._call(request.group_id, event, lambda error: OffsetDeleteResponse(error_code=error))
+
+    def _resolve_deletions(
+        self, request: OffsetDeleteRequest
+    ) -> tuple[OffsetDeleteResponse, OffsetDeleteRequest]:
+        """The response with a row for every partition that does not exist, and a request for the others."""
+        response, narrowed = OffsetDeleteResponse(), OffsetDeleteRequest(group_id=request.group_id)
+        image, unknown = self._image(), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for topic in request.topics:
+            rows, known = [], []
+            for asked in topic.partitions:
+                if image.partition(topic.name, asked.partition_index) is None:
+                    index = asked.partition_index
+                    rows.append(OffsetDeleteResponsePartition(partition_index=index, error_code=unknown))
+                else:
+                    known.append(asked)
+            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=rows))
+            narrowed.topics.append(OffsetDeleteRequestTopic(name=topic.name, partitions=known))
+        return response, narrowed
 
     # Administration
 

@@ -45,7 +45,6 @@ from felice.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
 )
 from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -216,21 +215,20 @@ class GroupShard:
     def delete_offsets(
         self, request: OffsetDeleteRequest, response: OffsetDeleteResponse, caller: Caller
     ) -> Outcome[Record]:
-        """`response` holds the topics that do not exist; the others are added."""
+        """`response` has a row for each topic, with the partitions that do not exist; the others are added."""
         outcome: Outcome[Record] = Outcome()
         group = self.groups.get(request.group_id)
         error = listing.check_offset_delete(group)
         if error != ErrorCode.NONE or group is None:
             outcome.reply(caller.waiter, OffsetDeleteResponse(error_code=error))
             return outcome
-        for topic in request.topics:
+        for topic, row in zip(request.topics, response.topics, strict=True):
             subscribed = group.state is not GroupState.EMPTY and group.is_subscribed_to(topic.name)
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
             indexes = [partition.partition_index for partition in topic.partitions]
-            rows = [
+            row.partitions += [
                 OffsetDeleteResponsePartition(partition_index=index, error_code=code) for index in indexes
             ]
-            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=rows))
             if not subscribed:
                 outcome.records += [
                     OffsetRecord(request.group_id, topic.name, index, None)
