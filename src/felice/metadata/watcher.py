@@ -2,6 +2,7 @@
 
 Keeps true: every change in the store reaches the image, in the store's order as far as
             one path is concerned; a listener hears of each new image once, old and new.
+            A listener's fault is logged, and costs nobody the images that follow.
 How:        one recursive watch. An event marks its path; the refresh reads the marked
             paths as they are now, parents first, and builds one image of all of them.
 """
@@ -9,10 +10,13 @@ How:        one recursive watch. An event marks its path; the refresh reads the 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from felice.metadata.image import ClusterImage, ImageBuilder
 from felice.metadata.store import Event, MetadataStore, NoNode
+
+_log = logging.getLogger(__name__)
 
 ImageListener = Callable[[ClusterImage, ClusterImage], None]
 
@@ -82,10 +86,14 @@ class Watcher:
 
     def _publish(self, image: ClusterImage) -> None:
         old, self.image = self.image, image
+        if image is not old:
+            self._tell(old, image)
+        for condition, future in self._waiting:
+            if not future.done() and condition(image):
+                future.set_result(None)
+
+    def _tell(self, old: ClusterImage, image: ClusterImage) -> None:
         try:
-            if image is not old:
-                self._on_image(old, image)
-        finally:
-            for condition, future in self._waiting:
-                if not future.done() and condition(image):
-                    future.set_result(None)
+            self._on_image(old, image)
+        except Exception:
+            _log.exception("a change of the cluster was not followed")
