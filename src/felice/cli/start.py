@@ -10,7 +10,8 @@ import click
 
 from felice.cli.faults import Fault
 from felice.cli.options import key_values
-from felice.config import BrokerConfig, Listener, parse_properties
+from felice.config import BROKER_OPTIONS, BrokerConfig, Listener, parse_properties
+from felice.config.kafka_only import is_kafkas, nearest
 
 if TYPE_CHECKING:
     from felice.server.broker import Broker
@@ -87,9 +88,29 @@ def _run(properties: dict[str, str], log_format: str, log_level: str) -> None:
 
     configure_logs(as_json=log_format == "json", level=getattr(logging, log_level.upper()))
     config, unknown = BrokerConfig.parse(properties)
-    for name in unknown:
-        click.echo(f"warning: unknown option {name} has no effect", err=True)
+    _warn_of(unknown)
+    for listener in config.parsed_listeners:
+        if listener.host in ("", "0.0.0.0", "::"):
+            click.echo(
+                f"warning: {listener} is open to every network, and nothing authenticates yet", err=True
+            )
     run(config, on_ready=_say_ready)
+
+
+def _warn_of(unknown: list[str]) -> None:
+    """Each name that has no effect, told apart: what is Kafka's, and what is a slip."""
+    if "zookeeper.connect" in unknown:
+        raise Fault(
+            "zookeeper.connect: clusters of several brokers are not built yet; "
+            "remove it to start a broker that stands alone"
+        )
+    for name in unknown:
+        if (meant := nearest(name, BROKER_OPTIONS)) is not None:
+            click.echo(f"warning: unknown option {name} has no effect; did you mean {meant}?", err=True)
+        elif not is_kafkas(name):
+            click.echo(f"warning: unknown option {name} has no effect", err=True)
+    if kafkas := [name for name in unknown if is_kafkas(name) and nearest(name, BROKER_OPTIONS) is None]:
+        click.echo(f"warning: these options of Kafka have no effect here: {', '.join(kafkas)}", err=True)
 
 
 def _say_ready(broker: Broker) -> None:

@@ -8,7 +8,7 @@ to give topics their defaults are derived from the topics' own declarations.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,10 @@ class BrokerConfig:
     listener_security_protocol_map: tuple[str, ...] = option(
         "listener.security.protocol.map", Kind.LIST, ("PLAINTEXT:PLAINTEXT",),
         "The security protocol of each listener name. Only PLAINTEXT is built.",
+    )  # fmt: skip
+    controller_listener_names: tuple[str, ...] = option(
+        "controller.listener.names", Kind.LIST, (),
+        "Listeners of KRaft's controller in a file that was Kafka's; there is none here, so they are left out.",
     )  # fmt: skip
     log_dirs: tuple[str, ...] = option(
         "log.dirs",
@@ -258,12 +262,17 @@ class BrokerConfig:
 
     @property
     def parsed_listeners(self) -> list[Listener]:
-        return [Listener.parse(text, "listeners") for text in self.listeners]
+        return self._without_controllers(self.listeners, "listeners")
 
     @property
     def parsed_advertised_listeners(self) -> list[Listener]:
         texts = self.listeners if self.advertised_listeners is None else self.advertised_listeners
-        return [Listener.parse(text, "advertised.listeners") for text in texts]
+        return self._without_controllers(texts, "advertised.listeners")
+
+    def _without_controllers(self, texts: Iterable[str], option_name: str) -> list[Listener]:
+        controllers = {name.upper() for name in self.controller_listener_names}
+        found = [Listener.parse(text, option_name) for text in texts]
+        return [listener for listener in found if listener.name not in controllers]
 
     @property
     def log_directories(self) -> list[Path]:
@@ -307,7 +316,8 @@ class BrokerConfig:
                 raise ConfigError(
                     "advertised.listeners",
                     advertised,
-                    "clients cannot connect to 0.0.0.0; name a reachable address",
+                    "clients cannot connect to 0.0.0.0; name a reachable address, as in "
+                    f"advertised.listeners={advertised.name}://HOST:{advertised.port or 9092}",
                 )
 
     def _security_protocols(self) -> dict[str, str]:

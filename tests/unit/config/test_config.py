@@ -11,6 +11,7 @@ from felice.config import (
     Listener,
     TopicConfig,
 )
+from felice.config.kafka_only import is_kafkas, nearest
 
 
 def broker(**properties: str) -> BrokerConfig:
@@ -99,6 +100,27 @@ def test_a_dynamic_change_lies_over_the_static_text() -> None:
     changed = config.changed({"max.connections": "20"})
     assert (changed.max_connections, changed.node_id) == (20, 4)
     assert config.max_connections == 10
+
+
+def test_listeners_of_krafts_controller_are_left_out() -> None:
+    config = broker(
+        listeners="PLAINTEXT://:9092,CONTROLLER://:9093",
+        **{"controller.listener.names": "CONTROLLER", "advertised.listeners": "PLAINTEXT://h:9092"},
+    )
+    assert [listener.name for listener in config.parsed_listeners] == ["PLAINTEXT"]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_its", "meant"),
+    [
+        ("process.roles", True, None),
+        ("ssl.keystore.location", True, None),
+        ("num.partitons", True, "num.partitions"),
+        ("my.own.thing", False, None),
+    ],
+)
+def test_a_slip_is_told_from_an_option_of_kafkas(name: str, is_its: bool, meant: str | None) -> None:
+    assert (is_kafkas(name), nearest(name, BROKER_OPTIONS)) == (is_its, meant)
 
 
 def test_a_listener_prints_as_it_is_written() -> None:
