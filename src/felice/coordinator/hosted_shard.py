@@ -26,6 +26,7 @@ from felice.coordinator.shard import (
     Instant,
     Outcome,
     RecordCodec,
+    Reply,
     Shard,
     Undo,
 )
@@ -317,14 +318,17 @@ class HostedShard(Generic[S, R]):
         self._in_flight.clear()
         self._pending = []
         now = self.now()
-        replies = [
-            reply
-            for write in waiting
-            for after in write.after
-            for reply in after.on_failed(error, now).replies
-        ]
-        for reply in replies + self.shard.on_unloaded(error):
-            reply.waiter.answer(reply.response)
+        for after in [after for write in waiting for after in write.after]:
+            self._answer(lambda after=after: after.on_failed(error, now).replies)  # type: ignore[misc]
+        self._answer(lambda: self.shard.on_unloaded(error))
+
+    def _answer(self, replies: Callable[[], list[Reply]]) -> None:
+        """One that trips over a state half changed must not leave the others waiting."""
+        try:
+            for reply in replies():
+                reply.waiter.answer(reply.response)
+        except Exception:
+            log.exception("%s: a caller could not be answered", self.partition)
 
 
 def _encoded_size(encoded: Encoded) -> int:

@@ -342,6 +342,23 @@ async def test_a_fault_while_writing_leaves_nobody_waiting() -> None:
     assert world.shard.words == {"k": "v", "n": "v"}
 
 
+async def test_a_fault_while_closing_leaves_nobody_else_waiting() -> None:
+    """The state may be half changed by then, and a continuation may trip over it."""
+    world = World()
+
+    class Faulty:
+        def on_committed(self, now: Instant) -> Outcome[Word]:
+            return Outcome()
+
+        def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[Word]:
+            raise AssertionError("broken invariant")
+
+    world.runtime.hosted("any").run(lambda now: Outcome(records=[("k", "v")], after_write=[Faulty()]))
+    later = world.put(("n", "v"))
+    world.runtime.stop()
+    assert await asyncio.wait_for(later, 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 async def test_a_fault_of_the_timer_starts_the_shard_over() -> None:
     world = World()
     hosted = world.runtime.hosted("any")
