@@ -289,3 +289,34 @@ def test_a_bad_properties_file_is_refused_with_the_reason(tmp_path: Path) -> Non
         done.stderr
         == "error: Invalid value many for configuration num.partitions: Not a number of type INT\n"
     )
+
+
+def test_a_reader_that_goes_away_is_no_failure(broker: EmbeddedBroker, felice: Run) -> None:
+    felice("topics", "create", "long")
+    lines = "".join(f"{number}\n" for number in range(20_000))
+    server = ("--bootstrap-server", broker.bootstrap)
+    subprocess.run(
+        [BIN / "felice", "produce", "long", *server], input=lines, text=True, check=True, timeout=60
+    )
+    consume = [BIN / "felice", "consume", "long", "--from-beginning", *server]
+    with subprocess.Popen(consume, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == b"0\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(20) == 0
+
+
+def test_a_topic_that_is_not_there_is_named_while_waiting_for_it(felice: Run) -> None:
+    said = felice("consume", "misspelt", "--until-end", "--timeout-ms", "30000", code=1)
+    assert "misspelt" in said and "error: " in said
+
+
+def test_offsets_of_a_file_stay_within_the_log(felice: Run, tmp_path: Path) -> None:
+    felice("topics", "create", "filed")
+    file = tmp_path / "offsets.csv"
+    words = ("groups", "reset-offsets", "clerk", "--topic", "filed", "--from-file", str(file), "--execute")
+    file.write_text("filed,0,-5\n")
+    assert json.loads(felice(*words, "--json"))[0]["new_offset"] == 0
+    file.write_text("filed,0,0\nelsewhere,0,3\n")
+    assert "elsewhere-0" in felice(*words, code=1)

@@ -142,8 +142,11 @@ def _poll(consumer: Any, selection: Selection) -> Iterator[Any]:
             ended.add((message.topic(), message.partition()))
             if ended >= {(found.topic, found.partition) for found in consumer.assignment()}:
                 return
-        elif not error.retriable():
+        elif not error.retriable() or (selection.stop_at_end and error == KafkaError.UNKNOWN_TOPIC_OR_PART):
+            # A topic that is not there has no end to stop at.
             raise KafkaException(error)
+        else:
+            click.echo(f"waiting: {error.str()}", err=True)
 
 
 def write_records(

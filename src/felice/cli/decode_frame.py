@@ -45,7 +45,7 @@ def decode_request(frame: bytes) -> dict[str, Any]:
     if api is None:
         raise Fault(f"there is no API with key {header.api_key}")
     message = decode(api.request, memoryview(frame)[body:], header.api_version)
-    return {"header": dataclasses.asdict(header), "api": api.name, "message": as_data(message)}
+    return {"header": header._asdict(), "api": api.name, "message": as_data(message)}
 
 
 def decode_response(frame: bytes, api_key: int, version: int) -> dict[str, Any]:

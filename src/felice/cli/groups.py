@@ -186,9 +186,13 @@ class Reset:
                 continue
             try:
                 topic, partition, offset = row
-                targets[topic.strip(), int(partition)] = int(offset)
+                found = topic.strip(), int(partition)
+                wanted = int(offset)
             except ValueError:
                 raise Fault(f"line {number}: expected topic,partition,offset, got {','.join(row)}") from None
+            if found not in self._starts:
+                raise Fault(f"line {number}: {found[0]}-{found[1]} is not among the partitions to reset")
+            targets[found] = self._bounded(found, wanted)
         return targets
 
     def _bounded(self, found: Partition, offset: int) -> int:

@@ -74,6 +74,7 @@ def felice() -> None:
 
 def run(command: Callable[..., Any], arguments: Sequence[str] | None = None, *, usage_code: int = 2) -> int:
     """Runs a click command and answers with its exit code; faults become one line on standard error."""
+    stdout = sys.stdout
     try:
         code = command(args=None if arguments is None else list(arguments), standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -84,9 +85,11 @@ def run(command: Callable[..., Any], arguments: Sequence[str] | None = None, *, 
         return usage_code
     except click.Abort:
         return 130
-    except BrokenPipeError:
-        # The reader of our output has gone, as `head` does: that is no failure of ours.
-        sys.stderr.close()
+    except SystemExit:
+        # The reader of our output has gone, as `head` does: that is no failure of ours, though click, which then
+        # replaces the stream, finds it one.
+        if sys.stdout is stdout:
+            raise
         return 0
     except Exception as error:
         line = describe_fault(error)

@@ -77,7 +77,10 @@ class LineFormat:
             self._split(pair, self.headers_key_separator, number, "header key")
             for pair in text.split(self.headers_separator.encode())
         ]
-        return [(key.decode(), self._value(value)) for key, value in pairs]
+        try:
+            return [(key.decode(), self._value(value)) for key, value in pairs]
+        except UnicodeDecodeError:
+            raise Fault(f"a header's key is not UTF-8 on line number {number}: {text!r}") from None
 
     def _value(self, text: bytes) -> bytes | None:
         return None if self.null_marker is not None and text == self.null_marker.encode() else text

@@ -96,3 +96,9 @@ def test_offsets_are_words_or_numbers() -> None:
     assert [parse_offset(text) for text in ("earliest", "latest", "12")] == [-2, -1, 12]
     with pytest.raises(Fault, match="'-5' is incorrect"):
         parse_offset("-5")
+
+
+def test_header_key_that_is_no_text_is_refused_with_its_line() -> None:
+    form = LineFormat.parse({"parse.headers": "true"})
+    with pytest.raises(Fault, match="line number 3"):
+        form.record(b"\xff:b\tvalue", 3)
