@@ -18,7 +18,8 @@ def source_and_sink(rows: int, value_bytes: int) -> Figures:
             topic, copy = create_topic(system.bootstrap), create_topic(system.bootstrap)
             options = {"kafka.bootstrap.servers": system.bootstrap}
             filler = spark.range(rows).selectExpr(
-                "cast(cast(id as string) as binary) as key", f"cast(repeat('x', {value_bytes}) as binary) as value"
+                "cast(cast(id as string) as binary) as key",
+                f"cast(repeat('x', {value_bytes}) as binary) as value",
             )
 
             def write(frame: object, to: str) -> float:
