@@ -1,7 +1,8 @@
 """Fetch sessions (KIP-227): what a consumer reads, remembered, so that it need not say it each time.
 
 Keeps true: an incremental reply names every partition whose records, watermarks or error changed
-            since the last reply, and no other. The cache holds at most `slots` sessions.
+            since the last reply, and no other. The cache holds at most `slots` sessions, and
+            `max_partitions` in all of them: who finds no room is served without a session.
 How:        `open` turns a request into a `FetchPlan`: the partitions to read, in service order;
             `FetchPlan.reply` picks what the reply must name and moves what was served to the end
             of the order, so that no partition starves behind a busy one.
@@ -25,6 +26,8 @@ FINAL_EPOCH = -1
 _MAX_EPOCH = 2**31 - 1
 # A session that nobody used for this long may make room for another.
 EVICTION_MS = 120_000
+# Some 200 bytes each. Kafka has no such bound; but one request may name millions.
+MAX_PARTITIONS = 500_000
 
 # A topic as the request names it: by name up to version 12, by id after.
 TopicRef: TypeAlias = str | UUID
@@ -135,8 +138,9 @@ class FetchPlan:
 class FetchSessions:
     """The cache of sessions of one broker."""
 
-    def __init__(self, slots: int, rng: Random) -> None:
+    def __init__(self, slots: int, rng: Random, max_partitions: int = MAX_PARTITIONS) -> None:
         self._slots = slots
+        self._max_partitions = max_partitions
         self._random = rng
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
 
@@ -157,7 +161,11 @@ class FetchSessions:
                 plan.session_id = self._make(request, partitions, uses_topic_ids, now_ms)
             return plan
         session = self._existing(request, uses_topic_ids)
+        known = len(session.partitions)
         session.apply(request)
+        if len(session.partitions) > known and self._partition_count() > self._max_partitions:
+            del self._sessions[session.session_id]
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the session grew beyond what is kept")
         session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
         session.last_used_ms = now_ms
         del self._sessions[session.session_id]
@@ -198,13 +206,17 @@ class FetchSessions:
         return session_id
 
     def _has_room(self, size: int, is_follower: bool, now_ms: int) -> bool:
-        if len(self._sessions) < self._slots:
-            return True
-        victim = self._victim(size, is_follower, now_ms)
-        if victim is None:
+        if size > self._max_partitions:
             return False
-        del self._sessions[victim.session_id]
+        while len(self._sessions) >= self._slots or self._partition_count() + size > self._max_partitions:
+            victim = self._victim(size, is_follower, now_ms)
+            if victim is None:
+                return False
+            del self._sessions[victim.session_id]
         return True
+
+    def _partition_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
 
     def _victim(self, size: int, is_follower: bool, now_ms: int) -> FetchSession | None:
         """An unused session; else, among those old enough, one that matters less than the newcomer."""

@@ -183,3 +183,23 @@ def test_a_follower_takes_the_place_of_a_consumer_at_once() -> None:
     follower.replica_id = 2
     assert cache.open(follower, 11, 0).session_id > 0
     assert cache.open(request(0, 0, 0, 1, 2), 11, 0).session_id == 0
+
+
+def test_sessions_remember_only_so_many_partitions() -> None:
+    """A client may name as many as a request holds, in as many sessions as there are slots."""
+    cache = FetchSessions(10, random.Random(1), max_partitions=5)
+    assert cache.open(request(0, 0, *range(6)), 11, 0).session_id == 0
+    first = cache.open(request(0, 0, 0, 1, 2), 11, 0)
+    assert first.session_id > 0
+    assert cache.open(request(0, 0, 0, 1, 2), 11, 0).session_id == 0
+    second = cache.open(request(0, 0, 0, 1), 11, 0)
+    assert second.session_id > 0
+    assert len(cache.open(request(first.session_id, 1, 0, 1), 11, 0).partitions) == 3
+    # One that outgrows the rest is ended: its client makes a full request, and gets none.
+    with pytest.raises(ApiError) as error:
+        cache.open(request(second.session_id, 1, 7), 11, 0)
+    assert error.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(cache) == 1
+    cache.open(request(0, 0, 5, 6, 7, 8), 11, EVICTION_MS + 1)
+    with pytest.raises(ApiError):
+        cache.open(request(first.session_id, 2), 11, EVICTION_MS + 1)
