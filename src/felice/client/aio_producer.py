@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from felice.client.accumulator import Accumulator, HeldRecord
 from felice.client.cluster import Cluster
-from felice.client.errors import KafkaError, KafkaException
+from felice.client.errors import KafkaError, KafkaException, failure
 from felice.client.model import ClusterMetadata, Message
 from felice.client.options import Settings, parse_settings
 from felice.client.producing import as_bytes, as_headers, dropped_message, make_accumulator, reports_of
@@ -63,10 +63,10 @@ class ProducerCore:
 class _LoopInbox:
     """Reports are served where they arise: on the loop."""
 
-    def __init__(self, accumulator: Accumulator) -> None:
+    def __init__(self, accumulator: Accumulator, error_cb: Callable[[KafkaError], Any] | None) -> None:
         self._accumulator = accumulator
+        self._error_cb = error_cb
         self.room = asyncio.Event()
-        self.errors: list[KafkaError] = []
 
     def on_delivered(self, delivered: Delivered) -> None:
         with self._accumulator.lock:
@@ -83,7 +83,8 @@ class _LoopInbox:
         self.room.set()
 
     def on_error(self, error: KafkaError) -> None:
-        self.errors.append(error)
+        if self._error_cb is not None:
+            self._error_cb(error)
 
 
 class AsyncProducer:
@@ -91,13 +92,19 @@ class AsyncProducer:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._settings = parse_settings("p", config)
+        for key in ("on_delivery", "delivery.report.only.error"):
+            if key in self._settings.explicit:
+                raise failure(
+                    KafkaError._INVALID_ARG,
+                    f'"{key}" is not for the asyncio producer: `send` returns a future',
+                )
         self._accumulator = make_accumulator(self._settings)
         self._inbox: _LoopInbox | None = None
         self._core: ProducerCore | None = None
 
     async def start(self) -> None:
         if self._core is None:
-            self._inbox = _LoopInbox(self._accumulator)
+            self._inbox = _LoopInbox(self._accumulator, self._settings["error_cb"])
             self._core = ProducerCore(self._settings, self._accumulator, self._inbox)
 
     async def __aenter__(self) -> AsyncProducer:

@@ -7,7 +7,7 @@ Keeps true:  answers come from the leader (or coordinator) of the moment; those 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from felice.client.cluster import Cluster
@@ -90,29 +90,21 @@ async def _ask_leaders(
                 )
 
 
-async def _coordinated(cluster: Cluster, group_id: str, request: Any, deadline: float) -> Any:
-    left = deadline - asyncio.get_running_loop().time()
-    node_id = await cluster.coordinator(group_id, max(0.0, left))
-    return await cluster.call(node_id, request, timeout_s=max(0.01, min(left, cluster.timeout_s)))
-
-
-async def fetch_committed(
-    cluster: Cluster, group_id: str, partitions: Iterable[Partition], isolation_level: int, timeout_s: float
-) -> dict[Partition, CommittedOffset]:
-    """What the group has committed; offset -1 where nothing."""
+async def _coordinated(
+    cluster: Cluster, group_id: str, request: Any, timeout_s: float, codes_of: Callable[[Any], Iterable[int]]
+) -> Any:
+    """The coordinator's answer, asked for again while its codes say that it moves."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
-    request = offset_fetch_request(group_id, list(partitions), require_stable=isolation_level == 1)
     while True:
         try:
-            response = await _coordinated(cluster, group_id, request, deadline)
-            code, offsets = fetched_offsets(response)
-            codes = {code, *(row.error_code for row in offsets.values())}
-            if not codes & set(_COORDINATOR_MOVED):
-                if code:
-                    raise failure(code, f"committed offsets of group {group_id!r}")
-                return offsets
-            reason = failure(next(iter(codes & set(_COORDINATOR_MOVED))), group_id)
+            left = deadline - loop.time()
+            node_id = await cluster.coordinator(group_id, max(0.0, left))
+            response = await cluster.call(node_id, request, timeout_s=max(0.01, min(left, cluster.timeout_s)))
+            moved = [code for code in codes_of(response) if code in _COORDINATOR_MOVED]
+            if not moved:
+                return response
+            reason = failure(moved[0], group_id)
         except KafkaException as error:
             if not error.error.retriable():
                 raise
@@ -121,6 +113,22 @@ async def fetch_committed(
         if loop.time() >= deadline:
             raise reason
         await asyncio.sleep(0.1)
+
+
+async def fetch_committed(
+    cluster: Cluster, group_id: str, partitions: Iterable[Partition], isolation_level: int, timeout_s: float
+) -> dict[Partition, CommittedOffset]:
+    """What the group has committed; offset -1 where nothing."""
+
+    def codes_of(response: Any) -> Iterable[int]:
+        code, offsets = fetched_offsets(response)
+        return (code, *(row.error_code for row in offsets.values()))
+
+    request = offset_fetch_request(group_id, list(partitions), require_stable=isolation_level == 1)
+    code, offsets = fetched_offsets(await _coordinated(cluster, group_id, request, timeout_s, codes_of))
+    if code:
+        raise failure(code, f"committed offsets of group {group_id!r}")
+    return offsets
 
 
 async def commit_offsets(
@@ -131,21 +139,9 @@ async def commit_offsets(
     timeout_s: float = 30.0,
 ) -> dict[Partition, int]:
     """Error code by partition; raises where the whole commit failed."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_s
     request = offset_commit_request(group_id, offsets, committer)
-    while True:
-        try:
-            results = commit_results(await _coordinated(cluster, group_id, request, deadline))
-            moved = [code for code in results.values() if code in _COORDINATOR_MOVED]
-            if not moved:
-                return results
-            reason = failure(moved[0], group_id)
-        except KafkaException as error:
-            if not error.error.retriable():
-                raise
-            reason = error
-        cluster.forget_coordinator(group_id)
-        if loop.time() >= deadline:
-            raise reason
-        await asyncio.sleep(0.1)
+    return commit_results(
+        await _coordinated(
+            cluster, group_id, request, timeout_s, lambda response: commit_results(response).values()
+        )
+    )

@@ -119,7 +119,7 @@ _RESETS = {
 KEYS = (
     Key("bootstrap.servers", _text, "", aliases=("metadata.broker.list",)),
     Key("client.id", _text, "felice"),
-    Key("client.rack", _text, ""),
+    Key("client.rack", _text, "", "c"),
     Key("security.protocol", _plaintext, "PLAINTEXT"),
     Key("request.timeout.ms", _integer(1), 30_000, aliases=("socket.timeout.ms",)),
     Key("socket.connection.setup.timeout.ms", _integer(1), 30_000),
@@ -133,7 +133,7 @@ KEYS = (
     Key("metadata.max.age.ms", _integer(1), 300_000, aliases=("topic.metadata.refresh.interval.ms",)),
     Key("topic.metadata.propagation.max.ms", _integer(0), 30_000, "p"),
     Key("max.in.flight.requests.per.connection", _integer(1, 1000), 5, "p", ("max.in.flight",)),
-    Key("error_cb", _function, None),
+    Key("error_cb", _function, None, "pc"),
     Key("logger", lambda value: value, None),
     # Producer
     Key("acks", lambda value: _named(**_ACKS)(value), -1, "p", ("request.required.acks",)),

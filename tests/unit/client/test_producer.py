@@ -1,10 +1,11 @@
+import asyncio
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from felice.client import KafkaError, KafkaException, Message, Producer
+from felice.client import KafkaError, KafkaException, Message, Producer, aio
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from felice.protocol.messages.metadata import MetadataRequest
@@ -327,3 +328,23 @@ def test_topic_that_is_no_name_is_refused_and_spoils_nothing(broker: FakeBroker)
             made.produce(None, b"v")  # type: ignore[arg-type]
         [(error, _)] = send(made, [b"v"])
         assert error is None
+
+
+@pytest.mark.parametrize("key", ["on_delivery", "delivery.report.only.error"])
+def test_asyncio_producer_takes_no_key_that_it_would_ignore(key: str) -> None:
+    config = {"bootstrap.servers": "127.0.0.1:1", key: print if key == "on_delivery" else True}
+    with pytest.raises(KafkaException, match="asyncio"):
+        aio.Producer(config)
+
+
+def test_asyncio_producer_tells_of_an_outage() -> None:
+    errors: list[KafkaError] = []
+
+    async def main() -> None:
+        config = {"bootstrap.servers": "127.0.0.1:1", "error_cb": errors.append, "delivery.timeout.ms": 500}
+        async with aio.Producer(config) as made:
+            with pytest.raises(KafkaException):
+                await made.send_and_wait("t", b"v")
+
+    asyncio.run(main())
+    assert errors and errors[0] == KafkaError._ALL_BROKERS_DOWN
