@@ -30,7 +30,7 @@ class AsyncConsumer:
     async def start(self) -> None:
         if self._core is None:
             self._delivery.listen(self._changed.set)
-            self._core = ConsumerCore(self._settings, self._delivery, self._ask, _tell)
+            self._core = ConsumerCore(self._settings, self._delivery, self._ask, self._tell)
 
     async def __aenter__(self) -> AsyncConsumer:
         await self.start()
@@ -54,8 +54,17 @@ class AsyncConsumer:
             if inspect.isawaitable(result):
                 await result
         except Exception as error:
-            reason = f"a rebalance callback raised {type(error).__name__}: {error}"
-            self._delivery.put(error_message(error_of(KafkaError._APPLICATION, reason)))
+            self._on_raised(error)
+
+    def _tell(self, callback: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            callback(*arguments)
+        except Exception as error:
+            self._on_raised(error)
+
+    def _on_raised(self, error: Exception) -> None:
+        reason = f"a callback raised {type(error).__name__}: {error}"
+        self._delivery.put(error_message(error_of(KafkaError._APPLICATION, reason)))
 
     def _on_drained(self) -> None:
         if self.core.fetcher.starved:
@@ -164,7 +173,3 @@ class AsyncConsumer:
         if self._core is not None:
             await self._core.close()
             self._core = None
-
-
-def _tell(callback: Callable[..., Any], *arguments: Any) -> None:
-    callback(*arguments)

@@ -213,6 +213,21 @@ def test_coroutine_callback_that_raises_is_told_and_the_membership_goes_on(broke
     assert values == 3
 
 
+def test_commit_callback_that_raises_does_not_end_automatic_commits(broker: Coordinator) -> None:
+    def fail(error: Any, rows: Any) -> None:
+        raise ZeroDivisionError("mine")
+
+    async def main() -> None:
+        keys = settings(broker, auto_commit_interval_ms=50)
+        async with aio.Consumer({**keys, "on_commit": fail}) as consumer:
+            await consumer.subscribe(["t"])
+            async with asyncio.timeout(8):
+                while len(broker.asked(OffsetCommitRequest)) < 3:
+                    await consumer.poll(0.05)
+
+    asyncio.run(main())
+
+
 def test_consumer_in_a_forked_process_says_so(broker: Coordinator) -> None:
     consumer = Consumer(settings(broker))
     consumer._thread.stop()  # as a fork leaves it: the object without its thread
