@@ -147,6 +147,15 @@ class ClassicGroup:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
+    def check_generation(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Whether a member of the current generation asks."""
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = self.check_member(member_id, instance_id)
+        if error == ErrorCode.NONE and generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        return error
+
     @property
     def all_members_joined(self) -> bool:
         return self.joining_count == len(self.members) and not self.pending_joins

@@ -53,11 +53,9 @@ def check_commit(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode
         return ErrorCode.NONE
     if generation < 0 and not member_id and request.group_instance_id is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    error = group.check_member(member_id, request.group_instance_id)
+    error = group.check_generation(member_id, request.group_instance_id, generation)
     if error != ErrorCode.NONE:
         return error
-    if generation != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.COMPLETING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE

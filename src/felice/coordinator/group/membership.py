@@ -18,13 +18,9 @@ from felice.protocol.messages.leave_group import LeaveGroupResponse, MemberIdent
 
 def heartbeat(group: ClassicGroup, request: HeartbeatRequest, turn: Turn) -> ErrorCode:
     """Prolongs the session, also while a rebalance waits for this member: it lives, it is only slow to rejoin."""
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    error = group.check_member(request.member_id, request.group_instance_id)
+    error = group.check_generation(request.member_id, request.group_instance_id, request.generation_id)
     if error != ErrorCode.NONE:
         return error
-    if request.generation_id != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
     start_session(group, group.members[request.member_id], turn)
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS

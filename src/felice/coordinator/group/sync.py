@@ -47,13 +47,9 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, caller: Caller, turn: T
 
 
 def _check(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    error = group.check_member(request.member_id, request.group_instance_id)
+    error = group.check_generation(request.member_id, request.group_instance_id, request.generation_id)
     if error != ErrorCode.NONE:
         return error
-    if request.generation_id != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
     if _differ(request.protocol_type, group.protocol_type) or _differ(
         request.protocol_name, group.protocol_name
     ):
