@@ -29,7 +29,7 @@ async def receive(sizes: list[int], cuts: list[int]) -> list[str | None]:
     await asyncio.sleep(0)
     frames = [
         encode_response(
-            API.METADATA.key, 8, number + 1, MetadataResponse(cluster_id=chr(97 + number % 26) * size)
+            API.METADATA.key, 8, number, MetadataResponse(cluster_id=chr(97 + number % 26) * size)
         )
         for number, size in enumerate(sizes)
     ]
