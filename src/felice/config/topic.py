@@ -50,7 +50,7 @@ class TopicConfig:
     )  # fmt: skip
     delete_retention_ms: int = option(
         "delete.retention.ms", Kind.LONG, 86_400_000,
-        "How long a tombstone and a transaction marker stay after the cleaner first met them with nothing left to delete.",
+        "How long tombstones and transaction markers stay after the cleaner first met them with nothing left to hide.",
         scope=Scope.TOPIC, minimum=0, synonyms=(("log.cleaner.delete.retention.ms", 1),),
     )  # fmt: skip
     file_delete_delay_ms: int = option(

@@ -14,7 +14,7 @@ known, and a new segment ends where the old ones ended (`segment_swap` counts on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from felice.log import cleaner_plan
