@@ -119,7 +119,7 @@ def sequences(log: Log) -> dict[int, tuple[int, bool]]:
     return {s.producer_id: (s.last_sequence, s.has_open_transaction) for s in log.producers}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, min_size=5, max_size=40))
 def test_every_key_keeps_its_last_committed_record(steps: list[Any]) -> None:
     with TemporaryDirectory() as directory:
@@ -186,7 +186,7 @@ class CrashingFile:
 
 def fill(log: Log) -> None:
     """Several groups of several segments, with producers, tombstones and both kinds of transactions."""
-    for number in range(12):
+    for number in range(6):
         put(log, ("a", str(number)), (f"k{number % 4}", "x" * 40))
         put(log, ("t", None if number % 2 else "v"), producer_id=1, producer_epoch=0, base_sequence=number)
         put(log, ("c", f"{number}"), producer_id=2, producer_epoch=0, base_sequence=number, transactional=True)
@@ -204,7 +204,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-GROUPED = dataclasses.replace(COMPACT, segment_bytes=2600)
+GROUPED = dataclasses.replace(COMPACT, segment_bytes=1500)
 
 
 def crashes(filled: Path, tmp_path: Path) -> Iterator[tuple[int, Path]]:
@@ -253,6 +253,8 @@ def test_a_crash_while_a_swap_is_completed_is_completed_next_time(filled: Path, 
         if not list(directory.glob("*.log.swap")):
             continue
         seen_swaps += 1
+        if seen_swaps % 3:
+            continue
         for operations in range(100):
             copy = shutil.copytree(directory, tmp_path / "copy")
             try:
