@@ -151,6 +151,7 @@ def test_dump_log_segments_finds_nothing_wrong_after_compaction(tmp_path: Path, 
     require_java()
     log = compacted(tmp_path, config=replace(COMPACT, segment_bytes=20_000, index_interval_bytes=500))
     chance = random.Random(5)
+    put(log, ("k0", "x"), producer_id=2, producer_epoch=0, base_sequence=0)
     for number in range(300):
         pairs = [(f"k{chance.randrange(60)}", chance.choice([None, "x" * 30])) for _ in range(8)]
         producer = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 8 * number}
