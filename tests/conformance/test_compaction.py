@@ -283,6 +283,8 @@ def test_appends_reads_and_deletions_go_on_while_the_cleaner_works(broker: Embed
     until(lambda: broker.broker.cleaner.status.passes > 1)
     clean(broker, "t")
     left = consumed(broker, "t", 600)
-    assert [(key, value and value[:3]) for _, key, value in left][-50:] == [(f"k{n}", "011") for n in range(50)]
+    assert [(key, value and value[:3]) for _, key, value in left][-50:] == [
+        (f"k{n}", "011") for n in range(50)
+    ]
     assert len(left) == 50
     assert not broker.broker.cleaner.status.uncleanable

@@ -186,4 +186,6 @@ def test_dump_log_segments_finds_nothing_wrong_after_compaction(tmp_path: Path, 
         "org.apache.kafka.tools.DumpLogSegments", "--index-sanity-check", "--files", ",".join(files)
     )
     indexes = [name for name in files if name.endswith((".index", ".timeindex"))]
-    assert checked.stdout.count("passed sanity check") + checked.stdout.count(".index is empty") == len(indexes)
+    assert checked.stdout.count("passed sanity check") + checked.stdout.count(".index is empty") == len(
+        indexes
+    )

@@ -86,7 +86,9 @@ class World:
         settings = dataclasses.replace(SETTINGS, map_bytes=24 * keys, load_factor=1.0)
         before, stable = seen(self.log), self.log.last_stable_offset(self.log.log_end_offset)
         offsets = {record.offset: record for record in records_in(self.log)}
-        self.clean_offset = clean(self.log, self.clean_offset, now_ms=self.now_ms, settings=settings).end_offset
+        self.clean_offset = clean(
+            self.log, self.clean_offset, now_ms=self.now_ms, settings=settings
+        ).end_offset
         assert self.clean_offset <= stable
         assert seen(self.log) == before
         assert all(offsets[record.offset] == record for record in records_in(self.log))
@@ -189,7 +191,9 @@ def fill(log: Log) -> None:
     for number in range(6):
         put(log, ("a", str(number)), (f"k{number % 4}", "x" * 40))
         put(log, ("t", None if number % 2 else "v"), producer_id=1, producer_epoch=0, base_sequence=number)
-        put(log, ("c", f"{number}"), producer_id=2, producer_epoch=0, base_sequence=number, transactional=True)
+        put(
+            log, ("c", f"{number}"), producer_id=2, producer_epoch=0, base_sequence=number, transactional=True
+        )
         end_transaction(log, 2, commit=number % 3 > 0)
         log.roll()
     put(log, ("a", "active"))

@@ -38,7 +38,9 @@ def test_both_keep_the_same_records(
     offset = stopped = 0
     for records in batches:
         if stopped >= 0:
-            answers = [one.put_records(encoded(records), len(records), offset, start, max_keys) for one in maps]
+            answers = [
+                one.put_records(encoded(records), len(records), offset, start, max_keys) for one in maps
+            ]
             stopped = 0 if answers[0] == -1 else -1
             assert answers[0] == answers[1]
             for at, (key, _) in enumerate(records, offset):
@@ -51,7 +53,8 @@ def test_both_keep_the_same_records(
     offset = 0
     for records in batches:
         kept = [
-            one.keep_latest(encoded(records), len(records), offset, 1000, end, keeps_tombstones) for one in maps
+            one.keep_latest(encoded(records), len(records), offset, 1000, end, keeps_tombstones)
+            for one in maps
         ]
         assert flat(tuple(kept[0])) == flat(tuple(kept[1]))
         expected = [
@@ -61,7 +64,9 @@ def test_both_keep_the_same_records(
             or (key is not None and (value is not None or keeps_tombstones) and at >= model.get(key, -1))
         ]
         payload = encoded(records) if kept[0].records is None else kept[0].records
-        assert [record.offset for record in plain.iterate(payload, len(expected), offset, 0, None)] == expected
+        assert [
+            record.offset for record in plain.iterate(payload, len(expected), offset, 0, None)
+        ] == expected
         assert kept[0].record_count == len(expected)
         offset += len(records)
 

@@ -32,11 +32,11 @@ def compacted(directory: Path, **options: Any) -> Log:
 
 def put(log: Log, *pairs: Pair, codec: Codec = Codec.NONE, at: int = NOW, **producer: Any) -> int:
     """Appends one batch of keys and values; a value of None is a tombstone. Gives its base offset."""
-    records = [
-        Record(0, at, key.encode(), None if value is None else value.encode()) for key, value in pairs
-    ]
+    records = [Record(0, at, key.encode(), None if value is None else value.encode()) for key, value in pairs]
     data = bytearray(build_batch(records, codec=codec, **producer))
-    return log.append(data, leader_epoch=log.epochs.latest if log.epochs.latest > 0 else 0, now_ms=at).base_offset
+    return log.append(
+        data, leader_epoch=log.epochs.latest if log.epochs.latest > 0 else 0, now_ms=at
+    ).base_offset
 
 
 def end_transaction(log: Log, producer_id: int, *, commit: bool) -> int:
@@ -88,9 +88,7 @@ def batches_in(log: Log) -> list[tuple[BatchHeader, list[Record]]]:
 
 
 def records_in(log: Log) -> list[Record]:
-    return [
-        record for header, records in batches_in(log) if not header.is_control for record in records
-    ]
+    return [record for header, records in batches_in(log) if not header.is_control for record in records]
 
 
 def pairs_in(log: Log) -> list[tuple[int, str, str | None]]:

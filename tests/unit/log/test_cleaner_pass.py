@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from felice.config import TopicConfig
+from felice.log import Log
 from felice.log.cleaner_pass import CleaningAborted
 from felice.log.errors import CorruptLog
+from felice.records.batch import BatchHeader
+from felice.records.builder import build_batch
 from felice.records.compression import Codec
-from felice.records.validate import ProduceRules
+from felice.records.record import Record
 from unit.log.cleaning import (
     COMPACT,
     DAY_MS,
@@ -27,7 +30,7 @@ from unit.log.cleaning import (
     roll_and_clean,
     segment_bases,
 )
-from unit.log.logs import NOW
+from unit.log.logs import NOW, append
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -104,6 +107,33 @@ def test_a_tombstone_outlives_its_value_by_delete_retention(tmp_path: Path) -> N
     clean(log, 0, now_ms=NOW + DAY_MS)
     assert pairs_in(log) == [(1, "b", "1"), (3, "c", "1")]
     assert batches_in(log)[-1][0].delete_horizon_ms == NOW + DAY_MS
+
+
+def test_a_batch_with_its_horizon_set_is_not_written_again(tmp_path: Path) -> None:
+    log = compacted(tmp_path)
+    put(log, ("a", None), ("b", "1"))
+    assert roll_and_clean(log).stats.segments_after == 1
+    assert clean(log, 0, now_ms=NOW + 1).stats.segments_after == 0
+
+
+def test_the_largest_time_of_a_batch_is_that_of_what_is_left(tmp_path: Path) -> None:
+    log = compacted(tmp_path)
+    records = [Record(0, NOW + 10, b"a", b"1"), Record(0, NOW + 5, b"b", b"1")]
+    log.append(bytearray(build_batch(records)), leader_epoch=0, now_ms=NOW)
+    put(log, ("a", "2"))
+    roll_and_clean(log)
+    assert [header.max_timestamp for header, _ in batches_in(log)] == [NOW + 5, NOW]
+    assert [record.timestamp for record in batches_in(log)[0][1]] == [NOW + 5]
+
+
+def test_append_times_survive(tmp_path: Path) -> None:
+    config = dataclasses.replace(COMPACT, message_timestamp_type="LogAppendTime")
+    log = compacted(tmp_path, config=config)
+    put(log, ("a", "1"), ("b", "1"), ("t", None), at=NOW)
+    log.append(bytearray(build_batch([Record(0, 5, b"a", b"2")])), leader_epoch=0, now_ms=NOW + 7)
+    roll_and_clean(log)
+    left = [(record.key, record.timestamp) for _, records in batches_in(log) for record in records]
+    assert left == [(b"b", NOW), (b"t", NOW), (b"a", NOW + 7)]
 
 
 def test_the_last_batch_of_a_producer_stays_when_it_is_empty(tmp_path: Path) -> None:
@@ -196,14 +226,11 @@ def test_the_map_is_no_larger_than_what_is_new_can_need(tmp_path: Path) -> None:
 
 def test_keyless_records_from_before_compaction_go(tmp_path: Path) -> None:
     log = compacted(tmp_path, config=TopicConfig())
-    from unit.log.logs import append
-
     append(log, "x", key=None)
     append(log, "y")
     log.update_config(COMPACT)
     roll_and_clean(log)
     assert pairs_in(log) == [(1, "k", "y")]
-    assert ProduceRules.of(COMPACT)
 
 
 # -- transactions --------------------------------------------------------------------------------------
@@ -258,6 +285,16 @@ def test_the_transaction_index_follows_the_abort_marker(tmp_path: Path) -> None:
     clean(log, 0)
     # No data is left that a reader had to drop: an entry would only hide what the producer writes later.
     assert log.aborted_transactions(0, log.log_end_offset) == []
+
+
+def test_each_aborted_transaction_is_indexed_once(tmp_path: Path) -> None:
+    log = compacted(tmp_path, config=dataclasses.replace(COMPACT, segment_bytes=400))
+    for number in range(3):
+        put(log, ("a", "1" * 100), **transactional(1, number))
+        end_transaction(log, 1, commit=False)
+        log.roll()
+    clean(log)
+    assert [entry.first_offset for entry in log.aborted_transactions(0, log.log_end_offset)] == [0, 2, 4]
 
 
 def test_an_open_transaction_bounds_cleaning(tmp_path: Path) -> None:
@@ -367,7 +404,7 @@ def test_a_damaged_batch_is_refused_and_not_sealed_anew(tmp_path: Path) -> None:
 # -- reading what is left ------------------------------------------------------------------------------
 
 
-def gappy(directory: Path):  # type: ignore[no-untyped-def]
+def gappy(directory: Path) -> Log:
     """Only a few of two hundred batches have records left."""
     log = compacted(directory)
     for number in range(200):
@@ -383,8 +420,6 @@ def test_reading_never_stalls_on_a_gap(tmp_path: Path) -> None:
     for offset in range(200):
         data = log.read_bytes(offset, 1, end_offset=200)
         assert data, offset
-        from felice.records.batch import BatchHeader
-
         assert BatchHeader.parse(data).last_offset == next(k for k in kept if k >= offset)
 
 

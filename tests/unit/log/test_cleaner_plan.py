@@ -15,7 +15,9 @@ NOW = 1_000_000
 COMPACT = TopicConfig(cleanup_policy=("compact",))
 
 
-def segment(base: int, end: int, size: int = 100, *, largest: int = 1, first: int = 0, index: int = 8) -> SegmentFacts:
+def segment(
+    base: int, end: int, size: int = 100, *, largest: int = 1, first: int = 0, index: int = 8
+) -> SegmentFacts:
     return SegmentFacts(base, end, size, index, largest, first)
 
 
