@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from felice.log.cleaner_transactions import CleanedTransactions, LastOfProducer
-from felice.records.batch import BatchHeader, Buffer
+from felice.protocol.primitives import Buffer
+from felice.records.batch import BatchHeader
 from felice.records.builder import assemble, rebuild_batch
 from felice.records.control import ControlType, control_type
 from felice.records.kernels import KeptRecords, OffsetMap, iterate

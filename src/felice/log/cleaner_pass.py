@@ -25,7 +25,8 @@ from felice.log.cleaner_transactions import CleanedTransactions, last_of_produce
 from felice.log.errors import CorruptLog
 from felice.log.log import Log
 from felice.log.segment import CLEANED_SUFFIX, Segment
-from felice.records.batch import HEADER_SIZE, BatchHeader, Buffer, verify_crc
+from felice.protocol.primitives import Buffer
+from felice.records.batch import HEADER_SIZE, BatchHeader, verify_crc
 from felice.records.kernels import OffsetMap
 from felice.records.reader import records_payload
 

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from struct import Struct
 
-from felice.records.kernels.grammar import Buffer, KeptRecords, wrap64
+from felice.protocol.primitives import Buffer
+from felice.records.kernels.grammar import KeptRecords, wrap64
 from felice.records.kernels.plain import read_varint, walk
 
 _HASH_BYTES = 16
