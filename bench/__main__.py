@@ -29,7 +29,7 @@ STEADY: dict[str, Callable[..., Any]] = {
     "client-arrow-100b": lambda scale: workloads.own_client_arrow(int(10_000_000 * scale), 100),
     "latency": lambda scale: workloads.latency(int(2000 * scale)),
 }
-ALL = [*STEADY, "start", "spark"]
+ALL = [*STEADY, "start", "spark", "cleaner"]
 
 Results = dict[str, dict[str, list[Figures]]]
 
@@ -60,6 +60,12 @@ def run_spark(scale: float) -> Results:
     from bench.spark import source_and_sink
 
     return {"spark": {"felice": [source_and_sink(int(4_000_000 * scale), 100)]}}
+
+
+def run_cleaner(scale: float, turns: int) -> Results:
+    from bench.cleaner import clean_keys
+
+    return {"cleaner": {"felice": [clean_keys(int(1_000_000 * scale), 100) for _ in range(turns)]}}
 
 
 def medians(results: Results) -> dict[str, dict[str, Figures]]:
@@ -111,6 +117,8 @@ def main(names: tuple[str, ...], systems: tuple[str, ...], turns: int, scale: fl
         results |= run_start(chosen, turns)
     if "spark" in wanted:
         results |= run_spark(scale)
+    if "cleaner" in wanted:
+        results |= run_cleaner(scale, turns)
     click.echo(json.dumps(results)) if as_json else show(medians(results))
 
 

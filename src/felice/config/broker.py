@@ -8,6 +8,7 @@ to give topics their defaults are derived from the topics' own declarations.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from felice.config.option import INT_MAX, ConfigError, Kind, Option, Scope, opti
 from felice.config.topic import TOPIC_OPTIONS
 
 _SECURITY_PROTOCOLS = ("PLAINTEXT",)
+_DEDUPE_BUFFER_MIN_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,36 @@ class BrokerConfig:
         "How often old segments are looked for.",
         minimum=1,
     )
+    log_cleaner_enable: bool = option(
+        "log.cleaner.enable", Kind.BOOLEAN, True, "Whether topics with cleanup.policy=compact are compacted."
+    )
+    log_cleaner_threads: int = option(
+        "log.cleaner.threads", Kind.INT, 1, "Partitions that are compacted at the same time.",
+        scope=Scope.CLUSTER_WIDE, minimum=0,
+    )  # fmt: skip
+    log_cleaner_dedupe_buffer_size: int = option(
+        "log.cleaner.dedupe.buffer.size", Kind.LONG, 134_217_728,
+        "The most memory that the offset maps of all cleaner threads take together, at 24 bytes a key.",
+        scope=Scope.CLUSTER_WIDE, minimum=0,
+    )  # fmt: skip
+    log_cleaner_io_buffer_size: int = option(
+        "log.cleaner.io.buffer.size", Kind.INT, 524_288,
+        "Bytes that a cleaner thread reads, and writes, at a time; more where a batch is larger.",
+        scope=Scope.CLUSTER_WIDE, minimum=0,
+    )  # fmt: skip
+    log_cleaner_io_buffer_load_factor: float = option(
+        "log.cleaner.io.buffer.load.factor", Kind.DOUBLE, 0.9,
+        "How full an offset map may become: a fuller one takes more keys at once and longer to look them up.",
+        scope=Scope.CLUSTER_WIDE, minimum=0.01, maximum=1,
+    )  # fmt: skip
+    log_cleaner_io_max_bytes_per_second: float = option(
+        "log.cleaner.io.max.bytes.per.second", Kind.DOUBLE, sys.float_info.max,
+        "The most that all cleaner threads together read and write.", scope=Scope.CLUSTER_WIDE, minimum=1,
+    )  # fmt: skip
+    log_cleaner_backoff_ms: int = option(
+        "log.cleaner.backoff.ms", Kind.LONG, 15_000, "How long a cleaner thread sleeps when nothing is to be cleaned.",
+        scope=Scope.CLUSTER_WIDE, minimum=0,
+    )  # fmt: skip
     log_flush_scheduler_interval_ms: int = option(
         "log.flush.scheduler.interval.ms",
         Kind.LONG,
@@ -284,12 +316,21 @@ class BrokerConfig:
             raise ConfigError("log.dirs", "", "at least one directory is needed")
         if len(set(self.log_dirs)) != len(self.log_dirs):
             raise ConfigError("log.dirs", ",".join(self.log_dirs), "a directory is named twice")
+        self._check_cleaner()
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigError(
                 "group.min.session.timeout.ms",
                 self.group_min_session_timeout_ms,
                 f"it is above group.max.session.timeout.ms ({self.group_max_session_timeout_ms})",
             )
+
+    def _check_cleaner(self) -> None:
+        per_thread = self.log_cleaner_dedupe_buffer_size // max(self.log_cleaner_threads, 1)
+        if self.log_cleaner_enable and per_thread < _DEDUPE_BUFFER_MIN_BYTES:
+            raise ConfigError(
+                "log.cleaner.dedupe.buffer.size", self.log_cleaner_dedupe_buffer_size,
+                f"it must be at least 1 MiB for each of the {self.log_cleaner_threads} cleaner threads",
+            )  # fmt: skip
 
     def _check_listeners(self) -> None:
         listeners = self.parsed_listeners

@@ -50,7 +50,7 @@ class TopicConfig:
     )  # fmt: skip
     delete_retention_ms: int = option(
         "delete.retention.ms", Kind.LONG, 86_400_000,
-        "How long the cleaner keeps a tombstone. Kept with the topic; the cleaner itself is not built yet.",
+        "How long tombstones and transaction markers stay after the cleaner first met them with nothing left to hide.",
         scope=Scope.TOPIC, minimum=0, synonyms=(("log.cleaner.delete.retention.ms", 1),),
     )  # fmt: skip
     file_delete_delay_ms: int = option(
@@ -73,7 +73,7 @@ class TopicConfig:
     )  # fmt: skip
     max_compaction_lag_ms: int = option(
         "max.compaction.lag.ms", Kind.LONG, LONG_MAX,
-        "The longest that the cleaner may leave a record alone. Kept for the cleaner, which is not built yet.",
+        "The longest that the cleaner may leave a record alone, however little of the log is dirty.",
         scope=Scope.TOPIC, minimum=1, synonyms=(("log.cleaner.max.compaction.lag.ms", 1),),
     )  # fmt: skip
     max_message_bytes: int = option(
@@ -97,12 +97,12 @@ class TopicConfig:
     )  # fmt: skip
     min_cleanable_dirty_ratio: float = option(
         "min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5,
-        "The share of a log that must be dirty before it is cleaned. Kept for the cleaner, which is not built yet.",
+        "The share of a log that must be dirty before it is cleaned.",
         scope=Scope.TOPIC, minimum=0, maximum=1, synonyms=(("log.cleaner.min.cleanable.ratio", 1),),
     )  # fmt: skip
     min_compaction_lag_ms: int = option(
         "min.compaction.lag.ms", Kind.LONG, 0,
-        "The shortest that the cleaner leaves a record alone. Kept for the cleaner, which is not built yet.",
+        "The shortest that the cleaner leaves a record alone.",
         scope=Scope.TOPIC, minimum=0, synonyms=(("log.cleaner.min.compaction.lag.ms", 1),),
     )  # fmt: skip
     min_insync_replicas: int = option(
@@ -158,6 +158,11 @@ class TopicConfig:
     @property
     def deletes_old_segments(self) -> bool:
         return "delete" in self.cleanup_policy
+
+    @property
+    def max_segment_ms(self) -> int:
+        """The age at which a new segment begins: what is being written cannot be cleaned (KIP-354)."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @property
     def uses_log_append_time(self) -> bool:

@@ -2,7 +2,9 @@
 
 `log` is the face; `segment` and the index files lie below it, `producers`, `epochs`
 and `retention` decide beside it, `recovery` and `opening` bring files into shape
-before anything is served, and `directory` holds all partitions of one disk.
+before anything is served, and `directory` holds all partitions of one disk. The
+cleaner is `cleaner_plan` (what, how far), `cleaner_pass` (the work, on a thread) and
+`segment_swap` (how its segments take the place of others).
 Everything is synchronous and gets its clock and disk as arguments.
 """
 

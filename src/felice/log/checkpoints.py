@@ -1,4 +1,5 @@
-"""Files of offsets by partition, one per log directory: recovery points, log starts, high watermarks.
+"""Files of offsets by partition, one per log directory: recovery points, log starts, high watermarks,
+and how far the cleaner got.
 
 Text: a version (0), the number of entries, then `topic partition offset` a line.
 Captured by the owner of the logs, written by any thread (`captured_file`).
@@ -18,6 +19,7 @@ TopicPartition = tuple[str, int]
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEAN_OFFSETS = "cleaner-offset-checkpoint"
 
 
 def parse(text: str) -> dict[TopicPartition, int]:

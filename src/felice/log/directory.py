@@ -63,6 +63,7 @@ class LogDirectory:
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, str] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
+        self.clean_offsets: dict[TopicPartition, int] = {}
         self.was_clean = False
         self.offline_reason: str | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
@@ -75,6 +76,7 @@ class LogDirectory:
         self._recovery_points = Checkpoint(disk, path / checkpoints.RECOVERY_POINTS)
         self._log_starts = Checkpoint(disk, path / checkpoints.LOG_START_OFFSETS)
         self._high_watermarks = Checkpoint(disk, path / checkpoints.HIGH_WATERMARKS)
+        self._clean_offsets = Checkpoint(disk, path / checkpoints.CLEAN_OFFSETS)
         self._read_recovery_points: dict[TopicPartition, int] = {}
         self._read_log_starts: dict[TopicPartition, int] = {}
         # Partitions that are gone, but that the checkpoints on disk may still tell of.
@@ -116,8 +118,12 @@ class LogDirectory:
         self._read_recovery_points = self._recovery_points.read()
         self._read_log_starts = self._log_starts.read()
         self.high_watermarks = self._high_watermarks.read()
+        self.clean_offsets = self._clean_offsets.read()
         found = self._partition_directories()
-        self._forgotten = {*self._read_recovery_points, *self._read_log_starts} - {key for key, _ in found}
+        checkpointed = {*self._read_recovery_points, *self._read_log_starts, *self.clean_offsets}
+        self._forgotten = checkpointed - {key for key, _ in found}
+        for key in self._forgotten:
+            self.clean_offsets.pop(key, None)
         with ThreadPoolExecutor(max(self._recovery_threads, 1), thread_name_prefix="log-recovery") as pool:
             configs = [config_of(topic) for (topic, _), _ in found]
             keys, paths = [key for key, _ in found], [path for _, path in found]
@@ -181,8 +187,18 @@ class LogDirectory:
 
     def _adopt(self, topic_partition: TopicPartition, log: Log) -> None:
         log.on_failure = self._on_log_failure
-        log.on_recovery_point_lowered = lambda _: self.capture_recovery_points()()
+        log.on_recovery_point_lowered = lambda log: self._on_truncated(topic_partition, log)
         self.logs[topic_partition] = log
+        if self.clean_offsets.get(topic_partition, 0) > log.log_end_offset:
+            # A recovery cut the log below: what comes there now was never cleaned.
+            self.clean_offsets[topic_partition] = log.log_end_offset
+
+    def _on_truncated(self, topic_partition: TopicPartition, log: Log) -> None:
+        """What is written again above the cut is neither on disk nor clean."""
+        self.capture_recovery_points()()
+        if self.clean_offsets.get(topic_partition, 0) > log.log_end_offset:
+            self.clean_offsets[topic_partition] = log.log_end_offset
+            self.capture_clean_offsets()()
 
     # -- partitions ------------------------------------------------------------------------------------
 
@@ -233,7 +249,8 @@ class LogDirectory:
         except OSError as error:
             self._on_io_error(error)
             raise LogDirectoryError(self.path, f"cannot set {path.name} aside: {error}") from error
-        for offsets in (self._read_recovery_points, self._read_log_starts, self.high_watermarks):
+        kept = (self._read_recovery_points, self._read_log_starts, self.high_watermarks, self.clean_offsets)
+        for offsets in kept:
             offsets.pop(topic_partition, None)
         self._forgotten.add(topic_partition)
         if delay_ms is not None:
@@ -249,6 +266,7 @@ class LogDirectory:
         if topic_partition in self._forgotten:
             self.capture_recovery_points()()
             self.capture_log_starts()()
+            self.capture_clean_offsets()()
             self._forgotten.clear()
 
     def collect_deleted(self, now_ms: int) -> list[Path]:
@@ -290,6 +308,10 @@ class LogDirectory:
 
     def capture_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
         return self._high_watermarks.capture({**self._kept(self.high_watermarks), **offsets})
+
+    def capture_clean_offsets(self) -> Callable[[], None]:
+        """How far the cleaner got in each log."""
+        return self._clean_offsets.capture(self.clean_offsets)
 
     def _kept(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {

@@ -31,7 +31,7 @@ from felice.log.errors import CorruptLog, LogOffline, is_shortage
 from felice.log.files import OpenFiles
 from felice.log.flush import Flush
 from felice.log.producers import ProducerStates, RememberedBatch
-from felice.log.segment import MAX_RELATIVE_OFFSET, Segment
+from felice.log.segment import MAX_RELATIVE_OFFSET, SWAP_SUFFIX, Segment
 from felice.log.transaction_index import AbortedTransaction
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.batch import BatchHeader, stamp
@@ -172,7 +172,7 @@ class Log:
 
     def _jitter_of(self, active: Segment) -> int:
         """Taken off segment.ms, so that partitions made together do not roll together."""
-        bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        bound = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
         return crc32(f"{self.name}@{active.base_offset}".encode()) % bound if bound else 0
 
     # -- appending -------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ class Log:
         ):
             return True
         timestamp = max([header.max_timestamp for header in headers])
-        return active.age_ms(now_ms, timestamp) > config.segment_ms - self._jitter_ms
+        return active.age_ms(now_ms, timestamp) > config.max_segment_ms - self._jitter_ms
 
     def _append_failed(self, active: Segment, error: OSError) -> LogOffline:
         try:
@@ -586,9 +586,13 @@ class Log:
         due_ms = now_ms + self.config.file_delete_delay_ms
         for segment in segments:
             self._deleted_files += [(due_ms, path) for path in segment.mark_deleted()]
-            snapshot = snapshots.path_of(self.directory, segment.base_offset)
-            if self._disk.exists(snapshot):
-                self._disk.remove(snapshot)
+            self._remove_snapshot(segment.base_offset)
+
+    def _remove_snapshot(self, offset: int) -> None:
+        path = snapshots.path_of(self.directory, offset)
+        self._due_snapshots = [due for due in self._due_snapshots if due[0] != path]
+        if self._disk.exists(path):
+            self._disk.remove(path)
 
     def collect_deleted(self, now_ms: int) -> list[Path]:
         """Files that were set aside and whose delay is over; they are the caller's to remove."""
@@ -597,6 +601,51 @@ class Log:
         due = [path for due_ms, path in self._deleted_files if due_ms <= now_ms]
         self._deleted_files = [(due_ms, path) for due_ms, path in self._deleted_files if due_ms > now_ms]
         return due
+
+    # -- cleaning --------------------------------------------------------------------------------------
+
+    @property
+    def truncations(self) -> int:
+        """Counts truncations: what a cleaner made of the log before one is worth nothing after it."""
+        return self._truncations
+
+    @property
+    def files(self) -> OpenFiles:
+        """For the cleaner, which reads and writes on a thread of its own."""
+        return self._files
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment, *, truncations: int) -> bool:
+        """Puts a cleaned segment in the place of those it was made of; False if they are not here any more.
+
+        Readers under way go on in the old files. A disk that fails midway takes the log offline: the next
+        start completes the swap.
+        """
+        self._check_online()
+        first = bisect_right(self._bases, old[0].base_offset) - 1
+        found = self.segments[max(first, 0) : first + len(old)]
+        if truncations != self._truncations or list(map(id, found)) != list(map(id, old)):
+            return False
+        assert self.segments[-1] is not old[-1], f"the active segment of {self.name} is not to be cleaned"
+        try:
+            self._swap(old, new)
+        except OSError as error:
+            raise self._fail(error) from error
+        self.segments[first : first + len(old)] = [new]
+        self._bases[first : first + len(old)] = [new.base_offset]
+        self._names_changed = True
+        return True
+
+    def _swap(self, old: Sequence[Segment], new: Segment) -> None:
+        """See `segment_swap`, which completes this after a crash."""
+        new.change_suffix(SWAP_SUFFIX)
+        # The new names must be on disk before the old ones go.
+        self._disk.sync_dir(self.directory)
+        due_ms = self._clock.now_ms() + self.config.file_delete_delay_ms
+        for segment in old:
+            self._deleted_files += [(due_ms, path) for path in segment.mark_deleted(log_last=True)]
+            if segment.base_offset != new.base_offset:
+                self._remove_snapshot(segment.base_offset)
+        new.change_suffix("")
 
     # -- truncating ------------------------------------------------------------------------------------
 

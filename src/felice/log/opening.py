@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from felice.config import TopicConfig
-from felice.log import recovery
+from felice.log import recovery, segment_swap
 from felice.log.epochs import FILE_NAME as EPOCHS_FILE_NAME
 from felice.log.epochs import LeaderEpochs
 from felice.log.errors import CorruptLog
@@ -20,9 +20,6 @@ from felice.log.files import OpenFiles
 from felice.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SUFFIXES, Segment
 
 _logger = logging.getLogger(__name__)
-
-_CLEANED_SUFFIX = ".cleaned"
-_SWAP_SUFFIX = ".swap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +79,11 @@ def new_segment(
 
 
 def _tidy(files: OpenFiles, directory: Path) -> list[int]:
-    """Removes what interrupted deletions left and gives the base offsets of the segments."""
+    """Ends interrupted swaps, removes what interrupted deletions left, gives the base offsets of the segments."""
+    segment_swap.finish(files, directory)
     names = files.disk.listdir(directory)
     for name in names:
-        if name.endswith(_SWAP_SUFFIX):
-            raise CorruptLog(directory / name, 0, "a log cleaner was stopped while it replaced this segment")
-    for name in names:
-        if name.endswith((DELETED_SUFFIX, _CLEANED_SUFFIX, ".tmp")):
+        if name.endswith((DELETED_SUFFIX, ".tmp")):
             files.disk.remove(directory / name)
     base_offsets = sorted(
         int(name[:-4]) for name in names if name.endswith(LOG_SUFFIX) and name[:-4].isdigit()

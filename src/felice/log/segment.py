@@ -34,6 +34,8 @@ OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
 SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 NO_TIMESTAMP = -1
@@ -61,14 +63,17 @@ class TimestampAndOffset(NamedTuple):
 
 class Segment:
     __slots__ = (
-        "_boundaries", "_bytes_since_index", "_files", "_first_timestamp", "_largest", "base_offset", "created_ms",
-        "directory", "log_path", "next_offset", "offset_index", "size_bytes", "time_index", "transaction_index",
+        "_boundaries", "_bytes_since_index", "_files", "_first_timestamp", "_largest", "_suffix", "base_offset",
+        "created_ms", "directory", "log_path", "next_offset", "offset_index", "size_bytes", "time_index",
+        "transaction_index",
     )  # fmt: skip
 
     def __init__(
-        self, files: OpenFiles, directory: Path, base_offset: int, *, index_bytes: int, sealed: bool
-    ) -> None:
+        self, files: OpenFiles, directory: Path, base_offset: int, *, index_bytes: int, sealed: bool,
+        suffix: str = "",
+    ) -> None:  # fmt: skip
         self._files = files
+        self._suffix = suffix
         self.directory = directory
         self.base_offset = base_offset
         self.log_path = self._path(LOG_SUFFIX)
@@ -88,14 +93,15 @@ class Segment:
         self._boundaries: dict[int, int] = {}
 
     def _path(self, suffix: str) -> Path:
-        return self.directory / f"{self.base_offset:020d}{suffix}"
+        return self.directory / f"{self.base_offset:020d}{suffix}{self._suffix}"
 
     @classmethod
     def create(
-        cls, files: OpenFiles, directory: Path, base_offset: int, *, index_bytes: int, created_ms: int
-    ) -> Segment:
+        cls, files: OpenFiles, directory: Path, base_offset: int, *, index_bytes: int, created_ms: int,
+        suffix: str = "",
+    ) -> Segment:  # fmt: skip
         """A new, empty, active segment. Its files appear at once, as Kafka's do."""
-        segment = cls(files, directory, base_offset, index_bytes=index_bytes, sealed=False)
+        segment = cls(files, directory, base_offset, index_bytes=index_bytes, sealed=False, suffix=suffix)
         segment.created_ms = created_ms
         try:
             files.get(segment.log_path, create=True).truncate(0)
@@ -103,7 +109,7 @@ class Segment:
             segment.time_index.clear()
             segment.transaction_index.clear()
         except OSError:
-            segment._remove_files()
+            segment.remove_files()
             raise
         segment._largest = TimestampAndOffset(NO_TIMESTAMP, base_offset)
         return segment
@@ -188,11 +194,16 @@ class Segment:
         largest = self.largest.timestamp
         return largest if largest >= 0 else self._files.disk.mtime_ms(self.log_path)
 
-    def age_ms(self, now_ms: int, timestamp: int) -> int:
-        """How long the segment has been written: by record time where records have one."""
+    @property
+    def first_timestamp(self) -> int | None:
+        """The largest timestamp of the first batch; None while there is none."""
         if self._first_timestamp is None and self.size_bytes:
             self._first_timestamp = next(self.headers(0)).max_timestamp
-        first = self._first_timestamp
+        return self._first_timestamp
+
+    def age_ms(self, now_ms: int, timestamp: int) -> int:
+        """How long the segment has been written: by record time where records have one."""
+        first = self.first_timestamp
         return timestamp - first if first is not None and first >= 0 else now_ms - self.created_ms
 
     # -- walking ---------------------------------------------------------------------------------------
@@ -395,6 +406,11 @@ class Segment:
         """The files that exist, the log first."""
         return [path for suffix in SUFFIXES if self._files.disk.exists(path := self._path(suffix))]
 
+    @property
+    def index_bytes(self) -> int:
+        """What its larger index takes."""
+        return max(index.count * index.layout.size for index in (self.offset_index, self.time_index))
+
     def log_file(self) -> File:
         return self._files.get(self.log_path)
 
@@ -403,17 +419,34 @@ class Segment:
         paths = self.files() if with_indexes else [self.log_path]
         return [self._files.get(path) for path in paths]
 
-    def _remove_files(self) -> None:
+    def remove_files(self) -> None:
         for path in self.files():
             self._files.forget(path)
             self._files.disk.remove(path)
 
-    def mark_deleted(self) -> list[Path]:
+    def change_suffix(self, suffix: str) -> None:
+        """Renames the files, the log last: as long as it has its old name, the others count for nothing."""
+        old = self.files()
+        self._suffix = suffix
+        for path in reversed(old):
+            self._files.forget(path)
+            self._files.disk.rename(path, path.with_name(_kind_of(path) + suffix))
+        self.log_path = self._path(LOG_SUFFIX)
+        self.offset_index.path = self._path(OFFSET_INDEX_SUFFIX)
+        self.time_index.path = self._path(TIME_INDEX_SUFFIX)
+        self.transaction_index.path = self._path(TRANSACTION_INDEX_SUFFIX)
+
+    def mark_deleted(self, *, log_last: bool = False) -> list[Path]:
         """Renames the files, so that a crash does not bring them back; readers under way go on."""
         renamed = []
-        for path in self.files():
+        for path in reversed(self.files()) if log_last else self.files():
             target = path.with_name(path.name + DELETED_SUFFIX)
             self._files.disk.rename(path, target)
             self._files.forget(path)
             renamed.append(target)
         return renamed
+
+
+def _kind_of(path: Path) -> str:
+    """The file's name without the suffix that marks it as unfinished."""
+    return path.name.removesuffix(CLEANED_SUFFIX).removesuffix(SWAP_SUFFIX)

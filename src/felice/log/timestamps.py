@@ -33,7 +33,21 @@ def first_largest(segments: Sequence[Segment], log_start_offset: int) -> Timesta
     if timestamp < 0:
         return None
     header = segment.header_at(segment.position_of(last_offset))
+    if header.record_count == 0:
+        return _first_largest_by_walking(segments, log_start_offset)
     return _first_in_batch(segment, header, timestamp, log_start_offset)
+
+
+def _first_largest_by_walking(segments: Sequence[Segment], log_start_offset: int) -> TimestampOffset | None:
+    """Where the index tells of a batch that compaction emptied: its time is no record's any more."""
+    largest: tuple[Segment, BatchHeader] | None = None
+    for segment in segments:
+        for header in segment.headers(0):
+            if header.record_count and (largest is None or header.max_timestamp > largest[1].max_timestamp):
+                largest = segment, header
+    if largest is None or largest[1].max_timestamp < 0:
+        return None
+    return _first_in_batch(*largest, largest[1].max_timestamp, log_start_offset)
 
 
 def _first_in_batch(

@@ -34,6 +34,7 @@ from felice.protocol.api import Api
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.frame_memory import FrameMemory
 from felice.replication.partitions import Partitions
+from felice.server.cleaning import Cleaner
 from felice.server.config_entries import BrokerLayers
 from felice.server.fetch_sessions import FetchSessions
 from felice.server.handlers.table import OFFERED, Handle, Handlers
@@ -86,6 +87,7 @@ class Broker:
         self._store: MetadataStore | None = None
         self._store_lock: Lock | None = None
         self._maintenance = Maintenance(self)
+        self.cleaner = Cleaner(self)
         self._is_serving = False
         self._creating: dict[str, asyncio.Task[int]] = {}
 
@@ -144,6 +146,7 @@ class Broker:
         await self._register(store)
         await self._take_leadership(store)
         self._maintenance.start()
+        self.cleaner.start()
         for listener in self.listeners:
             listener.open()
         # The loop reads no request before it has called this.
@@ -293,6 +296,7 @@ class Broker:
             _log.error("dynamic configuration is ignored", extra={"reason": str(error)})
         for directory in self.directories:
             directory.update_producer_expiration(self.config.producer_id_expiration_ms)
+        self.cleaner.reconfigure()
 
     def topic_config(self, image: ClusterImage, topic: str) -> TopicConfig:
         try:
@@ -372,6 +376,7 @@ class Broker:
                 partition.wake_readers()
         for listener in self.listeners:
             await listener.drain(_DRAIN_TIMEOUT_S)
+        await self.cleaner.stop()
         await self._maintenance.stop()
         await asyncio.gather(*self._creating.values(), return_exceptions=True)
         await self._close_directories()
@@ -420,6 +425,7 @@ class Broker:
         for listener in self.listeners:
             await listener.stop_accepting()
             await listener.drain(0)
+        await self.cleaner.stop()
         await self._maintenance.stop()
         for directory in self.directories:
             directory.abandon()

@@ -144,3 +144,10 @@ def test_every_default_is_its_own_text(declared) -> None:  # type: ignore[no-unt
 def test_a_broker_default_for_topics_keeps_the_topics_bounds_in_every_unit(name: str, text: str) -> None:
     with pytest.raises(ConfigError, match=name):
         BrokerConfig.parse({name: text})
+
+
+def test_every_cleaner_thread_gets_a_mebibyte_of_offset_map() -> None:
+    size = {"log.cleaner.dedupe.buffer.size": str(2 * 1024 * 1024)}
+    BrokerConfig.parse({**size, "log.cleaner.threads": "2"})
+    with pytest.raises(ConfigError, match="1 MiB for each of the 3"):
+        BrokerConfig.parse({**size, "log.cleaner.threads": "3"})

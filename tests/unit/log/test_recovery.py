@@ -170,7 +170,7 @@ def test_files_without_a_log_are_removed(tmp_path: Path) -> None:
     assert not any(f"{77:020d}" in name or name.endswith((".deleted", ".cleaned")) for name in names)
 
 
-def test_a_cleaner_stopped_midway_is_left_for_a_person(tmp_path: Path) -> None:
+def test_a_swap_file_that_is_no_log_is_left_for_a_person(tmp_path: Path) -> None:
     filled(tmp_path).close()
     (tmp_path / f"{0:020d}.log.swap").write_bytes(b"x")
     with pytest.raises(CorruptLog, match=r"log\.swap"):

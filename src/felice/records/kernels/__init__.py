@@ -17,6 +17,7 @@ from felice.records.kernels.grammar import (
     EncodedRows,
     HeadersBuffers,
     HeadersColumn,
+    KeptRecords,
     RowColumns,
     Scan,
 )
@@ -24,6 +25,7 @@ from felice.records.kernels.grammar import (
 if TYPE_CHECKING:
     from felice.records.kernels.plain import encode_record, iterate, scan
     from felice.records.kernels.plain_columns import ArrowColumns, encode_rows, murmur2, murmur2_column
+    from felice.records.kernels.plain_offset_map import OffsetMap
 
     IMPLEMENTATION: str
 else:
@@ -32,6 +34,7 @@ else:
             raise ImportError("FELICE_PURE asks for plain Python")
         from felice.records.kernels._kernels import (
             ArrowColumns,
+            OffsetMap,
             encode_record,
             encode_rows,
             iterate,
@@ -44,6 +47,7 @@ else:
     except ImportError:
         from felice.records.kernels.plain import encode_record, iterate, scan
         from felice.records.kernels.plain_columns import ArrowColumns, encode_rows, murmur2, murmur2_column
+        from felice.records.kernels.plain_offset_map import OffsetMap
 
         IMPLEMENTATION = "plain"
 
@@ -56,6 +60,8 @@ __all__ = [
     "EncodedRows",
     "HeadersBuffers",
     "HeadersColumn",
+    "KeptRecords",
+    "OffsetMap",
     "RowColumns",
     "Scan",
     "encode_record",

@@ -4,7 +4,8 @@
 Keeps true:  no byte is read or written that was not first compared with the end of its buffer;
              each length is read once into a local, so bytes that change meanwhile cannot outwit a check;
              sums wrap as Java's long does, by unsigned arithmetic.
-Reading and writing single records is here; `_from_batches.pxi` and `_to_batches.pxi` hold the columns.
+Reading and writing single records is here; `_from_batches.pxi` and `_to_batches.pxi` hold the columns,
+`_offset_map.pxi` what the log cleaner needs.
 A malformed record raises `InvalidRecord` through `grammar.fault`, in the words of the plain twin.
 """
 
@@ -13,7 +14,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndS
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from felice.records.kernels import grammar
@@ -22,6 +23,7 @@ from felice.records.kernels.grammar import (
     ColumnBuffers,
     EncodedRows,
     HeadersBuffers,
+    KeptRecords,
     Scan,
 )
 from felice.records.record import Record
@@ -437,3 +439,4 @@ def encode_record(
 
 include "_from_batches.pxi"
 include "_to_batches.pxi"
+include "_offset_map.pxi"

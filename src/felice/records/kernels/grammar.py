@@ -70,6 +70,15 @@ class Scan(NamedTuple):
     first_keyless: int
 
 
+class KeptRecords(NamedTuple):
+    """What the log cleaner keeps of a batch. `records` is None where it keeps every record as it stands."""
+
+    records: bytearray | None
+    record_count: int
+    max_timestamp: int
+    has_tombstones: bool
+
+
 class BinaryColumn(NamedTuple):
     """Buffers of an Arrow binary or string array, as `Array.buffers()` gives them."""
 

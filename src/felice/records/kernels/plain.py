@@ -28,7 +28,7 @@ class _Fault(Exception):
         self.code = code
 
 
-def _read_varint(view: Buffer, position: int, end: int, bits: int) -> tuple[int, int]:
+def read_varint(view: Buffer, position: int, end: int, bits: int) -> tuple[int, int]:
     """A zig-zag varint; Java drops the bits above `bits`, so do we."""
     raw = shift = 0
     while True:
@@ -54,7 +54,7 @@ def walk(view: Buffer, record_count: int) -> Iterator[_Fields]:
     position = 0
     for index in range(record_count):
         try:
-            length, position = _read_varint(view, position, size_bytes, 32)
+            length, position = read_varint(view, position, size_bytes, 32)
             if length < 0 or length > size_bytes - position:
                 raise _Fault(grammar.LENGTH)
             fields = _read_record(view, position, position + length, index)
@@ -69,11 +69,11 @@ def walk(view: Buffer, record_count: int) -> Iterator[_Fields]:
 def _read_record(view: Buffer, position: int, end: int, index: int) -> _Fields:
     if position >= end:
         raise _Fault(grammar.ATTRIBUTES)
-    timestamp_delta, position = _read_varint(view, position + 1, end, 64)
-    offset_delta, position = _read_varint(view, position, end, 32)
+    timestamp_delta, position = read_varint(view, position + 1, end, 64)
+    offset_delta, position = read_varint(view, position, end, 32)
     key_start, key_end = _read_bytes(view, position, end, grammar.KEY)
     value_start, value_end = _read_bytes(view, key_end, end, grammar.VALUE)
-    header_count, headers_start = _read_varint(view, value_end, end, 32)
+    header_count, headers_start = read_varint(view, value_end, end, 32)
     if header_count < 0:
         raise _Fault(grammar.HEADER_COUNT)
     position = headers_start
@@ -99,7 +99,7 @@ def _read_record(view: Buffer, position: int, end: int, index: int) -> _Fields:
 
 def _read_bytes(view: Buffer, position: int, end: int, code: int) -> tuple[int, int]:
     """Start (-1 if null) and end of length-prefixed bytes; the end is where reading goes on."""
-    length, position = _read_varint(view, position, end, 32)
+    length, position = read_varint(view, position, end, 32)
     if length == -1:
         return -1, position
     if length < 0 or length > end - position:

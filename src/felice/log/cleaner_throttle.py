@@ -1,0 +1,33 @@
+"""Holds cleaning to log.cleaner.io.max.bytes.per.second, all threads together.
+
+Keeps true: over any stretch that begins with a call, no more bytes were let through than the rate allows, plus
+            what one call asks for. A stop ends every wait at once.
+"""
+
+from __future__ import annotations
+
+from threading import Event, Lock
+
+from felice.env import Clock
+
+_IDLE_S = 1.0
+"""Unused allowance is forgotten after this long: a quiet hour does not pay for a burst."""
+
+
+class Throttle:
+    def __init__(self, clock: Clock, bytes_per_second: float) -> None:
+        self.bytes_per_second = bytes_per_second
+        self.stopping = Event()
+        self._clock = clock
+        self._lock = Lock()
+        self._free_at_s = 0.0
+
+    def take(self, size_bytes: int) -> None:
+        """Returns when `size_bytes` more may be read or written."""
+        with self._lock:
+            now_s = self._clock.monotonic()
+            start_s = max(self._free_at_s, now_s - _IDLE_S)
+            self._free_at_s = start_s + size_bytes / self.bytes_per_second
+            wait_s = self._free_at_s - now_s
+        if wait_s > 0:
+            self.stopping.wait(wait_s)

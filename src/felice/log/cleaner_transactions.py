@@ -1,0 +1,95 @@
+"""What becomes of transactional batches when a log is cleaned: decided in one walk in the order of offsets.
+
+Keeps true: the records of an aborted transaction go. A marker goes only when no batch of its transaction
+            is left below it, and then not before its delete horizon.
+            An ABORT marker whose data was still met stays in the transaction index of the new segment.
+
+Pure. The rules are those of Kafka's `CleanedTransactionMetadata`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from felice.log.producers import ProducerState
+from felice.log.transaction_index import AbortedTransaction
+from felice.records.batch import BatchHeader
+from felice.records.control import ControlType
+
+
+@dataclass(slots=True)
+class _Aborted:
+    transaction: AbortedTransaction
+    has_data: bool = False
+
+
+class CleanedTransactions:
+    """See the module. Told of every batch of a pass, data and control, from low offsets to high."""
+
+    __slots__ = ("_aborted", "_committing", "_waiting", "kept")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        ordered = sorted(set(aborted), key=lambda transaction: transaction.first_offset, reverse=True)
+        self._waiting = ordered
+        self._aborted: dict[int, _Aborted] = {}
+        self._committing: set[int] = set()
+        self.kept: list[AbortedTransaction] = []
+        """Entries for the transaction index of the segment that is being written; the taker empties it."""
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether the records of a data batch are to go because their transaction was aborted."""
+        self._begin_up_to(header.last_offset)
+        if not header.is_transactional:
+            return False
+        aborted = self._aborted.get(header.producer_id)
+        if aborted is None:
+            self._committing.add(header.producer_id)
+            return False
+        aborted.has_data = True
+        return True
+
+    def is_spent(self, header: BatchHeader, kind: ControlType | None) -> bool:
+        """Whether a control batch tells of nothing that is left in the log. `kind` is None if it is empty."""
+        self._begin_up_to(header.last_offset)
+        if kind is None:
+            return header.record_count == 0
+        if kind is ControlType.ABORT:
+            aborted = self._aborted.pop(header.producer_id, None)
+            if aborted is not None and aborted.has_data:
+                self.kept.append(aborted.transaction)
+                return False
+            return True
+        if kind is ControlType.COMMIT:
+            if header.producer_id in self._committing:
+                self._committing.remove(header.producer_id)
+                return False
+            return True
+        return False
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._waiting and self._waiting[-1].first_offset <= offset:
+            transaction = self._waiting.pop()
+            self._aborted.setdefault(transaction.producer_id, _Aborted(transaction))
+
+
+@dataclass(frozen=True, slots=True)
+class LastOfProducer:
+    """What must outlive cleaning of a producer that is still remembered: its last batch, or its last epoch."""
+
+    last_data_offset: int | None
+    epoch: int
+
+    def is_in(self, header: BatchHeader) -> bool:
+        if self.last_data_offset is not None:
+            return header.last_offset == self.last_data_offset
+        return header.is_control and header.producer_epoch == self.epoch
+
+
+def last_of_producers(states: Iterable[ProducerState]) -> Mapping[int, LastOfProducer]:
+    return {
+        state.producer_id: LastOfProducer(
+            state.batches[-1].last_offset if state.batches else None, state.epoch
+        )
+        for state in states
+    }
