@@ -420,7 +420,8 @@ def _config(settings: Settings, retry_timeout_ms: int) -> BlockingConfig:
     return BlockingConfig(
         bootstrap_servers=settings["bootstrap.servers"],
         client_id=settings["client.id"],
-        client_rack=settings["client.rack"],
+        # Who writes has no use for a rack, and no such key.
+        client_rack=settings.get("client.rack", ""),
         connect_timeout_ms=settings["socket.connection.setup.timeout.ms"],
         request_timeout_ms=settings["request.timeout.ms"],
         retry_timeout_ms=retry_timeout_ms,
