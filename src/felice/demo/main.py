@@ -10,20 +10,24 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
 from felice.demo.check import Check, check_count, check_windows, expected_windows
 from felice.demo.dataset import Dataset, load_dataset
+from felice.demo.interrupts import HeldInterrupts
 from felice.demo.query import start_query
 from felice.demo.report import print_checks, print_delays, save_chart
 from felice.demo.steps import Step, Steps
@@ -36,7 +40,7 @@ from felice.demo.topics import (
     end_of,
     produce,
 )
-from felice.pipelines.spark.session import session, stop
+from felice.pipelines.spark.session import session, start_java, stop
 from felice.server.embedded import EmbeddedBroker
 
 CHART = "delays.png"
@@ -131,24 +135,39 @@ def _pipeline(data: Dataset, place: Path, steps: Steps, outcome: Outcome) -> pd.
 
 
 def _compute(place: Path, bootstrap: str, steps: Steps, outcome: Outcome) -> None:
-    with steps.step("spark", "start Spark"):
-        spark = session("felice-demo", config=_spark_config(place))
+    with HeldInterrupts() as interrupts:
+        # In a thread of its own a SparkContext cannot take Ctrl-C for itself.
+        with steps.step("spark", "start Spark"), ThreadPoolExecutor(1) as elsewhere:
+            spark = elsewhere.submit(_start_spark, place).result()
+        try:
+            interrupts.check()
+            flights = outcome.produced["flights"]
+            with steps.step("query", "hourly delays with weather, by Spark", flights) as step:
+                query = start_query(spark, bootstrap, place / "checkpoint", RESULTS)
+                _follow(query, step, interrupts)
+            outcome.consumed["flights"] = step.rows
+        finally:
+            stop(spark)
+
+
+def _start_spark(place: Path) -> SparkSession:
+    """What its Java says on standard error goes to a file too, and is shown only if it does not start."""
+    said, config = place / "java.log", _spark_config(place)
     try:
-        flights = outcome.produced["flights"]
-        with steps.step("query", "hourly delays with weather, by Spark", flights) as step:
-            query = start_query(spark, bootstrap, place / "checkpoint", RESULTS)
-            _follow(query, step)
-        outcome.consumed["flights"] = step.rows
-    finally:
-        stop(spark)
+        with said.open("wb") as stderr:
+            start_java(config, stderr)
+        return session("felice-demo", config=config)
+    except Exception:
+        sys.stderr.write(said.read_text(errors="replace"))
+        raise
 
 
-def _follow(query: StreamingQuery, step: Step) -> None:
+def _follow(query: StreamingQuery, step: Step, interrupts: HeldInterrupts) -> None:
     """Until the query ends; raises if it failed, stops it if this is interrupted."""
     try:
         while query.isActive:
+            interrupts.check()
             step.advance(_rows_read(query) - step.rows)
-            # Waiting here rather than in Java, so that Ctrl-C interrupts no call to it.
             time.sleep(PROGRESS_EVERY_S)
         query.awaitTermination()
     finally:
@@ -202,10 +221,9 @@ def _spark_config(place: Path) -> dict[str, str]:
 
 def _say_what_stays(console: Console, keep: Path | None, chart: Path | None) -> None:
     if chart is not None:
-        console.print(f"chart: {chart}", highlight=False)
+        console.print(f"chart: {chart}", highlight=False, soft_wrap=True)
     if keep is not None:
-        console.print(
-            f"chart: {keep / CHART}; topics: felice start --data-dir {keep / 'data'}", highlight=False
-        )
+        said = f"chart: {keep / CHART}; topics: felice start --data-dir {keep / 'data'}"
+        console.print(said, highlight=False, soft_wrap=True)
     elif chart is None:
         console.print("all removed again; --keep keeps the topics and the chart", highlight=False)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from typing import BinaryIO
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from felice.pipelines.spark.java import find_java
@@ -29,6 +31,19 @@ def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | 
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def start_java(config: Mapping[str, str], stderr: BinaryIO) -> None:
+    """Start Spark's Java ahead of its session, with what it and its workers complain of going to a file.
+
+    `config` must be the session's: options of Java are heeded only here. A Java that runs already is kept.
+    """
+    if SparkContext._gateway is not None:
+        return
+    prepare_environment()
+    conf = SparkConf(loadDefaults=False).setAll(list(config.items()))
+    gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def register(spark: SparkSession) -> None:
