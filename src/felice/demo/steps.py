@@ -71,5 +71,5 @@ class Steps:
 
 
 def _line(title: str, step: Step) -> str:
-    line = f"[green]✓[/] {title:<40} {step.seconds:>5.1f} s"
+    line = f"[green]✓[/] {title:<42} {step.seconds:>5.1f} s"
     return line + (f" {step.rows:>8,} rows {step.rows_per_s:>8,.0f}/s" if step.rows else "")

@@ -49,7 +49,7 @@ class DemoTopic:
 
 
 SOURCES = (
-    DemoTopic("flights", key="carrier", partitions=4, timestamp="departed"),
+    DemoTopic("flights", key="carrier", partitions=4, timestamp="scheduled"),
     DemoTopic("weather", key="origin", timestamp="time_hour"),
     DemoTopic("airlines", key="carrier", compacted=True),
     DemoTopic("airports", key="faa", compacted=True),
@@ -86,7 +86,7 @@ def produce(bootstrap: str, topic: DemoTopic, rows: pd.DataFrame, advance: Calla
 
 def records_of(topic: DemoTopic, rows: pd.DataFrame) -> pa.Table:
     """Columns key, value and timestamp; the values are the rows as JSON."""
-    shown = rows.drop(columns="departed", errors="ignore")
+    shown = rows.drop(columns="scheduled", errors="ignore")
     values = shown.to_json(orient="records", lines=True).splitlines()
     columns = {
         "key": pa.array(rows[topic.key].astype(str), pa.binary()),

