@@ -99,11 +99,7 @@ class Writer(threading.Thread):
         while not self._stopping.is_set():
             for _ in range(20):
                 partition = number % PARTITIONS
-                self.offsets[number, partition] = None
-                value = f"{self.name}:{number}:".encode().ljust(200, b".")
-                self._producer.produce(
-                    self._topic, value, partition=partition, on_delivery=self._delivered(number)
-                )
+                self._send(number, partition)
                 number += 1
             self._producer.poll(0.002)
         self._producer.flush(60)
