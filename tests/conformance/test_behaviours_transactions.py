@@ -46,7 +46,9 @@ def test_a_producer_that_holds_an_identity_may_ask_again(wire: Wire, producer: W
     again = WireProducer(wire, producer.transactional_id, producer.producer_id, producer.epoch)
     assert producer.init(resume=True) == 0
     assert again.init(resume=True) == 0
-    assert (again.producer_id, again.epoch) == (producer.producer_id, producer.epoch) == (again.producer_id, 1)
+    assert (
+        (again.producer_id, again.epoch) == (producer.producer_id, producer.epoch) == (again.producer_id, 1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,9 @@ def test_errors_by_version(
     nobody = WireProducer(wire, unique_name("unknown"), 0, 0)
     assert until_settled(lambda: nobody.end(True, version)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert WireProducer(wire, "", 0, 0).end(True, version) == ErrorCode.INVALID_REQUEST
-    assert WireProducer(wire, "", 0, 0).add((topic, 0), version=version)[topic, 0] == ErrorCode.INVALID_REQUEST
+    assert (
+        WireProducer(wire, "", 0, 0).add((topic, 0), version=version)[topic, 0] == ErrorCode.INVALID_REQUEST
+    )
 
 
 def test_internal_topics_cannot_be_added(producer: WireProducer) -> None:
@@ -182,7 +186,9 @@ def test_a_batch_outside_the_open_transaction_is_refused(producer: WireProducer,
 # Reading
 
 
-def test_read_committed_ends_at_the_last_stable_offset(wire: Wire, producer: WireProducer, topic: str) -> None:
+def test_read_committed_ends_at_the_last_stable_offset(
+    wire: Wire, producer: WireProducer, topic: str
+) -> None:
     """Rule 93: what others write behind an open transaction waits with it."""
     plain = WireProducer(wire, unique_name("other")).begin_life()
     plain.send(topic, b"before", transactional=False)

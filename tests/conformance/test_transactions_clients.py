@@ -10,7 +10,7 @@ from collections.abc import Callable
 import aiokafka
 import kafka
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
 from conformance.targets import Target
 from conformance.topics import create_topic
@@ -43,9 +43,7 @@ def confluent_writes(bootstrap: str, topic: str, transactional_id: str) -> None:
 
 def aiokafka_writes(bootstrap: str, topic: str, transactional_id: str) -> None:
     async def write() -> None:
-        producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=bootstrap, transactional_id=transactional_id
-        )
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
         async with producer:
             for name, kept in ROUNDS:
                 await producer.begin_transaction()
@@ -83,9 +81,7 @@ def confluent_reads(bootstrap: str, topic: str, isolation: str, count: int) -> l
     consumer = Consumer(options)
     with contextlib.closing(consumer):
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(2)])
-        return read(
-            count, lambda: [m.value() for m in consumer.consume(100, 0.3) if m.error() is None]
-        )
+        return read(count, lambda: [m.value() for m in consumer.consume(100, 0.3) if m.error() is None])
 
 
 def kafka_python_reads(bootstrap: str, topic: str, isolation: str, count: int) -> list[str]:
@@ -96,9 +92,7 @@ def kafka_python_reads(bootstrap: str, topic: str, isolation: str, count: int) -
         partitions = [kafka.TopicPartition(topic, number) for number in range(2)]
         consumer.assign(partitions)
         consumer.seek_to_beginning(*partitions)
-        return read(
-            count, lambda: [row.value for rows in consumer.poll(300).values() for row in rows]
-        )
+        return read(count, lambda: [row.value for rows in consumer.poll(300).values() for row in rows])
 
 
 def aiokafka_reads(bootstrap: str, topic: str, isolation: str, count: int) -> list[str]:
@@ -143,7 +137,11 @@ def console_reads(bootstrap: str, topic: str, isolation: str, count: int) -> lis
     return sorted(done.stdout.split())
 
 
-WRITERS = {"confluent-kafka": confluent_writes, "aiokafka": aiokafka_writes, "kafka-python": kafka_python_writes}
+WRITERS = {
+    "confluent-kafka": confluent_writes,
+    "aiokafka": aiokafka_writes,
+    "kafka-python": kafka_python_writes,
+}
 READERS = {
     "confluent-kafka": confluent_reads,
     "kafka-python": kafka_python_reads,
@@ -184,8 +182,6 @@ def test_offsets_are_committed_and_aborted_with_the_transaction(broker: Target) 
 
 @pytest.mark.timeout(120)
 def test_the_second_producer_of_an_id_fences_the_first(broker: Target) -> None:
-    from confluent_kafka import KafkaException
-
     topic = create_topic(broker, unique_name("t"), 2)
     options = {"bootstrap.servers": broker.bootstrap, "transactional.id": unique_name("tx")}
     first, second = Producer(options), Producer(options)

@@ -1,4 +1,4 @@
-"""Consume, process, produce, commit the offsets in one transaction: killed at random, it leaves one copy of everything."""
+"""Consume, process, produce, commit offsets in one transaction: killed at random, it leaves one copy of everything."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from conformance.live_process import LiveProcess
 from conformance.targets import Target
 from conformance.topics import create_topic, create_topic_over, wait_until
 from conformance.wire import Wire, unique_name
+from felice.protocol.messages.list_transactions import ListTransactionsRequest
 from peers.java import java_command, require_java_programs
 
 RECORDS = 4000
@@ -160,7 +161,5 @@ def test_a_broker_that_is_killed_leaves_one_copy(tmp_path: Path) -> None:
 
 
 def nothing_is_open(wire: Wire) -> bool:
-    from felice.protocol.messages.list_transactions import ListTransactionsRequest
-
     answer = wire.ask(ListTransactionsRequest(state_filters=["Ongoing", "PrepareCommit", "PrepareAbort"]))
     return answer.error_code == 0 and answer.transaction_states == []

@@ -35,7 +35,11 @@ def test_kafka_decodes_our_transaction_topic_markers_and_index() -> None:
         offsets = dump(own, "__consumer_offsets-0", "--offsets-decoder")
         index = dump(own, f"{topic}-0", suffix="txnindex")
     assert '"type":"0","data":{"transactionalId":"on-disk"}' in states
-    numbers = [line.split('"transactionStatus":')[1].split(",")[0] for line in states.splitlines() if "payload" in line]
+    numbers = [
+        line.split('"transactionStatus":')[1].split(",")[0]
+        for line in states.splitlines()
+        if "payload" in line
+    ]
     # Empty, Ongoing twice, PrepareCommit, CompleteCommit, Ongoing, PrepareAbort, CompleteAbort.
     assert numbers == ["0", "1", "1", "2", "4", "1", "3", "5"]
     assert '"version":"0"' in states

@@ -139,9 +139,7 @@ class WireProducer:
         )
         return until_settled(lambda: self.wire.ask(asked, version).error_code)
 
-    def commit_offset(
-        self, group: str, topic: str, offset: int, version: int = 3, **member: Any
-    ) -> int:
+    def commit_offset(self, group: str, topic: str, offset: int, version: int = 3, **member: Any) -> int:
         row = TxnOffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=""
         )

@@ -91,7 +91,9 @@ class TransactionWorld:
     def put(self, transactional_id: str, decided: TransactionMetadata) -> None:
         self.outbox[transactional_id] = decided
         where = ",".join(f"{topic}{indexes}" for topic, indexes in by_topic(decided.partitions).items())
-        self.say(f"markers: {transactional_id} {decided.state.title} {decided.producer_id}/{decided.epoch} {where}")
+        self.say(
+            f"markers: {transactional_id} {decided.state.title} {decided.producer_id}/{decided.epoch} {where}"
+        )
 
     def _carry_out(self, outcome: Outcome[TransactionRecord]) -> None:
         for reply in outcome.replies:

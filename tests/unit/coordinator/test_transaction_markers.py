@@ -1,4 +1,4 @@
-"""Telling partitions how a transaction ended: retries, leaders that move, topics that go, coordinators that are over."""
+"""Telling partitions how a transaction ended: retries, moving leaders, deleted topics, coordinators that are over."""
 
 from __future__ import annotations
 
