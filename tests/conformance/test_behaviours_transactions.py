@@ -11,7 +11,7 @@ from conformance.targets import Target
 from conformance.topics import create_topic, wait_until
 from conformance.transaction_calls import WireProducer, fetch_row, until_settled, visible
 from conformance.wire import Wire, unique_name
-from felice.protocol.errors import ErrorCode
+from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from felice.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from felice.protocol.messages.list_offsets import (
@@ -326,6 +326,38 @@ def test_transactions_outlive_a_restart() -> None:
             assert open_one.send(topic, b"more").error_code == 0
             open_one.commit()
             assert visible(fetch_row(wire, topic)) == [b"open", b"done", b"more"]
+
+
+@pytest.mark.felice_only
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_was_decided_is_completed_after_a_restart(commit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules for a coordinator that stops between its decision and the last marker."""
+
+    async def no_marker(*_: object) -> object:
+        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
+
+    with Target() as target:
+        topic = create_topic(target, unique_name("t"))
+        group = unique_name("g")
+        with target.wire() as wire, monkeypatch.context() as patched:
+            find_coordinator(wire, group)
+            producer = WireProducer(wire, "decided").begin_life()
+            producer.write(topic, b"a")
+            assert producer.add_offsets(group) == 0
+            assert producer.commit_offset(group, topic, 5) == 0
+            patched.setattr("felice.server.transactions.write_markers", no_marker)
+            assert producer.end(commit) == 0
+            assert producer.end(commit) == ErrorCode.CONCURRENT_TRANSACTIONS
+            assert producer.end(not commit) == ErrorCode.INVALID_TXN_STATE
+            assert fetch_row(wire, topic).last_stable_offset == 0
+            target.stop()
+        target.start()
+        with target.wire() as wire:
+            find_coordinator(wire, group)
+            wait_until(lambda: fetch_row(wire, topic).last_stable_offset == 2)
+            assert visible(fetch_row(wire, topic)) == ([b"a"] if commit else [])
+            wait_until(lambda: offset_of(wire, group, topic, stable=True)[1] == 0)
+            assert offset_of(wire, group, topic, stable=True) == (5 if commit else -1, 0)
 
 
 # Looking at them
