@@ -160,12 +160,20 @@ def commit(wire: Wire, topic: str, offset: int, version: int = 9, partition: int
     return code
 
 
-def fetch_group(wire: Wire, group: str, topics: dict[str, list[int]] | None = None, version: int = 8) -> Any:
+def fetch_group(
+    wire: Wire,
+    group: str,
+    topics: dict[str, list[int]] | None = None,
+    version: int = 8,
+    require_stable: bool = False,
+) -> Any:
     """The group's row of a batched OffsetFetch; all its offsets without `topics`."""
     asked = None
     if topics is not None:
         asked = [OffsetFetchRequestTopics(name=n, partition_indexes=indexes) for n, indexes in topics.items()]
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=asked)])
+    request = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=group, topics=asked)], require_stable=require_stable
+    )
     return wire.ask(request, version).groups[0]
 
 

@@ -207,6 +207,56 @@ class BrokerConfig:
         "producer.id.expiration.check.interval.ms", Kind.INT, 600_000, "How often idle producers are forgotten.",
         minimum=1,
     )  # fmt: skip
+    transaction_state_log_num_partitions: int = option(
+        "transaction.state.log.num.partitions", Kind.INT, 50, "Partitions of __transaction_state.", minimum=1
+    )
+    transaction_state_log_replication_factor: int = option(
+        "transaction.state.log.replication.factor",
+        Kind.SHORT,
+        3,
+        "Replicas of __transaction_state.",
+        minimum=1,
+    )
+    transaction_state_log_min_isr: int = option(
+        "transaction.state.log.min.isr", Kind.INT, 2, "min.insync.replicas of __transaction_state.", minimum=1
+    )
+    transaction_state_log_segment_bytes: int = option(
+        "transaction.state.log.segment.bytes",
+        Kind.INT,
+        104_857_600,
+        "segment.bytes of __transaction_state.",
+        minimum=1,
+    )
+    transaction_max_timeout_ms: int = option(
+        "transaction.max.timeout.ms",
+        Kind.INT,
+        900_000,
+        "The longest transaction timeout that a producer may ask for.",
+        minimum=1,
+    )
+    transactional_id_expiration_ms: int = option(
+        "transactional.id.expiration.ms", Kind.INT, 604_800_000, "How long an idle transactional id is remembered.",
+        minimum=1,
+    )  # fmt: skip
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = option(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        Kind.INT,
+        10_000,
+        "How often transactions that took too long are looked for, to abort them.",
+        minimum=1,
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = option(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        Kind.INT,
+        3_600_000,
+        "How often idle transactional ids are looked for, to forget them.",
+        minimum=1,
+    )
+    transaction_partition_verification_enable: bool = option(
+        "transaction.partition.verification.enable", Kind.BOOLEAN, True,
+        "Whether a partition asks the coordinator before a transaction's first write to it.",
+        scope=Scope.CLUSTER_WIDE,
+    )  # fmt: skip
     group_initial_rebalance_delay_ms: int = option(
         "group.initial.rebalance.delay.ms",
         Kind.INT,

@@ -28,6 +28,7 @@ from felice.coordinator.shard import (
     RecordCodec,
     Reply,
     Shard,
+    TransactionalProducer,
     Undo,
 )
 from felice.env import Clock
@@ -35,8 +36,8 @@ from felice.log.log import AppendOrigin
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.primitives import MalformedMessage, UnencodableMessage
 from felice.records.batch import BatchHeader, iter_batches
-from felice.records.builder import BatchBuilder
-from felice.records.control import ControlType, end_transaction_marker
+from felice.records.builder import BatchBuilder, build_control
+from felice.records.control import ControlType, EndTransactionMarker, end_transaction_marker
 from felice.records.reader import read_batch
 from felice.replication.partition import ACKS_ALL, Partition
 
@@ -72,6 +73,7 @@ class _Write(Generic[R]):
     encoded: list[Encoded]
     undo: list[Undo]
     after: list[AfterWrite[R]] = field(default_factory=list)
+    producer: TransactionalProducer | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -172,9 +174,11 @@ class HostedShard(Generic[S, R]):
         for reply in outcome.replies:
             reply.waiter.answer(reply.response)
         if outcome.records or outcome.after_write:
-            self._write(outcome.records, outcome.after_write)
+            self._write(outcome.records, outcome.after_write, outcome.producer)
 
-    def _write(self, records: list[R], after: list[AfterWrite[R]]) -> None:
+    def _write(
+        self, records: list[R], after: list[AfterWrite[R]], producer: TransactionalProducer | None
+    ) -> None:
         try:
             encoded = [self._codec.encode(record) for record in records]
         except UnencodableMessage as error:
@@ -188,11 +192,12 @@ class HostedShard(Generic[S, R]):
         elif not records and not self._pending and not self._in_flight:
             self._complete([_Write([], [], after)])
         else:
-            undo = [self.shard.replay(record) for record in records]
+            producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
+            undo = [self.shard.replay(record, producer_id) for record in records]
             if not self._pending:
                 asyncio.get_running_loop().call_soon(self._flush)
             # Where the records of one event do not fit into one batch, what follows waits for the last.
-            self._pending += _split(encoded, undo, limit)
+            self._pending += _split(encoded, undo, producer, limit)
             self._pending[-1].after = after
 
     @property
@@ -217,6 +222,11 @@ class HostedShard(Generic[S, R]):
             try:
                 last_offset = self._append(batch)
             except ApiError as error:
+                if batch[0].producer is not None:
+                    # Only this producer's: nothing else builds on what a fenced one wanted to commit.
+                    self._undo(batch)
+                    self._fail(batch, error.code)
+                    continue
                 refused = [write for later in batches[position:] for write in later]
                 self._undo(refused)
                 self._fail(refused, error.code)
@@ -228,7 +238,7 @@ class HostedShard(Generic[S, R]):
         if self.is_closed or self.partition.leader_epoch != self.leader_epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         now_ms = self._clock.now_ms()
-        builder = BatchBuilder()
+        builder = _builder_for(batch[0].producer)
         for write in batch:
             for key, value in write.encoded:
                 builder.append(now_ms, key, value)
@@ -285,6 +295,28 @@ class HostedShard(Generic[S, R]):
             for undo in reversed(write.undo):
                 undo()
 
+    # Markers
+
+    def end_transaction(self, marker: EndTransactionMarker, producer: TransactionalProducer) -> int:
+        """Write the end of a producer's transaction behind all that was written before; its offset."""
+        self._flush()
+        if self.is_closed or self.partition.leader_epoch != self.leader_epoch:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        now_ms = self._clock.now_ms()
+        info = self.partition.append(
+            build_control(
+                marker,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                timestamp_ms=now_ms,
+            ),
+            required_acks=ACKS_ALL,
+            now_ms=now_ms,
+            origin=AppendOrigin.COORDINATOR,
+        )
+        self.shard.replay_marker(producer.producer_id, marker.control_type is ControlType.COMMIT)
+        return info.last_offset
+
     # Time
 
     def follow_deadlines(self) -> None:
@@ -336,14 +368,22 @@ def _encoded_size(encoded: Encoded) -> int:
     return len(key) + len(value or b"") + RECORD_ROOM_BYTES
 
 
-def _split(encoded: list[Encoded], undo: list[Undo], limit: int) -> Iterator[_Write[Any]]:
+def _builder_for(producer: TransactionalProducer | None) -> BatchBuilder:
+    if producer is None:
+        return BatchBuilder()
+    return BatchBuilder(producer_id=producer.producer_id, producer_epoch=producer.epoch, transactional=True)
+
+
+def _split(
+    encoded: list[Encoded], undo: list[Undo], producer: TransactionalProducer | None, limit: int
+) -> Iterator[_Write[Any]]:
     """Pieces that fit into a batch each; one empty piece where there are no records."""
-    piece: _Write[Any] = _Write([], [])
+    piece: _Write[Any] = _Write([], [], producer=producer)
     size = 0
     for entry, back in zip(encoded, undo, strict=True):
         if piece.encoded and size + _encoded_size(entry) > limit:
             yield piece
-            piece, size = _Write([], []), 0
+            piece, size = _Write([], [], producer=producer), 0
         piece.encoded.append(entry)
         piece.undo.append(back)
         size += _encoded_size(entry)
@@ -351,11 +391,11 @@ def _split(encoded: list[Encoded], undo: list[Undo], limit: int) -> Iterator[_Wr
 
 
 def _batches(writes: list[_Write[R]], limit: int) -> Iterator[list[_Write[R]]]:
-    """Whole writes together, as many as fit into one batch."""
+    """Whole writes together, as many as fit into one batch; a batch has one producer, or none."""
     batch: list[_Write[R]] = []
     size = 0
     for write in writes:
-        if batch and size + write.size_bytes > limit:
+        if batch and (size + write.size_bytes > limit or write.producer != batch[0].producer):
             yield batch
             batch, size = [], 0
         batch.append(write)

@@ -119,6 +119,10 @@ class CoordinatorRuntime(Generic[S, R]):
         """The loaded shard of a key; raises `ApiError` with what a caller must hear if there is none here."""
         return self._host(self.partition_for(key))
 
+    def hosted_at(self, partition: int) -> HostedShard[S, R]:
+        """The loaded shard of a partition, as `hosted`."""
+        return self._host(partition)
+
     def call(self, key: str, event: Callable[[S, Waiter, Instant], Outcome[R]]) -> Any:
         """Let the key's shard handle an event that answers its waiter: the answer, or an awaitable of it."""
         hosted = self.hosted(key)

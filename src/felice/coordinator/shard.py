@@ -54,13 +54,25 @@ class AfterWrite(Protocol[R]):
     def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[R]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionalProducer:
+    """In whose transaction records are written."""
+
+    producer_id: int
+    epoch: int
+
+
 @dataclass(slots=True)
 class Outcome(Generic[R]):
-    """What the shell must do after one event: send the replies, write the records, then go on."""
+    """What the shell must do after one event: send the replies, write the records, then go on.
+
+    With a `producer` the records belong to its transaction and wait for its marker.
+    """
 
     replies: list[Reply] = field(default_factory=list)
     records: list[R] = field(default_factory=list)
     after_write: list[AfterWrite[R]] = field(default_factory=list)
+    producer: TransactionalProducer | None = None
 
     def reply(self, waiter: Waiter, response: Any) -> None:
         self.replies.append(Reply(waiter, response))

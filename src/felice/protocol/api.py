@@ -1,7 +1,7 @@
 """The table of APIs: key, request, response, versions.
 
 Keeps true:  each API that can travel has one row. `versions` is what the declarations can carry; `advertised`
-             is what a broker offers, which for two APIs is another range, for the reasons beside them.
+             is what a broker offers, which for five APIs is another range, for the reasons beside them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from felice.protocol.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     api_versions,
     create_partitions,
@@ -20,7 +22,10 @@ from felice.protocol.messages import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -30,6 +35,7 @@ from felice.protocol.messages import (
     leave_group,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -37,6 +43,8 @@ from felice.protocol.messages import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from felice.protocol.schema import Versions, schema_of
 
@@ -123,6 +131,29 @@ class API:
     OFFSET_FOR_LEADER_EPOCH = _api(
         offset_for_leader_epoch.OffsetForLeaderEpochRequest,
         offset_for_leader_epoch.OffsetForLeaderEpochResponse,
+    )
+    ADD_PARTITIONS_TO_TXN = _api(
+        add_partitions_to_txn.AddPartitionsToTxnRequest, add_partitions_to_txn.AddPartitionsToTxnResponse
+    )
+    ADD_OFFSETS_TO_TXN = _api(
+        add_offsets_to_txn.AddOffsetsToTxnRequest, add_offsets_to_txn.AddOffsetsToTxnResponse
+    )
+    # The last version of each of these three is transaction V2 (KIP-890), which is not offered.
+    END_TXN = _api(end_txn.EndTxnRequest, end_txn.EndTxnResponse, advertised="0-4")
+    WRITE_TXN_MARKERS = _api(
+        write_txn_markers.WriteTxnMarkersRequest, write_txn_markers.WriteTxnMarkersResponse, advertised="1"
+    )
+    TXN_OFFSET_COMMIT = _api(
+        txn_offset_commit.TxnOffsetCommitRequest, txn_offset_commit.TxnOffsetCommitResponse, advertised="0-4"
+    )
+    DESCRIBE_PRODUCERS = _api(
+        describe_producers.DescribeProducersRequest, describe_producers.DescribeProducersResponse
+    )
+    DESCRIBE_TRANSACTIONS = _api(
+        describe_transactions.DescribeTransactionsRequest, describe_transactions.DescribeTransactionsResponse
+    )
+    LIST_TRANSACTIONS = _api(
+        list_transactions.ListTransactionsRequest, list_transactions.ListTransactionsResponse
     )
     DESCRIBE_CONFIGS = _api(describe_configs.DescribeConfigsRequest, describe_configs.DescribeConfigsResponse)
     ALTER_CONFIGS = _api(alter_configs.AlterConfigsRequest, alter_configs.AlterConfigsResponse)

@@ -45,6 +45,7 @@ from felice.server.startup import BrokerFailed, StartupError
 
 if TYPE_CHECKING:
     from felice.coordinator.group.coordinator import GroupCoordinator
+    from felice.coordinator.transaction.coordinator import TransactionCoordinator
 
 _log = logging.getLogger("felice.server")
 
@@ -84,6 +85,7 @@ class Broker:
         self.failure: str | None = None
         self.on_failure: Callable[[], None] | None = None
         self._groups: GroupCoordinator | None = None
+        self._transactions: TransactionCoordinator | None = None
         self._store: MetadataStore | None = None
         self._store_lock: Lock | None = None
         self._maintenance = Maintenance(self)
@@ -99,6 +101,11 @@ class Broker:
     def group_coordinator(self) -> GroupCoordinator:
         assert self._groups is not None, "made before the first request"
         return self._groups
+
+    @property
+    def transaction_coordinator(self) -> TransactionCoordinator:
+        assert self._transactions is not None, "made before the first request"
+        return self._transactions
 
     @property
     def connection_count(self) -> int:
@@ -150,7 +157,7 @@ class Broker:
         for listener in self.listeners:
             listener.open()
         # The loop reads no request before it has called this.
-        asyncio.get_running_loop().call_soon(self._begin_groups)
+        asyncio.get_running_loop().call_soon(self._begin_coordinators)
         _log.info(
             "broker ready",
             extra={
@@ -222,19 +229,31 @@ class Broker:
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, env.random)
 
-    def _begin_groups(self) -> None:
-        """Coordinates groups from now on.
+    def _begin_coordinators(self) -> None:
+        """Coordinates groups and transactions from now on.
 
-        The import is one of the largest; it waits until everything that a client may wait for is there.
+        The imports are the largest; they wait until everything that a client may wait for is there.
         """
         from felice.coordinator.group.coordinator import GroupCoordinator
+        from felice.coordinator.transaction.coordinator import TransactionCoordinator
+        from felice.server.transactions import LocalMarkers
 
         if self.is_stopping:
             return
         self._groups = GroupCoordinator(
             self.config, self.env, self.partitions, lambda: self.image, self.ensure_internal_topic
         )
+        self._transactions = TransactionCoordinator(
+            self.config,
+            self.env,
+            self.partitions,
+            lambda: self.image,
+            self.ensure_internal_topic,
+            self.producer_ids.next_id,
+            LocalMarkers(self),
+        )
         self._groups.start()
+        self._transactions.start()
 
     async def _register(self, store: MetadataStore) -> None:
         """Tells the cluster of this broker, at the addresses that clients are to use."""
@@ -283,6 +302,8 @@ class Broker:
             )
         if self._groups is not None:
             self._groups.on_image()
+        if self._transactions is not None:
+            self._transactions.on_image()
 
     def _lay_config(self, image: ClusterImage) -> None:
         """The configuration in force: the file's, under what was changed since."""
@@ -343,22 +364,26 @@ class Broker:
         return ErrorCode.NONE
 
     def _wish_for(self, name: str) -> NewTopic:
-        if name != topic_names.CONSUMER_OFFSETS:
-            return NewTopic(name)
         config = self.config
-        configs: dict[str, str | None] = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-        }
-        wanted, alive = config.offsets_topic_replication_factor, max(1, len(self.image.brokers))
+        configs: dict[str, str | None] = {"cleanup.policy": "compact", "compression.type": "producer"}
+        if name == topic_names.CONSUMER_OFFSETS:
+            count, wanted = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
+            configs["segment.bytes"] = str(config.offsets_topic_segment_bytes)
+        elif name == topic_names.TRANSACTION_STATE:
+            count = config.transaction_state_log_num_partitions
+            wanted = config.transaction_state_log_replication_factor
+            configs["segment.bytes"] = str(config.transaction_state_log_segment_bytes)
+            configs["min.insync.replicas"] = str(config.transaction_state_log_min_isr)
+        else:
+            return NewTopic(name)
+        alive = max(1, len(self.image.brokers))
         if wanted > alive:
             # The embedded store is one broker's: waiting for more would leave groups without a coordinator for ever.
             _log.warning(
                 "internal topic gets fewer replicas than asked for",
                 extra={"topic": name, "replicas": alive, "asked": wanted},
             )
-        return NewTopic(name, config.offsets_topic_num_partitions, min(wanted, alive), configs=configs)
+        return NewTopic(name, count, min(wanted, alive), configs=configs)
 
     # Stopping
 
@@ -370,6 +395,8 @@ class Broker:
         for listener in self.listeners:
             await listener.stop_accepting()
         if self._is_serving:
+            if self._transactions is not None:
+                self._transactions.stop()
             if self._groups is not None:
                 self._groups.stop()
             for partition in self.partitions:
@@ -392,6 +419,8 @@ class Broker:
             await listener.stop_accepting()
             listener.abort("the broker was killed")
         if self._is_serving:
+            if self._transactions is not None:
+                self._transactions.stop()
             if self._groups is not None:
                 self._groups.stop()
             for partition in self.partitions:

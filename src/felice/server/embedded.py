@@ -26,6 +26,8 @@ HOST = "127.0.0.1"
 DEVELOPMENT_SETTINGS: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
 }
 _STOP_TIMEOUT_S = 30.0
 

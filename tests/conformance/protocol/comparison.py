@@ -80,7 +80,7 @@ def _their_rows(
     definition: dict[str, Any], fields: list[dict[str, Any]], version: int, path: str
 ) -> Iterator[Row]:
     for field in fields:
-        if version not in Versions.parse(field["versions"]):
+        if version not in Versions.parse(field.get("versions") or field["taggedVersions"]):
             continue
         place = f"{path}{_snake(field['name'])}"
         nullable = version in Versions.parse(field.get("nullableVersions", "none"))

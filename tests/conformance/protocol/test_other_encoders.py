@@ -87,7 +87,8 @@ def test_kafka_python_writes_the_same_bytes_and_we_read_them(cls: type[Any], ver
 @pytest.mark.parametrize("api", API.by_key.values(), ids=lambda api: api.name)
 def test_kafka_python_writes_the_same_headers(api: Any) -> None:
     known = kafka_python_classes()
-    for version in api.versions:
+    # A version that is not offered is not read past its header.
+    for version in api.versions & api.advertised:
         message = sample(api.request, version)
         other = theirs(known[api.request.__name__], message, version)
         other.with_header(correlation_id=77, client_id="wer ißt")

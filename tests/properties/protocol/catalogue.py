@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from felice.protocol.api import API
-from felice.protocol.messages import consumer_protocol, offsets_topic
+from felice.protocol.messages import consumer_protocol, offsets_topic, transaction_log
 from felice.protocol.schema import Field, FieldType, schema_of
 
 DATA_CLASSES: list[type[Any]] = [
@@ -21,6 +21,8 @@ DATA_CLASSES: list[type[Any]] = [
     offsets_topic.OffsetCommitValue,
     offsets_topic.GroupMetadataKey,
     offsets_topic.GroupMetadataValue,
+    transaction_log.TransactionLogKey,
+    transaction_log.TransactionLogValue,
 ]
 API_CLASSES: list[type[Any]] = [cls for api in API.by_key.values() for cls in (api.request, api.response)]
 CLASSES = API_CLASSES + DATA_CLASSES

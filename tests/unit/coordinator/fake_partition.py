@@ -44,15 +44,18 @@ class FakePartition:
     high_watermark: int = 0
     commits_at_once: bool = True
     refusal: ErrorCode | None = None
+    fenced: set[int] = field(default_factory=set)
     advanced: asyncio.Event = field(default_factory=asyncio.Event)
 
     def append(
-        self, records: bytearray, *, required_acks: int, now_ms: int, origin: AppendOrigin
+        self, records: bytearray | bytes, *, required_acks: int, now_ms: int, origin: AppendOrigin
     ) -> AppendInfo:
         assert required_acks == -1
         assert origin is AppendOrigin.COORDINATOR
-        if self.refusal is not None:
-            raise ApiError(self.refusal)
+        records = bytearray(records)
+        producer_id = BatchHeader.parse(records).producer_id
+        if self.refusal is not None or producer_id in self.fenced:
+            raise ApiError(self.refusal or ErrorCode.INVALID_PRODUCER_EPOCH)
         stamp(records, 0, self.log_end_offset, self.leader_epoch)
         self.log.batches.append(bytes(records))
         base_offset = self.log_end_offset

@@ -9,7 +9,14 @@ import pytest
 
 from felice.config import TopicConfig
 from felice.coordinator.runtime import CoordinatorRuntime, java_string_hash, partition_for
-from felice.coordinator.shard import Instant, Outcome, Reply, ReplyAfterWrite, Waiter
+from felice.coordinator.shard import (
+    Instant,
+    Outcome,
+    Reply,
+    ReplyAfterWrite,
+    TransactionalProducer,
+    Waiter,
+)
 from felice.log.log import AppendOrigin
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.batch import BatchHeader
@@ -52,6 +59,18 @@ class World:
             return Outcome(records=list(words), after_write=[after])
 
         return self.runtime.call("any", event)
+
+    def put_in_transaction(self, producer_id: int, *words: Word) -> Any:
+        def event(shard: WordShard, waiter: Waiter, now: Instant) -> Outcome[Word]:
+            after: ReplyAfterWrite[Word] = ReplyAfterWrite(waiter, "stored", lambda error: error)
+            producer = TransactionalProducer(producer_id, 3)
+            return Outcome(records=list(words), after_write=[after], producer=producer)
+
+        return self.runtime.call("any", event)
+
+    def end(self, producer_id: int, kind: ControlType) -> int:
+        producer = TransactionalProducer(producer_id, 3)
+        return self.runtime.hosted_at(0).end_transaction(EndTransactionMarker(kind, 5), producer)
 
     def read(self, key: str) -> Any:
         def event(shard: WordShard, waiter: Waiter, now: Instant) -> Outcome[Word]:
@@ -157,6 +176,63 @@ async def test_a_commit_that_takes_too_long_is_reported_but_stays() -> None:
     await asyncio.sleep(0)
     world.partition.commit()
     assert await later == "stored"
+
+
+# Transactions
+
+
+async def test_records_of_a_transaction_have_a_batch_of_their_own() -> None:
+    world = World()
+    waiting = [
+        world.put(("a", "1")),
+        world.put_in_transaction(7, ("b", "1")),
+        world.put_in_transaction(7, ("c", "1")),
+        world.put_in_transaction(8, ("d", "1")),
+        world.put(("e", "1")),
+    ]
+    assert [await one for one in waiting] == ["stored"] * 5
+    headers = [BatchHeader.parse(batch) for batch in world.partition.log.batches]
+    assert [(one.producer_id, one.producer_epoch, one.record_count) for one in headers] == [
+        (-1, -1, 1),
+        (7, 3, 2),
+        (8, 3, 1),
+        (-1, -1, 1),
+    ]
+    assert [one.is_transactional for one in headers] == [False, True, True, False]
+    assert world.shard.words == {"a": "1", "e": "1"}
+
+
+async def test_a_marker_comes_behind_what_was_written_before_it() -> None:
+    world = World()
+    waiting = world.put_in_transaction(7, ("a", "1")), world.put_in_transaction(8, ("b", "1"))
+    assert world.end(7, ControlType.COMMIT) == 2
+    assert world.end(8, ControlType.ABORT) == 3
+    assert [await one for one in waiting] == ["stored"] * 2
+    assert world.shard.words == {"a": "1"}
+    last = BatchHeader.parse(world.partition.log.batches[-1])
+    assert (last.is_control, last.producer_id, last.producer_epoch) == (True, 8, 3)
+    world.partition.leader_epoch += 1
+    world.runtime.follow_roles()
+    await asyncio.sleep(0.01)
+    assert world.shard.words == {"a": "1"}
+    assert world.shard.pending == {}
+
+
+async def test_a_fenced_producer_spoils_nobody_elses_write() -> None:
+    world = World()
+    world.partition.fenced.add(7)
+    waiting = [world.put(("a", "1")), world.put_in_transaction(7, ("b", "1")), world.put(("c", "1"))]
+    assert [await one for one in waiting] == ["stored", ErrorCode.INVALID_PRODUCER_EPOCH, "stored"]
+    assert world.shard.words == {"a": "1", "c": "1"}
+
+
+async def test_a_marker_of_an_old_epoch_is_refused() -> None:
+    world = World()
+    hosted = world.runtime.hosted_at(0)
+    world.partition.leader_epoch += 1
+    with pytest.raises(ApiError) as refused:
+        hosted.end_transaction(EndTransactionMarker(ControlType.COMMIT, 0), TransactionalProducer(7, 0))
+    assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 # Loading

@@ -24,6 +24,11 @@ from felice.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
 )
 from felice.protocol.messages.offset_fetch import OffsetFetchResponsePartitions
+from felice.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponsePartition,
+)
 from felice.protocol.primitives import ZERO_UUID
 
 NO_OFFSET = -1
@@ -37,8 +42,8 @@ class Commit:
     """One offset of a request whose topic and partition exist, and its row in the response."""
 
     topic: str
-    asked: OffsetCommitRequestPartition
-    row: OffsetCommitResponsePartition
+    asked: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
+    row: OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition
     topic_id: UUID = ZERO_UUID
 
 
@@ -61,15 +66,40 @@ def check_commit(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode
     return ErrorCode.NONE
 
 
+def check_transactional_commit(group: ClassicGroup, request: TxnOffsetCommitRequest) -> ErrorCode:
+    """KIP-447: with a generation or a member id, as any commit; but a rebalance under way is no obstacle.
+
+    A producer older than that names neither, and nothing is checked.
+    """
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    generation, member_id = request.generation_id, request.member_id
+    if generation < 0 and (group.state is GroupState.EMPTY or _names_nobody(request)):
+        return ErrorCode.NONE
+    error = group.check_member(member_id, request.group_instance_id)
+    if error != ErrorCode.NONE:
+        return error
+    return ErrorCode.NONE if generation == group.generation else ErrorCode.ILLEGAL_GENERATION
+
+
+def _names_nobody(request: TxnOffsetCommitRequest) -> bool:
+    return not request.member_id and request.group_instance_id is None
+
+
 def commit(group: ClassicGroup, request: OffsetCommitRequest, commits: list[Commit], turn: Turn) -> None:
     """The request was checked. Fills the rows, and writes those that are good."""
     member = group.members.get(request.member_id)
     if member is not None:
         start_session(group, member, turn)
-    wall_ms = turn.now.wall_ms
     expire_ms = -1
     if request.retention_time_ms != _DEFAULT_RETENTION:
-        expire_ms = min(max(0, wall_ms + request.retention_time_ms), _LATEST_MS)
+        expire_ms = min(max(0, turn.now.wall_ms + request.retention_time_ms), _LATEST_MS)
+    write(group, commits, turn, expire_ms)
+
+
+def write(group: ClassicGroup, commits: list[Commit], turn: Turn, expire_ms: int = -1) -> None:
+    """Offsets of members, or of a transaction."""
+    wall_ms = turn.now.wall_ms
     for wanted in commits:
         metadata = wanted.asked.committed_metadata or ""
         if len(metadata) > turn.settings.offset_metadata_max_size:

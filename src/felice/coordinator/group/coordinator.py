@@ -25,7 +25,14 @@ from felice.coordinator.group.settings import GroupSettings
 from felice.coordinator.group.shard import GroupShard
 from felice.coordinator.group.turn import Caller
 from felice.coordinator.runtime import CoordinatorRuntime, PartitionSource
-from felice.coordinator.shard import Instant, Outcome, ReplyAfterWrite, Waiter
+from felice.coordinator.shard import (
+    Instant,
+    Outcome,
+    Reply,
+    ReplyAfterWrite,
+    TransactionalProducer,
+    Waiter,
+)
 from felice.env import Environment
 from felice.metadata.image import ZERO_UUID, ClusterImage, TopicImage
 from felice.protocol.errors import ApiError, ErrorCode
@@ -56,6 +63,14 @@ from felice.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from felice.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from felice.records.control import EndTransactionMarker
+from felice.replication.partition import Partition
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -215,6 +230,65 @@ class GroupCoordinator:
 
         # An empty group id is allowed here: old consumers without a group commit under it.
         return self._call(request.group_id, event, failed, may_be_empty=True)
+
+    def commit_transactional(
+        self, request: TxnOffsetCommitRequest, check: Callable[[Partition], ErrorCode]
+    ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+        """`check` asks whether the transaction may write to the group's partition."""
+        response, commits = self._resolve_transactional(request)
+        if not commits:
+            return response
+
+        def failed(error: ErrorCode) -> TxnOffsetCommitResponse:
+            code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error == ErrorCode.MESSAGE_TOO_LARGE else error
+            for wanted in commits:
+                wanted.row.error_code = wanted.row.error_code or code
+            return response
+
+        def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+            error = check(self._runtime.hosted(request.group_id).partition)
+            records: list[Record] = []
+            if error == ErrorCode.NONE:
+                error, records = shard.commit_transactional(request, commits, now)
+            if error != ErrorCode.NONE:
+                return Outcome([Reply(waiter, failed(error))])
+            producer = TransactionalProducer(request.producer_id, request.producer_epoch)
+            after: ReplyAfterWrite[Record] = ReplyAfterWrite(waiter, response, failed)
+            return Outcome(records=records, after_write=[after], producer=producer)
+
+        return self._call(request.group_id, event, failed)
+
+    def _resolve_transactional(
+        self, request: TxnOffsetCommitRequest
+    ) -> tuple[TxnOffsetCommitResponse, list[Commit]]:
+        response = TxnOffsetCommitResponse()
+        commits: list[Commit] = []
+        for asked in request.topics:
+            topic = self._image().topics.get(asked.name)
+            rows = []
+            for partition in asked.partitions:
+                row = TxnOffsetCommitResponsePartition(partition_index=partition.partition_index)
+                rows.append(row)
+                if topic is None or topic.partition(partition.partition_index) is None:
+                    row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                else:
+                    commits.append(Commit(topic.name, partition, row, topic.topic_id))
+            response.topics.append(TxnOffsetCommitResponseTopic(name=asked.name, partitions=rows))
+        return response, commits
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that holds a group."""
+        return self._runtime.partition_for(group_id)
+
+    def end_transaction(
+        self, partition: int, marker: EndTransactionMarker, producer: TransactionalProducer
+    ) -> int:
+        """A transaction that committed offsets into this partition ended; the offset of its marker."""
+        try:
+            hosted = self._runtime.hosted_at(partition)
+        except ApiError as error:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) from error
+        return hosted.end_transaction(marker, producer)
 
     def _resolve_commits(
         self, request: OffsetCommitRequest, version: int

@@ -47,6 +47,7 @@ from felice.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
 )
 from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from felice.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 _GROUP_ID_NOT_FOUND_SINCE = 9  # of OffsetCommit
 
@@ -210,6 +211,21 @@ class GroupShard:
         error = offset_rules.check_commit(group, request)
         if error == ErrorCode.NONE:
             offset_rules.commit(group, request, commits, turn)
+        return error, turn.outcome.records
+
+    def commit_transactional(
+        self, request: TxnOffsetCommitRequest, commits: list[Commit], now: Instant
+    ) -> tuple[ErrorCode, list[Record]]:
+        """As `commit`; the records wait for the transaction's marker. It is no sign of life of a member."""
+        turn = Turn(self.settings, now)
+        group = self.groups.get(request.group_id)
+        if group is None and request.generation_id >= 0:
+            return ErrorCode.ILLEGAL_GENERATION, []
+        if group is None:
+            group = ClassicGroup(request.group_id, alarms=self._alarms)
+        error = offset_rules.check_transactional_commit(group, request)
+        if error == ErrorCode.NONE:
+            offset_rules.write(group, commits, turn)
         return error, turn.outcome.records
 
     def delete_offsets(

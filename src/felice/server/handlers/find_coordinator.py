@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10): which broker coordinates a group; from version 4 for several groups at once.
+"""FindCoordinator (key 10): which broker coordinates a group or a transactional id; from version 4 several at once.
 
 The first call creates the topic that coordination lives in. Until it has leaders the answer is
 COORDINATOR_NOT_AVAILABLE, and clients ask again. Other types of coordinators do not exist here: INVALID_REQUEST.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.find_coordinator import (
     GROUP_KEY_TYPE,
+    TRANSACTION_KEY_TYPE,
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -38,11 +39,12 @@ def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoor
 
 
 def _find(key_type: int, key: str, context: RequestContext) -> Coordinator:
-    if key_type != GROUP_KEY_TYPE:
+    if key_type not in (GROUP_KEY_TYPE, TRANSACTION_KEY_TYPE):
         message = f"This broker has no coordinators of type {key_type}."
         return _not_found(key, ErrorCode.INVALID_REQUEST, message)
     broker = context.broker
-    node_id = broker.group_coordinator.leader_of(key)
+    is_group = key_type == GROUP_KEY_TYPE
+    node_id = (broker.group_coordinator if is_group else broker.transaction_coordinator).leader_of(key)
     node = broker.image.brokers.get(node_id)
     endpoint = None if node is None else node.endpoints.get(context.listener_name)
     if endpoint is None:

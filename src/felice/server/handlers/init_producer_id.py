@@ -1,30 +1,46 @@
-"""InitProducerId (key 22): an identity for an idempotent producer.
+"""InitProducerId (key 22): an identity for an idempotent producer, or for the holder of a transactional id.
 
-Always a fresh id with epoch 0. Transactions are not built yet: a transactional id is refused
-with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes as final.
+Without a transactional id it is always a fresh producer id with epoch 0. With one its coordinator decides; before
+version 4 a fenced producer hears INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.coordinator.transaction.initialisation import InitWish
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from felice.server.transactions import as_client_error
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+_FENCED_SINCE = 4
 
 
 async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     if (request.producer_id == -1) != (request.producer_epoch == -1) or request.transactional_id == "":
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return await _transactional(request.transactional_id, request, context)
     try:
         producer_id = await context.broker.producer_ids.next_id()
     except ApiError as error:
         return _refused(error.code)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+async def _transactional(
+    transactional_id: str, request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse:
+    wish = InitWish(
+        transactional_id, request.transaction_timeout_ms, request.producer_id, request.producer_epoch
+    )
+    found = await context.broker.transaction_coordinator.initialise(wish)
+    if found.error != ErrorCode.NONE:
+        return _refused(as_client_error(found.error, context.version >= _FENCED_SINCE))
+    return InitProducerIdResponse(producer_id=found.producer_id, producer_epoch=found.epoch)
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:

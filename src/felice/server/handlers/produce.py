@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from felice.controller.topic_names import INTERNAL_TOPICS
+from felice.coordinator.transaction.shard import Identity
 from felice.log.log import AppendInfo
 from felice.metadata.image import ZERO_UUID
 from felice.protocol.errors import ApiError, ErrorCode
@@ -25,16 +26,17 @@ from felice.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from felice.records.batch import ATTRIBUTES_POSITION
-from felice.replication.partition import ACKS_ALL, Partition
+from felice.records.batch import ATTRIBUTES_POSITION, BatchHeader
+from felice.replication.partition import ACKS_ALL, NO_EPOCH, Partition
 from felice.server.context import NO_REPLY, CloseConnection
+from felice.server.transactions import as_produce_error, check_first_write
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 # Kafka's own admin client may write to internal topics.
 _ADMIN_CLIENT = "__admin_client"
-_ZSTD_FROM, _LEADER_HINTS_FROM = 7, 10
+_ZSTD_FROM, _LEADER_HINTS_FROM, _ABORTABLE_FROM = 7, 10, 11
 _LOW_ATTRIBUTES = ATTRIBUTES_POSITION + 1
 _TRANSACTIONAL = 0x10
 _NO_DEADLINE_S = 3600.0
@@ -84,8 +86,10 @@ def _partition(
     context: RequestContext,
     pending: _Pending,
 ) -> PartitionProduceResponse:
-    _check(topic, data, request, context)
+    is_transactional = _check(topic, data, request, context)
     partition = context.broker.partitions.find(topic, data.index)
+    if is_transactional:
+        _check_transaction(partition, data, request, context)
     info = partition.append(
         data.records,
         required_acks=request.acks,
@@ -103,21 +107,35 @@ def _partition(
     return row
 
 
-def _check(topic: str, data: PartitionProduceData, request: ProduceRequest, context: RequestContext) -> None:
-    """What depends on the request rather than on the partition."""
+def _check(topic: str, data: PartitionProduceData, request: ProduceRequest, context: RequestContext) -> bool:
+    """What depends on the request rather than on the partition; whether the batch is in a transaction."""
     if request.acks not in (-1, 0, 1):
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
     if topic in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to {topic}")
     if data.records is None or len(data.records) <= _LOW_ATTRIBUTES:
         raise ApiError(ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
-    if data.records[_LOW_ATTRIBUTES] & _TRANSACTIONAL:
-        if request.transactional_id is None:
-            raise ApiError(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records need an id"
-            )
-        # Transactions are not offered, so no coordinator can have agreed to this one.
-        raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not supported by this broker")
+    is_transactional = bool(data.records[_LOW_ATTRIBUTES] & _TRANSACTIONAL)
+    if is_transactional and request.transactional_id is None:
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records need an id")
+    return is_transactional
+
+
+def _check_transaction(
+    partition: Partition, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
+) -> None:
+    """KIP-890, part 1. From version 12 a partition would be added here (part 2), but only under the feature
+    transaction.version 2, which is not offered: clients keep to version 11 in transactions.
+    """
+    assert data.records is not None
+    header = BatchHeader.parse(data.records)
+    who = Identity(request.transactional_id or "", header.producer_id, header.producer_epoch)
+    partition.check_leader(NO_EPOCH)
+    error = check_first_write(
+        context.broker, who, partition, knows_abortable=context.version >= _ABORTABLE_FROM
+    )
+    if error != ErrorCode.NONE:
+        raise ApiError(as_produce_error(error), "the partition is not in the producer's transaction")
 
 
 async def _acknowledged(

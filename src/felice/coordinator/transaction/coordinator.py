@@ -1,0 +1,182 @@
+"""The transaction coordinator of this broker: requests about transactional ids in, answers out, decisions on to the
+partitions' leaders.
+
+Keeps true:  every call is answered, with the error that Kafka gives where the id is not here, not loaded yet, or
+             cannot be written. What is answered is in the log.
+How:         finds the id's shard in the runtime and lets it decide; a task for each decision tells the partitions and
+             comes back to the shard. A method gives the answer, or an awaitable of it when it must wait.
+Leaves:      versions' differences in form and in error codes to the handlers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from felice.config import BrokerConfig
+from felice.coordinator.hosted_shard import HostedShard
+from felice.coordinator.runtime import CoordinatorRuntime, PartitionSource
+from felice.coordinator.shard import Instant, Outcome, Waiter
+from felice.coordinator.transaction import listing
+from felice.coordinator.transaction.initialisation import InitWish
+from felice.coordinator.transaction.markers import MarkerChannel, MarkerSender
+from felice.coordinator.transaction.metadata import TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.records import TransactionRecord, TransactionRecordCodec
+from felice.coordinator.transaction.settings import TransactionSettings
+from felice.coordinator.transaction.shard import Identity, Initialised, TransactionShard
+from felice.env import Environment
+from felice.metadata.image import ClusterImage
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.describe_transactions import TransactionState
+from felice.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from felice.records.batch import NO_PRODUCER_ID
+
+TRANSACTION_TOPIC = "__transaction_state"
+NO_NODE = -1
+WRITE_TIMEOUT_MS = 5000
+"""How long a change may be on its way to the log. Fixed here; Kafka takes the request's or the transaction's."""
+
+log = logging.getLogger(__name__)
+
+Event = Callable[[TransactionShard, Waiter, Instant], Outcome[TransactionRecord]]
+Hosted = HostedShard[TransactionShard, TransactionRecord]
+
+
+class TransactionCoordinator:
+    """`image` gives the cluster as it is now; `create_topic` begins to create an internal topic, if need be."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        env: Environment,
+        partitions: PartitionSource,
+        image: Callable[[], ClusterImage],
+        create_topic: Callable[[str], None],
+        next_producer_id: Callable[[], Awaitable[int]],
+        channel: MarkerChannel,
+    ) -> None:
+        self._config = config
+        self._image = image
+        self._clock = env.clock
+        self._create_topic = create_topic
+        self._next_producer_id = next_producer_id
+        self._sender = MarkerSender(image, channel)
+        self._telling: set[asyncio.Task[None]] = set()
+        settings = TransactionSettings.of(config)
+        self._runtime: CoordinatorRuntime[TransactionShard, TransactionRecord] = CoordinatorRuntime(
+            topic=TRANSACTION_TOPIC,
+            partition_count=self._partition_count,
+            new_shard=lambda: TransactionShard(settings, self),
+            codec=TransactionRecordCodec(),
+            partitions=partitions,
+            clock=env.clock,
+            write_timeout_ms=WRITE_TIMEOUT_MS,
+        )
+
+    # Life
+
+    def start(self) -> None:
+        """What was decided before the last stop is told from here on."""
+        self._runtime.start()
+
+    def stop(self) -> None:
+        """Everybody who waits is told to look for another coordinator."""
+        self._runtime.stop()
+        for task in self._telling:
+            task.cancel()
+
+    def on_image(self) -> None:
+        self._runtime.follow_roles()
+
+    def _partition_count(self) -> int:
+        topic = self._image().topics.get(TRANSACTION_TOPIC)
+        return self._config.transaction_state_log_num_partitions if topic is None else len(topic.partitions)
+
+    def leader_of(self, transactional_id: str) -> int:
+        """The broker that coordinates an id; `NO_NODE` while the topic is being created or has no leader."""
+        topic = self._image().topics.get(TRANSACTION_TOPIC)
+        if topic is None:
+            self._create_topic(TRANSACTION_TOPIC)
+            return NO_NODE
+        partition = topic.partition(self._runtime.partition_for(transactional_id))
+        return NO_NODE if partition is None else partition.leader
+
+    # Requests
+
+    async def initialise(self, wish: InitWish) -> Initialised:
+        new_producer_id = NO_PRODUCER_ID
+        try:
+            if self._runtime.hosted(wish.transactional_id).shard.needs_new_producer_id(wish):
+                new_producer_id = await self._next_producer_id()
+            # Another call may have come first meanwhile: then this id is never used, and nobody misses it.
+            answer = self._runtime.call(
+                wish.transactional_id,
+                lambda shard, waiter, now: shard.initialise(wish, new_producer_id, waiter, now),
+            )
+        except ApiError as error:
+            return Initialised(ErrorCode(error.code))
+        return await answer if isinstance(answer, asyncio.Future) else cast("Initialised", answer)
+
+    def add_partitions(
+        self, who: Identity, partitions: frozenset[TopicPartition]
+    ) -> ErrorCode | Awaitable[ErrorCode]:
+        return self._call(who, lambda shard, waiter, now: shard.add_partitions(who, partitions, waiter, now))
+
+    def end(self, who: Identity, commit: bool) -> ErrorCode | Awaitable[ErrorCode]:
+        return self._call(who, lambda shard, waiter, now: shard.end(who, commit, waiter, now))
+
+    def verify(self, who: Identity, partition: TopicPartition) -> ErrorCode:
+        """Whether the partition belongs to this producer's open transaction."""
+        try:
+            return self._runtime.hosted(who.transactional_id).shard.verify(who, partition)
+        except ApiError as error:
+            return ErrorCode(error.code)
+
+    def describe(self, transactional_id: str) -> TransactionState:
+        try:
+            return listing.describe(self._runtime.hosted(transactional_id).shard, transactional_id)
+        except ApiError as error:
+            return TransactionState(transactional_id=transactional_id, error_code=error.code)
+
+    def list(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        """Only what this broker coordinates: a client asks every broker."""
+        try:
+            wanted = listing.Filter.of(request)
+            found = [
+                row
+                for hosted in self._runtime.all_loaded()
+                for row in listing.matching(hosted.shard, wanted, self._clock.now_ms())
+            ]
+        except ApiError as error:
+            return ListTransactionsResponse(error_code=error.code)
+        return ListTransactionsResponse(
+            unknown_state_filters=list(wanted.unknown_states), transaction_states=found
+        )
+
+    def _call(self, who: Identity, event: Event) -> ErrorCode | Awaitable[ErrorCode]:
+        try:
+            answer: ErrorCode | Awaitable[ErrorCode] = self._runtime.call(who.transactional_id, event)
+            return answer
+        except ApiError as error:
+            return ErrorCode(error.code)
+
+    # Decisions
+
+    def put(self, transactional_id: str, decided: TransactionMetadata) -> None:
+        """The shards' outbox."""
+        with contextlib.suppress(ApiError):  # closed meanwhile: whoever loads the log next will tell
+            hosted = self._runtime.hosted(transactional_id)
+            task = asyncio.get_running_loop().create_task(self._tell(transactional_id, decided, hosted))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def _tell(self, transactional_id: str, decided: TransactionMetadata, hosted: Hosted) -> None:
+        try:
+            is_told = await self._sender.tell(decided, hosted.leader_epoch, lambda: not hosted.is_closed)
+            if is_told and not hosted.is_closed:
+                hosted.run(lambda now: hosted.shard.complete(transactional_id, decided, now))
+        except ApiError as error:
+            log.error("the end of transaction %r cannot be told: %s", transactional_id, error)

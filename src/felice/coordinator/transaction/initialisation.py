@@ -1,0 +1,78 @@
+"""InitProducerId: which identity a producer gets, and which one it takes away from others.
+
+Keeps true:  no two calls get the same identity, but for the repetition of a call whose answer was lost (KIP-360).
+             Whoever held the transactional id before is fenced: its epoch is lower.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from felice.coordinator.transaction.metadata import TransactionMetadata
+from felice.coordinator.transaction.states import TransactionState
+from felice.protocol.errors import ErrorCode
+from felice.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+
+@dataclass(frozen=True, slots=True)
+class InitWish:
+    """`producer_id` and `epoch` are what the producer holds already, -1 where it begins."""
+
+    transactional_id: str
+    timeout_ms: int
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+    @property
+    def holds_identity(self) -> bool:
+        return self.producer_id != NO_PRODUCER_ID
+
+
+def needs_new_producer_id(current: TransactionMetadata | None, wish: InitWish) -> bool:
+    if current is None:
+        return True
+    return (
+        current.state.is_at_rest
+        and current.is_epoch_exhausted
+        and (not wish.holds_identity or wish.epoch == current.epoch)
+    )
+
+
+def initialise(
+    current: TransactionMetadata | None, wish: InitWish, new_producer_id: int, now_ms: int
+) -> TransactionMetadata | ErrorCode:
+    """The transactional id as it must be written: at rest with the new identity, or else with an abort decided.
+
+    `new_producer_id` is used only where `needs_new_producer_id`.
+    """
+    if current is None:
+        return TransactionMetadata(new_producer_id, 0, wish.timeout_ms, now_ms)
+    if wish.holds_identity and not _may_hold(current, wish):
+        return ErrorCode.PRODUCER_FENCED
+    if current.state.is_decided:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if current.state is TransactionState.ONGOING:
+        # This epoch is nobody's. Who asks must ask again, and gets the one after it.
+        return current.decided(commit=False, now_ms=now_ms, fence=True)
+    if needs_new_producer_id(current, wish):
+        last_epoch = current.epoch if wish.holds_identity else NO_PRODUCER_EPOCH
+        return current.initialised(new_producer_id, 0, wish.timeout_ms, now_ms, last_epoch=last_epoch)
+    return _raise_epoch(current, wish, now_ms)
+
+
+def _may_hold(current: TransactionMetadata, wish: InitWish) -> bool:
+    """The current producer id; or, where its epochs ran out, the one before, if the answer was lost."""
+    return wish.producer_id in (current.producer_id, current.last_producer_id)
+
+
+def _raise_epoch(
+    current: TransactionMetadata, wish: InitWish, now_ms: int
+) -> TransactionMetadata | ErrorCode:
+    epoch, last_epoch = current.epoch + 1, NO_PRODUCER_EPOCH
+    if wish.holds_identity and wish.epoch == current.last_epoch:
+        epoch, last_epoch = current.epoch, current.last_epoch  # the same question again: the same answer
+    elif wish.holds_identity and wish.epoch == current.epoch:
+        last_epoch = current.epoch
+    elif wish.holds_identity:
+        return ErrorCode.PRODUCER_FENCED
+    return current.initialised(current.producer_id, epoch, wish.timeout_ms, now_ms, last_epoch=last_epoch)

@@ -1,0 +1,112 @@
+"""Telling partitions how a transaction ended: a marker to every leader, until each has it.
+
+Keeps true:  T4 (with `shard`): a partition is left out only when its topic is gone.
+How:         one request for each leader; what failed is asked again after a pause, under the leaders of that moment.
+Leaves:      the way to a leader to its `MarkerChannel`; knowing when to stop to whoever calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from felice.coordinator.transaction.metadata import TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.records import by_topic
+from felice.coordinator.transaction.states import TransactionState
+from felice.metadata.image import ClusterImage
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 1.0
+
+_FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+
+
+class MarkerChannel(Protocol):
+    """The way to the brokers that lead partitions; raises `ApiError` where one cannot be reached."""
+
+    async def write_markers(
+        self, leader: int, request: WriteTxnMarkersRequest
+    ) -> WriteTxnMarkersResponse: ...
+
+
+class MarkerSender:
+    def __init__(self, image: Callable[[], ClusterImage], channel: MarkerChannel) -> None:
+        self._image = image
+        self._channel = channel
+
+    async def tell(
+        self, decided: TransactionMetadata, coordinator_epoch: int, goes_on: Callable[[], bool]
+    ) -> bool:
+        """Whether every partition has its marker; False if this coordinator is one no longer."""
+        remaining = set(decided.partitions)
+        pause_s = FIRST_PAUSE_S
+        while goes_on():
+            remaining = await self._tell_once(decided, coordinator_epoch, remaining)
+            if not remaining:
+                return True
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        return False
+
+    async def _tell_once(
+        self, decided: TransactionMetadata, coordinator_epoch: int, wanted: set[TopicPartition]
+    ) -> set[TopicPartition]:
+        """Those that are still without marker."""
+        existing = {one for one in wanted if self._image().partition(*one) is not None}
+        leaders: dict[int, list[TopicPartition]] = {}
+        for one in sorted(existing):
+            known = self._image().partition(*one)
+            if known is not None and known.leader >= 0:
+                leaders.setdefault(known.leader, []).append(one)
+        requests = [
+            self._ask(leader, marker_request(decided, coordinator_epoch, partitions))
+            for leader, partitions in leaders.items()
+        ]
+        told: set[TopicPartition] = set()
+        for answered in await asyncio.gather(*requests):
+            told |= answered
+        return existing - told
+
+    async def _ask(self, leader: int, request: WriteTxnMarkersRequest) -> set[TopicPartition]:
+        """The partitions that have their marker now."""
+        try:
+            response = await self._channel.write_markers(leader, request)
+        except ApiError as error:
+            log.warning("broker %d does not take markers: %s", leader, error)
+            return set()
+        told = set()
+        for topic in (topic for marker in response.markers for topic in marker.topics):
+            for row in topic.partitions:
+                if row.error_code in _FENCED:
+                    raise ApiError(ErrorCode(row.error_code), f"{topic.name}-{row.partition_index}")
+                if row.error_code == ErrorCode.NONE:
+                    told.add(TopicPartition(topic.name, row.partition_index))
+        return told
+
+
+def marker_request(
+    decided: TransactionMetadata, coordinator_epoch: int, partitions: Iterable[TopicPartition]
+) -> WriteTxnMarkersRequest:
+    topics = [
+        WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
+        for topic, indexes in by_topic(partitions).items()
+    ]
+    marker = WritableTxnMarker(
+        producer_id=decided.producer_id,
+        producer_epoch=decided.epoch,
+        transaction_result=decided.state is TransactionState.PREPARE_COMMIT,
+        topics=topics,
+        coordinator_epoch=coordinator_epoch,
+    )
+    return WriteTxnMarkersRequest(markers=[marker])

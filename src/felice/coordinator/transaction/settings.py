@@ -1,0 +1,24 @@
+"""The broker's options that the transaction coordinator reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from felice.config import BrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    max_timeout_ms: int = 900_000
+    id_expiration_ms: int = 604_800_000
+    abort_interval_ms: int = 10_000
+    removal_interval_ms: int = 3_600_000
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> TransactionSettings:
+        return cls(
+            max_timeout_ms=config.transaction_max_timeout_ms,
+            id_expiration_ms=config.transactional_id_expiration_ms,
+            abort_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            removal_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+        )

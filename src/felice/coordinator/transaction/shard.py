@@ -1,0 +1,315 @@
+"""One partition of `__transaction_state`: its transactional ids, as a pure state machine.
+
+Keeps true:  T3  a decision is in the log before any partition or client hears of it, and never changes.
+             T4  what was decided is told to every partition, however often the coordinator restarts: it stays
+                 decided until all have their marker, and each load of the log tells it anew.
+             While a change is on its way to the log, the id changes no further, and a partition that asks hears
+             of the id as it was before.
+How:         a transactional id is an immutable value; an event makes the next one and writes it. The outbox gets
+             what was decided, once it is committed, and the shell comes back with `complete`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from felice.coordinator.shard import (
+    NEVER_MS,
+    NO_PRODUCER_ID,
+    Instant,
+    Outcome,
+    Reply,
+    Undo,
+    Waiter,
+)
+from felice.coordinator.transaction import ending, initialisation
+from felice.coordinator.transaction.initialisation import InitWish
+from felice.coordinator.transaction.metadata import TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.records import TransactionRecord
+from felice.coordinator.transaction.settings import TransactionSettings
+from felice.coordinator.transaction.states import PREVIOUS_STATES, TransactionState
+from felice.protocol.errors import ErrorCode
+from felice.records.batch import NO_PRODUCER_EPOCH
+
+Change = TransactionMetadata | ErrorCode
+
+DECIDE_AGAIN_MS = 1000
+"""How long after a failed write a decision is written, and told, again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a producer says it is."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Initialised:
+    """The answer to InitProducerId."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+
+class Outbox(Protocol):
+    """Takes decisions that are safe, for the shell to tell the partitions."""
+
+    def put(self, transactional_id: str, decided: TransactionMetadata) -> None: ...
+
+
+@dataclass(slots=True)
+class TransactionShard:
+    settings: TransactionSettings
+    outbox: Outbox
+    transactions: dict[str, TransactionMetadata] = field(default_factory=dict)
+    # What each id was before the change that is on its way to the log.
+    _changing: dict[str, TransactionMetadata | None] = field(default_factory=dict)
+    # Changes that are in the log, and may be committed or not: whatever builds on them is written anew.
+    _unsure: dict[str, None] = field(default_factory=dict)
+    _next_abort_ms: int = NEVER_MS
+    _next_removal_ms: int = NEVER_MS
+    _decide_again_ms: int = NEVER_MS
+
+    # The log
+
+    def replay(self, record: TransactionRecord, producer_id: int = NO_PRODUCER_ID) -> Undo:
+        before = self.transactions.get(record.transactional_id)
+        self._set(record.transactional_id, record.metadata)
+        return lambda: self._set(record.transactional_id, before)
+
+    def _set(self, transactional_id: str, metadata: TransactionMetadata | None) -> None:
+        if metadata is None:
+            self.transactions.pop(transactional_id, None)
+        else:
+            self.transactions[transactional_id] = metadata
+
+    def replay_marker(self, producer_id: int, committed: bool) -> None:
+        """This topic is written without transactions."""
+
+    def on_loaded(self, now: Instant) -> Outcome[TransactionRecord]:
+        self._next_abort_ms = now.steady_ms + self.settings.abort_interval_ms
+        self._next_removal_ms = now.steady_ms + self.settings.removal_interval_ms
+        return self._decide_again(self.transactions)
+
+    def on_unloaded(self, error: ErrorCode) -> list[Reply]:
+        return []
+
+    # Time
+
+    def next_deadline_ms(self) -> int:
+        if not self.transactions:
+            return NEVER_MS
+        return min(self._next_abort_ms, self._next_removal_ms, self._decide_again_ms)
+
+    def on_time(self, now: Instant) -> Outcome[TransactionRecord]:
+        outcome: Outcome[TransactionRecord] = Outcome()
+        if self._decide_again_ms <= now.steady_ms:
+            self._decide_again_ms = NEVER_MS
+            outcome.extend(self._decide_again(self._unsure))
+        if self._next_abort_ms <= now.steady_ms:
+            self._next_abort_ms = now.steady_ms + self.settings.abort_interval_ms
+            outcome.extend(self._abort_timed_out(now))
+        if self._next_removal_ms <= now.steady_ms:
+            self._next_removal_ms = now.steady_ms + self.settings.removal_interval_ms
+            outcome.extend(self._remove_expired(now))
+        return outcome
+
+    def _abort_timed_out(self, now: Instant) -> Outcome[TransactionRecord]:
+        """The producer is fenced with it: it must not go on as if the transaction were still its own."""
+        outcome: Outcome[TransactionRecord] = Outcome()
+        for transactional_id, current in self.transactions.items():
+            is_over = (
+                current.state is TransactionState.ONGOING
+                and current.start_ms + current.timeout_ms < now.wall_ms
+                and transactional_id not in self._changing
+            )
+            if is_over:
+                self._write(
+                    transactional_id, current.decided(commit=False, now_ms=now.wall_ms, fence=True), outcome
+                )
+        return outcome
+
+    def _remove_expired(self, now: Instant) -> Outcome[TransactionRecord]:
+        outcome: Outcome[TransactionRecord] = Outcome()
+        for transactional_id, current in self.transactions.items():
+            is_over = (
+                current.state in PREVIOUS_STATES[TransactionState.DEAD]
+                and current.last_update_ms + self.settings.id_expiration_ms <= now.wall_ms
+                and transactional_id not in self._changing
+            )
+            if is_over:
+                self._write(transactional_id, None, outcome)
+        return outcome
+
+    def _decide_again(self, transactional_ids: Iterable[str]) -> Outcome[TransactionRecord]:
+        outcome: Outcome[TransactionRecord] = Outcome()
+        for transactional_id in list(transactional_ids):
+            current = self.transactions.get(transactional_id)
+            if current is not None and current.state.is_decided and transactional_id not in self._changing:
+                self._write(transactional_id, current, outcome)
+        return outcome
+
+    # Requests
+
+    def needs_new_producer_id(self, wish: InitWish) -> bool:
+        current = self.transactions.get(wish.transactional_id)
+        return initialisation.needs_new_producer_id(current, wish)
+
+    def initialise(
+        self, wish: InitWish, new_producer_id: int, waiter: Waiter, now: Instant
+    ) -> Outcome[TransactionRecord]:
+        if not 0 < wish.timeout_ms <= self.settings.max_timeout_ms:
+            return Outcome([Reply(waiter, Initialised(ErrorCode.INVALID_TRANSACTION_TIMEOUT))])
+        change: Change = ErrorCode.CONCURRENT_TRANSACTIONS
+        if wish.transactional_id not in self._changing:
+            current = self.transactions.get(wish.transactional_id)
+            change = initialisation.initialise(current, wish, new_producer_id, now.wall_ms)
+        if isinstance(change, ErrorCode):
+            return Outcome([Reply(waiter, Initialised(change))])
+        response = Initialised(ErrorCode.NONE, change.producer_id, change.epoch)
+        if change.state.is_decided:
+            response = Initialised(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return self._answer_when_written(wish.transactional_id, change, waiter, response, Initialised)
+
+    def add_partitions(
+        self, who: Identity, partitions: frozenset[TopicPartition], waiter: Waiter, now: Instant
+    ) -> Outcome[TransactionRecord]:
+        """Answers with an error code."""
+        return self._change(who, waiter, lambda current: self._added(who, current, partitions, now))
+
+    def _added(
+        self, who: Identity, current: TransactionMetadata, partitions: frozenset[TopicPartition], now: Instant
+    ) -> Change:
+        if current.state.is_decided:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        is_ongoing = current.state is TransactionState.ONGOING
+        if is_ongoing and partitions <= current.partitions and who.transactional_id not in self._unsure:
+            return ErrorCode.NONE
+        return current.with_partitions(partitions, now.wall_ms)
+
+    def end(self, who: Identity, commit: bool, waiter: Waiter, now: Instant) -> Outcome[TransactionRecord]:
+        """Answers with an error code, as soon as the decision is safe: the markers follow."""
+        return self._change(
+            who, waiter, lambda current: ending.end(current, commit=commit, now_ms=now.wall_ms)
+        )
+
+    def verify(self, who: Identity, partition: TopicPartition) -> ErrorCode:
+        """Whether a partition belongs to the open transaction of this producer (KIP-890)."""
+        current = self.settled(who.transactional_id)
+        if current is None or current.producer_id != who.producer_id:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if current.epoch != who.epoch:
+            return ErrorCode.PRODUCER_FENCED
+        if current.state.is_decided:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        is_there = current.state is TransactionState.ONGOING and partition in current.partitions
+        return ErrorCode.NONE if is_there else ErrorCode.TRANSACTION_ABORTABLE
+
+    def settled(self, transactional_id: str) -> TransactionMetadata | None:
+        """The id as the log certainly has it."""
+        if transactional_id in self._changing:
+            return self._changing[transactional_id]
+        return self.transactions.get(transactional_id)
+
+    def complete(
+        self, transactional_id: str, told: TransactionMetadata, now: Instant
+    ) -> Outcome[TransactionRecord]:
+        """Every partition has its marker."""
+        outcome: Outcome[TransactionRecord] = Outcome()
+        if self.transactions.get(transactional_id) == told and transactional_id not in self._changing:
+            self._write(transactional_id, told.completed(now.wall_ms), outcome)
+        return outcome
+
+    # Changing
+
+    def _change(
+        self, who: Identity, waiter: Waiter, next_of: Callable[[TransactionMetadata], Change]
+    ) -> Outcome[TransactionRecord]:
+        current = self.transactions.get(who.transactional_id)
+        change: Change
+        if current is None:
+            change = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        elif who.transactional_id in self._changing:
+            change = ErrorCode.CONCURRENT_TRANSACTIONS
+        elif current.producer_id != who.producer_id:
+            change = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        elif current.epoch != who.epoch:
+            change = ErrorCode.PRODUCER_FENCED
+        else:
+            change = next_of(current)
+        if isinstance(change, ErrorCode):
+            return Outcome([Reply(waiter, change)])
+        return self._answer_when_written(who.transactional_id, change, waiter, ErrorCode.NONE, ErrorCode)
+
+    def _answer_when_written(
+        self,
+        transactional_id: str,
+        change: TransactionMetadata,
+        waiter: Waiter,
+        response: Any,
+        failure: Callable[[ErrorCode], Any],
+    ) -> Outcome[TransactionRecord]:
+        outcome: Outcome[TransactionRecord] = Outcome()
+        self._write(transactional_id, change, outcome, Answer(waiter, response, failure))
+        return outcome
+
+    def _write(
+        self,
+        transactional_id: str,
+        change: TransactionMetadata | None,
+        outcome: Outcome[TransactionRecord],
+        answer: Answer | None = None,
+    ) -> None:
+        self._changing[transactional_id] = self.transactions.get(transactional_id)
+        outcome.records.append(TransactionRecord(transactional_id, change))
+        outcome.after_write.append(ChangeWritten(self, transactional_id, change, answer))
+
+    def on_change_committed(self, transactional_id: str, change: TransactionMetadata | None) -> None:
+        self._changing.pop(transactional_id, None)
+        self._unsure.pop(transactional_id, None)
+        if change is not None and change.state.is_decided:
+            self.outbox.put(transactional_id, change)
+
+    def on_change_failed(self, transactional_id: str, now: Instant) -> None:
+        """Taken back, if it was refused; in the log and uncertain, if it only took too long."""
+        self._changing.pop(transactional_id, None)
+        if transactional_id in self.transactions:
+            self._unsure[transactional_id] = None
+            self._decide_again_ms = min(self._decide_again_ms, now.steady_ms + DECIDE_AGAIN_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Who waits for a change, and what to say."""
+
+    waiter: Waiter
+    response: Any
+    failure: Callable[[ErrorCode], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeWritten:
+    """A change is safe, or not."""
+
+    shard: TransactionShard
+    transactional_id: str
+    change: TransactionMetadata | None
+    answer: Answer | None
+
+    def on_committed(self, now: Instant) -> Outcome[TransactionRecord]:
+        self.shard.on_change_committed(self.transactional_id, self.change)
+        if self.answer is None:
+            return Outcome()
+        return Outcome([Reply(self.answer.waiter, self.answer.response)])
+
+    def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[TransactionRecord]:
+        self.shard.on_change_failed(self.transactional_id, now)
+        if self.answer is None:
+            return Outcome()
+        return Outcome([Reply(self.answer.waiter, self.answer.failure(error))])

@@ -1,0 +1,35 @@
+"""AddOffsetsToTxn (key 25): a transaction is about to commit offsets of a group.
+
+It adds the partition of `__consumer_offsets` that holds the group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.controller.topic_names import CONSUMER_OFFSETS
+from felice.coordinator.transaction.metadata import TopicPartition
+from felice.coordinator.transaction.shard import Identity
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from felice.server.transactions import as_client_error, settled
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+_FENCED_SINCE = 2
+
+
+async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
+    if not request.transactional_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    broker = context.broker
+    index = broker.group_coordinator.partition_for(request.group_id)
+    if broker.image.partition(CONSUMER_OFFSETS, index) is None:
+        # Where no group was ever looked for, the topic is still to be made; the producer asks again.
+        broker.ensure_internal_topic(CONSUMER_OFFSETS)
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    who = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
+    partitions = frozenset({TopicPartition(CONSUMER_OFFSETS, index)})
+    error = await settled(broker.transaction_coordinator.add_partitions(who, partitions))
+    return AddOffsetsToTxnResponse(error_code=as_client_error(error, context.version >= _FENCED_SINCE))

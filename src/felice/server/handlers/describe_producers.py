@@ -1,0 +1,54 @@
+"""DescribeProducers (key 61): who writes to a partition, from its leader (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.log.producers import ProducerState as Known
+from felice.protocol.errors import ApiError
+from felice.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from felice.replication.partition import NO_EPOCH
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_partition(topic.name, index, context) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+    try:
+        partition = context.broker.partitions.find(topic, index)
+        partition.check_leader(NO_EPOCH)
+    except ApiError as error:
+        return PartitionResponse(
+            partition_index=index, error_code=error.code, error_message=error.message or None
+        )
+    producers = [_producer(known) for known in partition.log.producers]
+    return PartitionResponse(partition_index=index, active_producers=producers)
+
+
+def _producer(known: Known) -> ProducerState:
+    return ProducerState(
+        producer_id=known.producer_id,
+        producer_epoch=known.epoch,
+        last_sequence=known.last_sequence,
+        last_timestamp=known.last_timestamp,
+        coordinator_epoch=known.coordinator_epoch,
+        current_txn_start_offset=known.current_txn_first_offset,
+    )

@@ -1,0 +1,29 @@
+"""DescribeTransactions (key 65): transactions by id, from their coordinator (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def handle(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            _describe(transactional_id, context) for transactional_id in request.transactional_ids
+        ]
+    )
+
+
+def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
+    if not transactional_id:
+        return TransactionState(error_code=ErrorCode.INVALID_REQUEST)
+    return context.broker.transaction_coordinator.describe(transactional_id)

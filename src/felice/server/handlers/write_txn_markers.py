@@ -1,0 +1,15 @@
+"""WriteTxnMarkers (key 27): a transaction coordinator tells partition leaders how transactions ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from felice.server.transactions import write_markers
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+    return await write_markers(context.broker, request)

@@ -1,0 +1,135 @@
+"""What this broker does for transactions as the leader of partitions: markers, and the first write of each.
+
+Keeps true:  T5  a transaction writes to a partition only after its coordinator agreed, so that it hears the end of it
+             (KIP-890, part 1).
+How:         `LocalMarkers` is the way from the coordinator to the partitions, `check_first_write` the way back.
+             On one node both are this broker; a cluster puts connections between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from felice.coordinator.group.coordinator import GROUP_TOPIC
+from felice.coordinator.shard import TransactionalProducer
+from felice.coordinator.transaction.metadata import TopicPartition
+from felice.coordinator.transaction.shard import Identity
+from felice.log.log import AppendOrigin
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from felice.records.builder import build_control
+from felice.records.control import ControlType, EndTransactionMarker
+from felice.replication.partition import ACKS_ALL, Partition
+
+if TYPE_CHECKING:
+    from felice.server.broker import Broker
+
+MARKER_TIMEOUT_S = 30.0
+
+# What makes an old client try again; it might not understand what really happened.
+_COORDINATOR_TROUBLE = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+)
+
+
+class LocalMarkers:
+    """Markers for the partitions that this broker leads."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def write_markers(self, leader: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        if leader != self._broker.broker_id:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {leader} is not this one")
+        return await write_markers(self._broker, request)
+
+
+async def write_markers(broker: Broker, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    """Answers when every marker is committed, or cannot be."""
+    waiting = []
+    response = WriteTxnMarkersResponse()
+    for marker in request.markers:
+        result = WritableTxnMarkerResult(producer_id=marker.producer_id)
+        response.markers.append(result)
+        for asked in marker.topics:
+            topic = WritableTxnMarkerTopicResult(name=asked.name)
+            result.topics.append(topic)
+            for index in asked.partition_indexes:
+                row = WritableTxnMarkerPartitionResult(partition_index=index)
+                topic.partitions.append(row)
+                waiting.append(_write_marker(broker, asked.name, row, marker))
+    await asyncio.gather(*waiting)
+    return response
+
+
+async def _write_marker(
+    broker: Broker, topic: str, row: WritableTxnMarkerPartitionResult, marker: WritableTxnMarker
+) -> None:
+    try:
+        partition = broker.partitions.find(topic, row.partition_index)
+        offset = _append_marker(broker, partition, marker)
+        await partition.wait_committed(offset, MARKER_TIMEOUT_S)
+    except ApiError as error:
+        row.error_code = error.code
+
+
+def _append_marker(broker: Broker, partition: Partition, asked: WritableTxnMarker) -> int:
+    kind = ControlType.COMMIT if asked.transaction_result else ControlType.ABORT
+    marker = EndTransactionMarker(kind, asked.coordinator_epoch)
+    producer = TransactionalProducer(asked.producer_id, asked.producer_epoch)
+    if partition.topic == GROUP_TOPIC:
+        # Offsets wait in the group's coordinator; they count from the marker on.
+        return broker.group_coordinator.end_transaction(partition.partition, marker, producer)
+    now_ms = broker.env.clock.now_ms()
+    batch = build_control(
+        marker,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        timestamp_ms=now_ms,
+    )
+    info = partition.append(batch, required_acks=ACKS_ALL, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+    return info.last_offset
+
+
+def check_first_write(
+    broker: Broker, who: Identity, partition: Partition, *, knows_abortable: bool
+) -> ErrorCode:
+    """Whether a transaction may write to this partition: at once if it has done so, else the coordinator knows."""
+    if not broker.config.transaction_partition_verification_enable:
+        return ErrorCode.NONE
+    state = partition.log.producers.get(who.producer_id)
+    if state is not None and state.has_open_transaction and state.epoch == who.epoch:
+        return ErrorCode.NONE
+    answer = broker.transaction_coordinator.verify(who, TopicPartition(partition.topic, partition.partition))
+    if answer == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if answer == ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return answer
+
+
+def as_client_error(error: ErrorCode, knows_fenced: bool) -> ErrorCode:
+    """A client too old for PRODUCER_FENCED hears what was said before there was such an error."""
+    if error == ErrorCode.PRODUCER_FENCED and not knows_fenced:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
+
+
+async def settled(answer: ErrorCode | Awaitable[ErrorCode]) -> ErrorCode:
+    return answer if isinstance(answer, ErrorCode) else await answer
+
+
+def as_produce_error(error: ErrorCode) -> ErrorCode:
+    return ErrorCode.NOT_ENOUGH_REPLICAS if error in _COORDINATOR_TROUBLE else error

@@ -1,0 +1,111 @@
+"""Whatever producers do, and whatever becomes of writes: what every transactional id keeps true."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from felice.coordinator.transaction.metadata import TransactionMetadata
+from felice.coordinator.transaction.records import TransactionRecordCodec
+from felice.coordinator.transaction.states import COMPLETION, TransactionState
+from scenarios.transaction_world import ID, TransactionWorld
+
+NAMES = st.sampled_from(["A", "B", "C"])
+COMMANDS = st.one_of(
+    st.builds("init {}".format, NAMES),
+    st.builds("init {} resume".format, NAMES),
+    st.builds("add {} t/{}".format, NAMES, st.integers(0, 2)),
+    st.builds("verify {} t/{}".format, NAMES, st.integers(0, 2)),
+    st.builds("commit {}".format, NAMES),
+    st.builds("abort {}".format, NAMES),
+    st.builds("advance {}".format, st.sampled_from([0, 1000, 10_000, 61_000])),
+    st.sampled_from(
+        [
+            "told",
+            "hold",
+            "release",
+            "reload",
+            "refuse NOT_COORDINATOR",
+            "lose COORDINATOR_NOT_AVAILABLE",
+        ]
+    ),
+)
+STORIES = st.lists(COMMANDS, max_size=40)
+
+
+def history(world: TransactionWorld) -> list[TransactionMetadata]:
+    records = [TransactionRecordCodec().decode(key, value) for key, value in world.log]
+    return [record.metadata for record in records if record is not None and record.metadata is not None]
+
+
+@settings(max_examples=300, deadline=None)
+@given(STORIES)
+def test_a_decision_stands_until_it_is_complete_and_epochs_only_rise(story: list[str]) -> None:
+    world = TransactionWorld()
+    for command in story:
+        world.execute(command)
+    before: TransactionMetadata | None = None
+    for now in history(world):
+        if before is not None:
+            assert (now.producer_id, now.epoch) >= (before.producer_id, before.epoch)
+            if before.state.is_decided:
+                assert now.state in (before.state, COMPLETION[before.state])
+            if now.state is TransactionState.PREPARE_COMMIT and before.state is TransactionState.ONGOING:
+                assert now.partitions == before.partitions
+        before = now
+
+
+@settings(max_examples=300, deadline=None)
+@given(STORIES)
+def test_every_caller_is_answered_once_and_every_decision_completes(story: list[str]) -> None:
+    world = TransactionWorld()
+    for command in story:
+        if command == "reload" and world.held:
+            world.execute("release")
+        world.execute(command)
+    world.execute("release")
+    assert all(waiter.answers == 1 for waiter in world.waiters)
+    world.execute("advance 5000")
+    world.execute("told")
+    current = world.shard.transactions.get(ID)
+    assert current is None or not current.state.is_decided
+
+
+@settings(max_examples=200, deadline=None)
+@given(STORIES)
+def test_no_two_producers_hold_the_same_identity(story: list[str]) -> None:
+    world = TransactionWorld()
+    given_to: dict[tuple[int, int], str] = {}
+    for command in story:
+        if command == "hold":
+            continue
+        name = command.split()[1] if command.startswith("init") else None
+        resumed_from = world.identities.get(name or "")
+        world.execute(command)
+        identity = world.identities.get(name or "")
+        if name is not None and identity is not None and identity != resumed_from:
+            assert given_to.setdefault(identity, name) == name
+
+
+@settings(max_examples=200, deadline=None)
+@given(STORIES)
+def test_a_restart_finds_what_was_there(story: list[str]) -> None:
+    world = TransactionWorld()
+    for command in story:
+        world.execute(command)
+    if world.held:
+        world.execute("release")
+    world.execute("advance 5000")
+    world.execute("told")
+    before = dict(world.shard.transactions)
+    world.execute("reload")
+    found = world.shard.transactions
+    assert found.keys() == before.keys()
+    for transactional_id, metadata in found.items():
+        was = before[transactional_id]
+        assert (metadata.state, metadata.producer_id, metadata.epoch, metadata.partitions) == (
+            was.state,
+            was.producer_id,
+            was.epoch,
+            was.partitions,
+        )

@@ -1,0 +1,100 @@
+"""TxnOffsetCommit: who may commit in a transaction, and what becomes of the group (KIP-447)."""
+
+from __future__ import annotations
+
+import pytest
+
+from felice.coordinator.group.classic_group import ClassicGroup
+from felice.coordinator.group.commits import Commit
+from felice.coordinator.group.member import Member
+from felice.coordinator.group.settings import GroupSettings
+from felice.coordinator.group.shard import GroupShard
+from felice.coordinator.group.states import GroupState
+from felice.coordinator.shard import Instant
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponsePartition,
+)
+
+NOW = Instant(1_000_000, 0)
+
+
+def shard_with(state: GroupState) -> GroupShard:
+    shard = GroupShard(GroupSettings(offset_metadata_max_size=5))
+    group = ClassicGroup("g", state=state, generation=4, protocol_type="consumer")
+    if state is not GroupState.EMPTY:
+        member = Member("m", "i", "client", "/host", 1000, 1000, (("range", b""),))
+        group.add(member, "consumer")
+    shard.groups["g"] = group
+    return shard
+
+
+def commit(shard: GroupShard, metadata: str = "", **who: object) -> tuple[ErrorCode, int, int]:
+    """The error, the error of the row, and the number of records."""
+    row = TxnOffsetCommitResponsePartition()
+    asked = TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=9, committed_metadata=metadata
+    )
+    request = TxnOffsetCommitRequest(**{"group_id": "g", "producer_id": 7, **who})
+    error, records = shard.commit_transactional(request, [Commit("t", asked, row)], NOW)
+    for record in records:
+        shard.replay(record, 7)
+    return error, row.error_code, len(records)
+
+
+OK = ErrorCode.NONE
+STABLE, PREPARING, COMPLETING = (
+    GroupState.STABLE,
+    GroupState.PREPARING_REBALANCE,
+    GroupState.COMPLETING_REBALANCE,
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "who", "error"),
+    [
+        (GroupState.EMPTY, {}, OK),
+        (GroupState.EMPTY, {"generation_id": 4, "member_id": "m"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        # Producers older than version 3 name nobody, and are believed.
+        (STABLE, {}, OK),
+        (STABLE, {"member_id": "m", "generation_id": 4}, OK),
+        # No rebalance stands in the way, other than for a plain commit.
+        (PREPARING, {"member_id": "m", "generation_id": 4}, OK),
+        (COMPLETING, {"member_id": "m", "generation_id": 4}, OK),
+        (STABLE, {"member_id": "m", "generation_id": 3}, ErrorCode.ILLEGAL_GENERATION),
+        (STABLE, {"member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
+        (STABLE, {"member_id": "n", "generation_id": 4}, ErrorCode.UNKNOWN_MEMBER_ID),
+        (
+            STABLE,
+            {"member_id": "n", "group_instance_id": "i", "generation_id": 4},
+            ErrorCode.FENCED_INSTANCE_ID,
+        ),
+        (GroupState.DEAD, {}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_who_may_commit(state: GroupState, who: dict[str, object], error: ErrorCode) -> None:
+    assert commit(shard_with(state), **who) == (error, OK, 1 if error == OK else 0)
+
+
+def test_a_group_that_is_not_there_cannot_have_a_generation() -> None:
+    shard = GroupShard(GroupSettings())
+    assert commit(shard, generation_id=0, member_id="m")[0] == ErrorCode.ILLEGAL_GENERATION
+    assert commit(shard)[0] == OK
+
+
+def test_a_group_is_there_once_the_transaction_commits() -> None:
+    for committed in (False, True):
+        shard = GroupShard(GroupSettings())
+        commit(shard)
+        assert shard.groups == {}
+        assert shard.offsets.is_pending("g", "t", 0)
+        shard.replay_marker(7, committed)
+        assert list(shard.groups) == (["g"] if committed else [])
+        assert (shard.offsets.get("g", "t", 0) is not None) is committed
+        assert not shard.offsets.is_pending("g", "t", 0)
+
+
+def test_metadata_that_is_too_long_is_refused_by_itself() -> None:
+    assert commit(shard_with(STABLE), "123456") == (OK, ErrorCode.OFFSET_METADATA_TOO_LARGE, 0)
