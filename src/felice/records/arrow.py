@@ -219,7 +219,10 @@ def _headers_array(headers: HeadersBuffers, rows: int) -> Any:
 
     kind = _headers_type()
     pairs = pa.StructArray.from_arrays(
-        [_binary_array(headers.keys, headers.total, pa.string()), _binary_array(headers.values, headers.total)],
+        [
+            _binary_array(headers.keys, headers.total, pa.string()),
+            _binary_array(headers.values, headers.total),
+        ],
         fields=list(kind.value_type),
     )
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(headers.offsets)], children=[pairs])
@@ -296,7 +299,9 @@ def _row_columns(chunk: pa.RecordBatch, timestamp_ms: int) -> RowColumns:
     return RowColumns(
         _binary_column(chunk.column("key"), "key") if "key" in names else None,
         _binary_column(chunk.column("value"), "value") if "value" in names else None,
-        _timestamps(chunk.column("timestamp") if "timestamp" in names else None, chunk.num_rows, timestamp_ms),
+        _timestamps(
+            chunk.column("timestamp") if "timestamp" in names else None, chunk.num_rows, timestamp_ms
+        ),
         _headers_column(chunk.column("headers")) if "headers" in names else None,
     )
 
@@ -326,7 +331,10 @@ def _is_binary(kind: Any) -> bool:
 
     types = pa.types
     return bool(
-        types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind) or types.is_large_string(kind)
+        types.is_binary(kind)
+        or types.is_string(kind)
+        or types.is_large_binary(kind)
+        or types.is_large_string(kind)
     )
 
 
@@ -338,7 +346,9 @@ def _timestamps(array: pa.Array | None, rows: int, timestamp_ms: int) -> Buffer:
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("ms", tz=array.type.tz), safe=False).cast(pa.int64())
     elif not pa.types.is_int64(array.type):
-        raise TypeError(f"column 'timestamp' is of type {array.type}, it must be timestamp or int64 milliseconds")
+        raise TypeError(
+            f"column 'timestamp' is of type {array.type}, it must be timestamp or int64 milliseconds"
+        )
     if array.null_count:
         array = array.fill_null(timestamp_ms)
     data: Buffer = memoryview(array.buffers()[1]).cast("B")[array.offset * _INT64.size :]
@@ -353,7 +363,9 @@ def _headers_column(array: pa.Array) -> HeadersColumn | None:
         return None
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if not is_list or not pa.types.is_struct(kind.value_type):
-        raise TypeError(f"column 'headers' is of type {kind}, it must be list<struct<key: string, value: binary>>")
+        raise TypeError(
+            f"column 'headers' is of type {kind}, it must be list<struct<key: string, value: binary>>"
+        )
     if pa.types.is_large_list(kind):
         array = array.cast(pa.list_(kind.value_field))
     names = [field.name for field in kind.value_type]

@@ -164,7 +164,9 @@ class _BinaryReader:
         if column.array_offset < 0 or rows < 0:
             raise ValueError("a column's numbers do not cover its rows")
         self._array_offset = column.array_offset
-        self._offsets = _integers(column.offsets, "q" if column.is_large else "i", column.array_offset + rows + 1)
+        self._offsets = _integers(
+            column.offsets, "q" if column.is_large else "i", column.array_offset + rows + 1
+        )
         self._data = memoryview(column.data).cast("B")
         self._validity = _bitmap(column.validity, column.array_offset + rows)
 
