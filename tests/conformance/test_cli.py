@@ -224,6 +224,28 @@ def test_the_console_tools_pass_records_through(broker: EmbeddedBroker, kafka: R
     assert done.stderr == "Processed a total of 2 messages\n"
 
 
+def test_a_consumer_that_is_asked_to_end_leaves_its_group(broker: EmbeddedBroker, felice: Run) -> None:
+    felice("topics", "create", "leaving")
+    produce(broker, "leaving", "a\n")
+    command = [
+        str(BIN / "felice"),
+        "consume",
+        "leaving",
+        "-b",
+        broker.bootstrap,
+        "--group",
+        "g",
+        "--from-beginning",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "a\n"
+        process.terminate()
+        assert process.wait(20) == 0
+    found = json.loads(felice("groups", "describe", "g", "--json"))
+    assert (found["state"], found["members"]) == ("Empty", [])
+
+
 def test_perf_reports_what_it_did(felice: Run) -> None:
     felice("topics", "create", "load")
     sent = json.loads(

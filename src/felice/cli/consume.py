@@ -188,9 +188,9 @@ def console_group() -> str:
     "--from-beginning", is_flag=True, help="Start at the first record where the group has no offset."
 )
 @click.option("--group", help="Share the topic with the group's other consumers, and commit.")
-@click.option("--partition", type=int, help="Read one partition only.")
+@click.option("--partition", type=click.IntRange(min=0), help="Read one partition only.")
 @click.option("--offset", help="Where to begin in the partition: earliest, latest or a number.")
-@click.option("--max-messages", "-n", type=int, help="Stop after so many.")
+@click.option("--max-messages", "-n", type=click.IntRange(min=1), help="Stop after so many.")
 @click.option("--timeout-ms", type=int, help="Stop when no record came for so long.")
 @click.option("--until-end", is_flag=True, help="Stop at the end of the topic instead of waiting for more.")
 @click.option(

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import click
 
+# By name, so that telling an error from a bug does not import the client and the server.
+_TELLING = frozenset(("KafkaException", "KafkaError", "ConfigError", "StartupError", "ApiError"))
+
 
 class Fault(click.ClickException):
     """Something a person asked for that cannot be done; the text says what to do about it."""
@@ -20,7 +23,7 @@ def describe_fault(error: BaseException) -> str | None:
         return f"{error.name} is not installed; try: pip install 'felice[{_extra_of(error.name)}]'"
     if isinstance(error, OSError):
         return _describe_os_error(error)
-    if type(error).__name__ in ("KafkaException", "KafkaError", "ConfigError", "StartupError", "ApiError"):
+    if any(kind.__name__ in _TELLING for kind in type(error).__mro__):
         return _describe_kafka(error)
     return None
 

@@ -7,9 +7,10 @@ imported when it is called and not before.
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -99,8 +100,17 @@ def run(command: Callable[..., Any], arguments: Sequence[str] | None = None, *, 
         return 1
 
 
+def run_process(command: Callable[..., Any], *, usage_code: int = 2) -> NoReturn:
+    """Runs a command as the process that it is: a request to end (SIGTERM) ends it as Ctrl-C does.
+
+    A consumer that just disappears leaves its place in the group to be waited out.
+    """
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    sys.exit(run(command, usage_code=usage_code))
+
+
 def main() -> None:
-    sys.exit(run(felice))
+    run_process(felice)
 
 
 if __name__ == "__main__":

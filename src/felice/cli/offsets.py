@@ -108,7 +108,7 @@ def get_command(
 @offsets.command("delete-records")
 @click.argument("name")
 @connection_options
-@click.option("--partition", type=int, required=True)
+@click.option("--partition", type=click.IntRange(min=0), required=True)
 @click.option("--before", type=int, required=True, help="The first offset to keep; -1 deletes all.")
 def delete_records_command(
     name: str, bootstrap: str, command_config: Path | None, partition: int, before: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,8 +29,12 @@ def show_json(value: Any) -> None:
 
 
 def _jsonable(value: Any) -> Any:
+    """Bytes as the text that they are, or as `{"base64": …}` where they are none, so that no two look alike."""
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes(value).decode("utf-8", "backslashreplace")
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode()}
     return str(value)
 
 

@@ -197,6 +197,11 @@ def perf_consume(
     """Read records from the beginning and report the rate."""
     config = client_config(bootstrap, command_config, extra)
     found = consume_load(config, topic, records=messages, timeout_s=timeout_ms / 1000, quiet=as_json)
+    if found["records"] < messages:
+        click.echo(
+            f"warning: no record came for {timeout_ms} ms; ended after {found['records']} of {messages}",
+            err=True,
+        )
     if as_json:
         show_json(found)
         return

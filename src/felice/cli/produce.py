@@ -111,6 +111,9 @@ def produce_lines(
                 break
         producer.flush()
     if failures:
+        delivered = sent - len(failures)
+        if delivered:
+            click.echo(f"{delivered} records were sent before and beside the failure", err=True)
         raise KafkaException(failures[0])
     return {"records": sent}
 

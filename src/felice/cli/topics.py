@@ -42,8 +42,8 @@ def create_topic(
     admin: AdminClient,
     name: str,
     *,
-    partitions: int = -1,
-    replication_factor: int = -1,
+    partitions: int | None = None,
+    replication_factor: int | None = None,
     config: Mapping[str, str] | None = None,
     replica_assignment: Sequence[Sequence[int]] | None = None,
 ) -> None:
@@ -55,7 +55,11 @@ def create_topic(
             num_partitions=len(replica_assignment), replica_assignment=[list(r) for r in replica_assignment]
         )
     else:
-        facts.update(num_partitions=partitions, replication_factor=replication_factor)
+        # -1 asks for the broker's own default.
+        facts.update(
+            num_partitions=-1 if partitions is None else partitions,
+            replication_factor=-1 if replication_factor is None else replication_factor,
+        )
     wait_all(admin.create_topics([NewTopic(name, **facts)]))
 
 
@@ -155,10 +159,14 @@ def list_command(bootstrap: str, command_config: Path | None, exclude_internal: 
 @click.argument("name")
 @connection_options
 @click.option(
-    "--partitions", type=int, default=-1, help="How many partitions; the broker's num.partitions if not set."
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="How many partitions; the broker's num.partitions if not set.",
 )
 @click.option(
-    "--replication-factor", type=int, default=-1, help="Replicas of each; the broker's default if not set."
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    help="Replicas of each; the broker's default if not set.",
 )
 @click.option(
     "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic option; may come often."
@@ -168,8 +176,8 @@ def create_command(
     name: str,
     bootstrap: str,
     command_config: Path | None,
-    partitions: int,
-    replication_factor: int,
+    partitions: int | None,
+    replication_factor: int | None,
     configs: tuple[str, ...],
     if_not_exists: bool,
 ) -> None:
@@ -217,10 +225,15 @@ def alter_command(name: str, bootstrap: str, command_config: Path | None, partit
 @click.argument("names", nargs=-1, required=True)
 @connection_options
 @click.option("--if-exists", is_flag=True, help="Succeed if a topic is not there.")
+@click.option(
+    "--force", is_flag=True, help="Also internal topics: every group's offsets go with __consumer_offsets."
+)
 def delete_command(
-    names: tuple[str, ...], bootstrap: str, command_config: Path | None, if_exists: bool
+    names: tuple[str, ...], bootstrap: str, command_config: Path | None, if_exists: bool, force: bool
 ) -> None:
     """Delete topics and all their records."""
+    if not force and (internal := sorted(INTERNAL_TOPICS.intersection(names))):
+        raise Fault(f"{internal[0]} holds what the brokers must remember; --force deletes it all the same")
     admin = admin_client(bootstrap, command_config)
     known = set(list_topics(admin))
     wanted = [name for name in names if name in known] if if_exists else existing(admin, names)

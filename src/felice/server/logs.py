@@ -14,9 +14,6 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 class KeyValueFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.000Z INFO felice.server: connection closed peer=127.0.0.1 reason="..."`"""
 
-    default_time_format = "%Y-%m-%dT%H:%M:%S"
-    default_msec_format = "%s.%03dZ"
-
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
@@ -57,7 +54,10 @@ def _json_formatter() -> logging.Formatter:
 
 
 def _utc(formatter: logging.Formatter) -> logging.Formatter:
+    """Times as `2026-01-31T12:00:00.000Z`."""
     formatter.converter = _gmtime
+    formatter.default_time_format = "%Y-%m-%dT%H:%M:%S"
+    formatter.default_msec_format = "%s.%03dZ"
     return formatter
 
 

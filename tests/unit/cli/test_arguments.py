@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,11 +12,12 @@ import pytest
 from felice.cli import main
 from felice.cli.configs import parse_added
 from felice.cli.decode_frame import parse_bytes, strip_size
-from felice.cli.faults import Fault
+from felice.cli.faults import Fault, describe_fault
 from felice.cli.groups import choose_reset, parse_datetime, parse_duration
 from felice.cli.kafka_tools.topics import _parse_assignment
 from felice.cli.offsets import parse_time, read_offset_file
 from felice.cli.options import key_values
+from felice.cli.output import show_json
 
 
 def test_values_of_a_list_keep_their_commas_in_brackets() -> None:
@@ -121,6 +123,41 @@ def test_a_fault_is_one_line_and_a_code(
 
     assert main.run(command) == code
     assert said in capsys.readouterr().err
+
+
+def test_a_kind_of_a_fault_is_a_fault() -> None:
+    from felice.server.startup import StartupError
+
+    class Worse(StartupError):
+        pass
+
+    assert describe_fault(Worse("the disk is gone")) == "the disk is gone"
+
+
+def test_bytes_that_are_no_text_are_told_apart_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    show_json([b"\xbe", b"\\xbe", b"text"])
+    assert json.loads(capsys.readouterr().out) == [{"base64": "vg=="}, "\\xbe", "text"]
+
+
+def test_internal_topics_are_deleted_only_by_force(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(main.felice, ["topics", "delete", "__consumer_offsets", "-b", "127.0.0.1:1"]) == 1
+    assert "--force" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["topics", "create", "t", "--partitions", "0"],
+        ["topics", "create", "t", "--partitions", "-1"],
+        ["consume", "t", "-n", "-3"],
+        ["consume", "t", "--partition", "-1"],
+    ],
+)
+def test_numbers_that_mean_nothing_are_wrong_usage(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(main.felice, words) == 2
+    assert "is not in the range" in capsys.readouterr().err
 
 
 def test_a_fault_of_ours_keeps_its_traceback() -> None:

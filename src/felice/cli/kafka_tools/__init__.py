@@ -6,13 +6,11 @@ tool says `No such option`, and docs/compatibility.md lists it.
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from felice.cli.main import run
+from felice.cli.main import run_process
 
 
 def run_tool(command: click.Command) -> None:
     """Kafka's tools end with exit code 1 on wrong usage, too."""
-    sys.exit(run(command, usage_code=1))
+    run_process(command, usage_code=1)

@@ -63,9 +63,9 @@ def kafka_console_producer(
 @click.option("--command-property", "--consumer-property", "extra", multiple=True, metavar="KEY=VALUE")
 @click.option("--from-beginning", is_flag=True)
 @click.option("--group")
-@click.option("--partition", type=int)
+@click.option("--partition", type=click.IntRange(min=0))
 @click.option("--offset")
-@click.option("--max-messages", type=int)
+@click.option("--max-messages", type=click.IntRange(min=1))
 @click.option("--timeout-ms", type=int)
 @click.option(
     "--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted"

@@ -27,8 +27,8 @@ _ACTIONS = ("list", "create", "describe", "alter", "delete")
 @click.option("--alter", "do_alter", is_flag=True)
 @click.option("--delete", "do_delete", is_flag=True)
 @click.option("--topic")
-@click.option("--partitions", type=int)
-@click.option("--replication-factor", type=int)
+@click.option("--partitions", type=click.IntRange(min=1))
+@click.option("--replication-factor", type=click.IntRange(min=1))
 @click.option("--replica-assignment", metavar="0:1,1:2")
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE")
 @click.option("--if-not-exists", is_flag=True)
@@ -62,8 +62,8 @@ def _create(admin: AdminClient, asked: dict[str, Any]) -> None:
     create_topic(
         admin,
         name,
-        partitions=asked["partitions"] if asked["partitions"] is not None else -1,
-        replication_factor=asked["replication_factor"] if asked["replication_factor"] is not None else -1,
+        partitions=asked["partitions"],
+        replication_factor=asked["replication_factor"],
         config=key_values(asked["configs"]),
         replica_assignment=_parse_assignment(asked["replica_assignment"]),
     )
