@@ -110,7 +110,7 @@ def main(names: tuple[str, ...], systems: tuple[str, ...], turns: int, scale: fl
     wanted = list(names or ALL)
     chosen = list(systems or ["felice"])
     results: Results = {}
-    warm_memory(6)
+    warm_memory(8)
     if steady := [name for name in wanted if name in STEADY]:
         results |= run_steady(steady, chosen, turns, scale)
     if "start" in wanted:
