@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.options import client_config, connection_options, json_option
+from felice.cli.options import client_config, connection_options, form_of, json_option, key_values
 from felice.cli.output import show_json
 
 _POLL_S = 0.2
@@ -37,16 +37,7 @@ class RecordFormat:
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> RecordFormat:
-        values: dict[str, Any] = {}
-        for name, text in properties.items():
-            attribute = name.replace(".", "_")
-            if attribute not in cls.__slots__:
-                known = ", ".join(slot.replace("_", ".") for slot in cls.__slots__)
-                raise Fault(f"unknown property {name}; there are {known}")
-            values[attribute] = (
-                text.lower() == "true" if isinstance(getattr(cls(), attribute), bool) else text
-            )
-        return cls(**values)
+        return form_of(cls, properties)
 
     def line(self, message: Any) -> bytes:
         """In the order of Kafka's tool: timestamp, partition, offset, epoch, headers, key, value."""
@@ -177,8 +168,34 @@ def parse_offset(text: str) -> int:
     return int(text)
 
 
-def console_group() -> str:
-    return f"console-consumer-{uuid.uuid4().int % 100_000}"
+def reader_config(config: dict[str, Any], group: str | None, *, from_beginning: bool) -> dict[str, Any]:
+    """A console consumer's configuration: without a group of its own it gets a new one and commits nothing."""
+    config.setdefault("auto.offset.reset", "earliest" if from_beginning else "latest")
+    config.setdefault("enable.auto.commit", group is not None)
+    config["group.id"] = group or config.get("group.id") or f"console-consumer-{uuid.uuid4().int % 100_000}"
+    return config
+
+
+def select(
+    topic: str,
+    *,
+    from_beginning: bool,
+    partition: int | None,
+    offset: str | None,
+    max_records: int | None,
+    timeout_ms: int | None,
+    stop_at_end: bool = False,
+) -> Selection:
+    """The selection that the options of a console consumer describe."""
+    start = parse_offset(offset) if offset is not None else (-2 if from_beginning else -1)
+    return Selection(
+        topic,
+        partition=partition,
+        offset=start if partition is not None else None,
+        max_records=max_records,
+        timeout_s=timeout_ms / 1000 if timeout_ms is not None else None,
+        stop_at_end=stop_at_end,
+    )
 
 
 @click.command()
@@ -221,25 +238,20 @@ def consume(
     felice consume flights --from-beginning -n 10
     felice consume flights --partition 0 --offset 100 --until-end -p print.key=true
     """
-    from felice.cli.options import key_values
-
     if offset is not None and partition is None:
         raise Fault("--offset needs --partition: an offset means nothing without one")
     config = client_config(bootstrap, command_config, extra)
-    config.setdefault("auto.offset.reset", "earliest" if from_beginning else "latest")
-    config["group.id"] = group or config.get("group.id") or console_group()
-    config.setdefault("enable.auto.commit", group is not None)
-    start = parse_offset(offset) if offset is not None else (-2 if from_beginning else -1)
-    selection = Selection(
+    selection = select(
         topic,
+        from_beginning=from_beginning,
         partition=partition,
-        offset=start if partition is not None else None,
+        offset=offset,
         max_records=max_messages,
-        timeout_s=timeout_ms / 1000 if timeout_ms is not None else None,
+        timeout_ms=timeout_ms,
         stop_at_end=until_end,
     )
     form = RecordFormat.parse(key_values(properties))
-    records = consume_records(config, selection)
+    records = consume_records(reader_config(config, group, from_beginning=from_beginning), selection)
     if as_json:
         for message in records:
             show_json(record_as_json(message))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -78,3 +79,16 @@ def key_values(texts: Iterable[str]) -> dict[str, str]:
 def wait_all(futures: dict[Any, Future[T]]) -> dict[Any, T]:
     """The results of an admin call, by what was asked; the first failure is raised with its name."""
     return {name: future.result() for name, future in futures.items()}
+
+
+def form_of(kind: type[T], properties: Mapping[str, str]) -> T:
+    """A dataclass of texts and booleans from properties like `parse.key=true`; an unknown name is a fault."""
+    defaults = {field.name: field.default for field in fields(kind)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for name, text in properties.items():
+        attribute = name.replace(".", "_")
+        if attribute not in defaults:
+            known = ", ".join(declared.replace("_", ".") for declared in defaults)
+            raise Fault(f"unknown property {name}; there are {known}")
+        values[attribute] = text.lower() == "true" if isinstance(defaults[attribute], bool) else text
+    return kind(**values)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.options import client_config, connection_options, json_option
+from felice.cli.options import client_config, connection_options, form_of, json_option, key_values
 from felice.cli.output import show_json
 
 if TYPE_CHECKING:
@@ -36,16 +36,7 @@ class LineFormat:
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> LineFormat:
         """From `parse.key=true` and its like; an unknown name is a fault."""
-        values: dict[str, Any] = {}
-        for name, text in properties.items():
-            attribute = name.replace(".", "_")
-            if attribute not in cls.__slots__:
-                known = ", ".join(slot.replace("_", ".") for slot in cls.__slots__)
-                raise Fault(f"unknown property {name}; there are {known}")
-            values[attribute] = (
-                text.lower() == "true" if isinstance(getattr(cls(), attribute), bool) else text
-            )
-        return cls(**values)
+        return form_of(cls, properties)
 
     def record(self, line: bytes, number: int) -> dict[str, Any]:
         """The arguments of `Producer.produce` for one line."""
@@ -174,8 +165,6 @@ def produce(
     echo hello | felice produce flights
     echo UA:delayed | felice produce flights --key-separator :
     """
-    from felice.cli.options import key_values
-
     found = key_values(properties)
     if key_separator is not None:
         found.update({"parse.key": "true", "key.separator": key_separator})

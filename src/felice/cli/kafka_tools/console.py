@@ -10,10 +10,9 @@ import click
 
 from felice.cli.consume import (
     RecordFormat,
-    Selection,
-    console_group,
     consume_records,
-    parse_offset,
+    reader_config,
+    select,
     write_records,
 )
 from felice.cli.kafka_tools import run_tool
@@ -90,21 +89,21 @@ def kafka_console_consumer(
     if from_beginning and offset is not None:
         raise click.UsageError("Options from-beginning and offset cannot be specified together.")
     config = client_config(bootstrap_server, command_config, extra)
-    config.setdefault("auto.offset.reset", "earliest" if from_beginning else "latest")
     config.setdefault("isolation.level", isolation_level)
-    config.setdefault("enable.auto.commit", group is not None)
-    config["group.id"] = group or config.get("group.id") or console_group()
-    start = parse_offset(offset) if offset is not None else (-2 if from_beginning else -1)
-    selection = Selection(
+    selection = select(
         topic,
+        from_beginning=from_beginning,
         partition=partition,
-        offset=start if partition is not None else None,
+        offset=offset,
         max_records=max_messages,
-        timeout_s=timeout_ms / 1000 if timeout_ms is not None else None,
+        timeout_ms=timeout_ms,
     )
     form = RecordFormat.parse(key_values(properties))
     count = write_records(
-        consume_records(config, selection), form.line, sys.stdout.buffer, sys.stdout.isatty()
+        consume_records(reader_config(config, group, from_beginning=from_beginning), selection),
+        form.line,
+        sys.stdout.buffer,
+        sys.stdout.isatty(),
     )
     click.echo(f"Processed a total of {count} messages", err=True)
 
