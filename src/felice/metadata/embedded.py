@@ -27,7 +27,7 @@ from felice.metadata.journal import (
     frames,
 )
 from felice.metadata.session import TreeSession
-from felice.metadata.store import EventKind, Operation, StoreUnavailable
+from felice.metadata.store import EventKind, Operation, SessionState, StoreUnavailable
 from felice.metadata.tree import Change, Outcome, Tree
 
 _log = logging.getLogger(__name__)
@@ -91,12 +91,19 @@ class EmbeddedStore(TreeSession):
                 await self._write(changes)
         return outcomes
 
+    async def renew(self) -> None:
+        # Nothing comes between this store and its session but `close`.
+        self._check_alive()
+
+    async def abandon(self) -> None:
+        await self.close()
+
     async def close(self) -> None:
         async with self._writing:
-            if not self.is_alive:
+            if self.life.state is SessionState.EXPIRED:
                 return
             self.watches.clear()
-            self.is_alive = False
+            self.life.end()
             try:
                 if self._failure is None:
                     self._discard_ephemerals()

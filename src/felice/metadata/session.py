@@ -1,4 +1,4 @@
-"""What is alike in every session on a `Tree` of this process, be it in memory or on disk.
+"""What is alike in sessions: watches and listeners, and reads of a `Tree` of this process.
 
 Keeps true: a single write is a `multi` of one; reads answer from the tree as it is.
 Leaves:     `multi`, and when a session is over, to the stores.
@@ -14,10 +14,13 @@ from felice.metadata.store import (
     Create,
     Delete,
     Event,
+    EventKind,
     Listener,
     Node,
     Operation,
     SessionExpired,
+    SessionListener,
+    SessionState,
     SetData,
     is_within,
 )
@@ -46,16 +49,56 @@ class Watches:
                 if is_within(event.path, path):
                     listener(event)
 
+    def tell_missed(self) -> None:
+        """Each listener is to read again all that it watches."""
+        for path, listener in list(self._listeners):
+            listener(Event(EventKind.MISSED, path))
+
     def clear(self) -> None:
         self._listeners.clear()
+
+
+class SessionLife:
+    """A session's state and who wants to hear of it."""
+
+    def __init__(self) -> None:
+        self.state = SessionState.CONNECTED
+        self._listeners: list[SessionListener] = []
+
+    def listen(self, listener: SessionListener) -> Callable[[], None]:
+        self._listeners.append(listener)
+
+        def cancel() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return cancel
+
+    def become(self, state: SessionState) -> None:
+        if state is not self.state:
+            self.state = state
+            for listener in list(self._listeners):
+                listener(state)
+
+    def end(self) -> None:
+        """The owner ended it: nobody is told."""
+        self._listeners.clear()
+        self.state = SessionState.EXPIRED
 
 
 class TreeSession(ABC):
     def __init__(self, tree: Tree, session_id: int) -> None:
         self.session_id = session_id
         self.watches = Watches()
-        self.is_alive = True
+        self.life = SessionLife()
         self._tree = tree
+
+    @property
+    def session_state(self) -> SessionState:
+        return self.life.state
+
+    def watch_session(self, listener: SessionListener) -> Callable[[], None]:
+        return self.life.listen(listener)
 
     @abstractmethod
     async def multi(self, operations: Sequence[Operation]) -> list[Outcome]: ...
@@ -68,12 +111,16 @@ class TreeSession(ABC):
         return created
 
     async def get(self, path: str) -> Node:
-        self._check_alive(path)
+        await self._wait_readable(path)
         return self._tree.get(path)
 
     async def exists(self, path: str) -> Node | None:
-        self._check_alive(path)
+        await self._wait_readable(path)
         return self._tree.find(path)
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        await self._wait_readable()
+        return [self._tree.find(path) for path in paths]
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
         [new_version] = await self.multi([SetData(path, data, version)])
@@ -84,12 +131,20 @@ class TreeSession(ABC):
         await self.multi([Delete(path, version)])
 
     async def children(self, path: str) -> list[str]:
-        self._check_alive(path)
+        await self._wait_readable(path)
         return self._tree.children(path)
+
+    async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        await self._wait_readable()
+        return [self._tree.children(path) if self._tree.find(path) else None for path in paths]
 
     def watch(self, path: str, listener: Listener) -> Callable[[], None]:
         return self.watches.add(path, listener)
 
+    async def _wait_readable(self, path: str = "/") -> None:
+        """Returns when a read of this session would be answered."""
+        self._check_alive(path)
+
     def _check_alive(self, path: str = "/") -> None:
-        if not self.is_alive:
+        if self.life.state is SessionState.EXPIRED:
             raise SessionExpired(path)

@@ -6,7 +6,10 @@ Keeps true (asserted by one contract suite over every store):
   A write is durable and visible to this session's reads when its call returns.
   Watch events come in the order of the writes, after the write they tell of is
   readable; they name a path and carry no data: the watcher reads what is there now.
-  Ephemeral nodes go when their session ends.
+  Where events were lost with a connection, one `MISSED` stands for all of them.
+  Ephemeral nodes go when their session ends, and `EXPIRED` is told of at the latest
+  when the session must have ended by this process's own clock.
+  A write whose answer was lost is `StoreUnavailable`, never silently tried again.
 
 Paths look like `/brokers/topics/orders`; the root `/` always exists.
 """
@@ -60,7 +63,11 @@ class SessionExpired(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The store could not make a write durable; whether it happened is unknown."""
+    """The store's answer to a write never came; whether it happened is unknown.
+
+    Whoever compares and sets reads again: its own version or value tells. Reads are not refused
+    like this: they are repeated for as long as the session lives.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +115,7 @@ class EventKind(Enum):
     CREATED = "created"
     CHANGED = "changed"
     DELETED = "deleted"
+    MISSED = "missed"  # anything at this path and below may have changed meanwhile: read it all again
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +127,38 @@ class Event:
 Listener: TypeAlias = Callable[[Event], None]
 
 
+class SessionState(Enum):
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"  # the store cannot be reached; the session may live, and calls wait
+    EXPIRED = "expired"  # over, with its ephemeral nodes; every call is refused until `renew`
+
+
+SessionListener: TypeAlias = Callable[[SessionState], None]
+
+
 class MetadataStore(Protocol):
-    """One session with the store."""
+    """One session with the store, and after `renew` the next."""
 
     @property
     def session_id(self) -> int: ...
+
+    @property
+    def session_state(self) -> SessionState: ...
+
+    def watch_session(self, listener: SessionListener) -> Callable[[], None]:
+        """Tells of every change of `session_state` until the returned function is called.
+
+        The state is in force before anybody is told; of the end by `close` nobody is.
+        """
+        ...
+
+    async def renew(self) -> None:
+        """Begins a new session after `EXPIRED`; watches stay, and hear `MISSED`.
+
+        Waits until the store can be reached. A session that lives, or a store that was closed
+        (`SessionExpired`), is not renewed.
+        """
+        ...
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
@@ -133,6 +168,10 @@ class MetadataStore(Protocol):
 
     async def get(self, path: str) -> Node: ...
     async def exists(self, path: str) -> Node | None: ...
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """Each path's node or None, in the order asked; thousands cost few round trips. Not one snapshot."""
+        ...
+
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
         """Replaces the data; returns the new version."""
         ...
@@ -140,6 +179,10 @@ class MetadataStore(Protocol):
     async def delete(self, path: str, version: int = ANY_VERSION) -> None: ...
     async def children(self, path: str) -> list[str]:
         """Names of the children, sorted."""
+        ...
+
+    async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """Each path's children, or None where there is no node; as `get_many`."""
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[str | int | None]:
@@ -151,7 +194,11 @@ class MetadataStore(Protocol):
         ...
 
     async def close(self) -> None:
-        """Ends the session: its ephemeral nodes go, its watches fall silent."""
+        """Ends the session: its ephemeral nodes go, its watches fall silent, nothing renews it."""
+        ...
+
+    async def abandon(self) -> None:
+        """Lets go as a killed process would: where others keep the store, the session ends by itself later."""
         ...
 
 

@@ -5,6 +5,8 @@ Keeps true: every change in the store reaches the image, in the store's order as
             A listener's fault is logged, and costs nobody the images that follow.
 How:        one recursive watch. An event marks its path; the refresh reads the marked
             paths as they are now, parents first, and builds one image of all of them.
+            Where events were missed, the image is built anew from the whole store. A session
+            that ends leaves the image as it was; its renewal is told of as missed events.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import logging
 from collections.abc import Callable
 
 from felice.metadata.image import ClusterImage, ImageBuilder
-from felice.metadata.store import Event, MetadataStore, NoNode
+from felice.metadata.store import Event, EventKind, MetadataStore, Node, SessionExpired
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +29,7 @@ class Watcher:
         self._store = store
         self._on_image = on_image
         self._marked: set[str] = set()
+        self._is_to_reload = False
         self._refreshing: asyncio.Task[None] | None = None
         self._stop_watching: Callable[[], None] | None = None
         self._waiting: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[None]]] = []
@@ -34,7 +37,7 @@ class Watcher:
     async def start(self) -> None:
         """Reads the whole store; the image is complete when this returns."""
         self._stop_watching = self._store.watch("/", self._on_event)
-        await self._mark_below("/")
+        self._is_to_reload = True
         await self._refresh()
 
     async def stop(self) -> None:
@@ -62,27 +65,44 @@ class Watcher:
         return True
 
     def _on_event(self, event: Event) -> None:
-        self._marked.add(event.path)
+        if event.kind is EventKind.MISSED:
+            self._is_to_reload = True
+        else:
+            self._marked.add(event.path)
         if self._refreshing is None or self._refreshing.done():
-            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+            self._refreshing = asyncio.get_running_loop().create_task(self._follow())
 
-    async def _mark_below(self, path: str) -> None:
-        self._marked.add(path)
+    async def _follow(self) -> None:
         try:
-            names = await self._store.children(path)
-        except NoNode:
-            return
-        for name in names:
-            await self._mark_below(f"{path.rstrip('/')}/{name}")
+            await self._refresh()
+        except SessionExpired:
+            # The renewed session is told `MISSED`, and everything is read again.
+            _log.warning(
+                "the image of the cluster stands still: the session with the metadata store has ended"
+            )
 
     async def _refresh(self) -> None:
-        while self._marked:
+        while self._marked or self._is_to_reload:
+            marked, self._marked = self._marked, set()
+            is_anew, self._is_to_reload = self._is_to_reload, False
+            if is_anew:
+                marked = await self._paths_below("/")
+            builder = ImageBuilder(ClusterImage() if is_anew else self.image)
             # Parents sort before their children, so a topic is known before its partitions' states.
-            paths, self._marked = sorted(self._marked), set()
-            builder = ImageBuilder(self.image)
-            for path in paths:
-                builder.put(path, await self._store.exists(path))
-            self._publish(builder.build())
+            paths = sorted(marked)
+            for path, node in zip(paths, await self._store.get_many(paths), strict=True):
+                _put(builder, path, node)
+            image = builder.build()
+            self._publish(self.image if is_anew and image == self.image else image)
+
+    async def _paths_below(self, root: str) -> set[str]:
+        """Every node's path, level by level."""
+        found = level = [root]
+        while level:
+            families = zip(level, await self._store.children_many(level), strict=True)
+            level = [f"{path.rstrip('/')}/{name}" for path, names in families for name in names or ()]
+            found = found + level
+        return set(found)
 
     def _publish(self, image: ClusterImage) -> None:
         old, self.image = self.image, image
@@ -97,3 +117,11 @@ class Watcher:
             self._on_image(old, image)
         except Exception:
             _log.exception("a change of the cluster was not followed")
+
+
+def _put(builder: ImageBuilder, path: str, node: Node | None) -> None:
+    """Others may write to the store too: what nobody can read is passed over by name, not fallen over."""
+    try:
+        builder.put(path, node)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        _log.error("a node of the metadata store means nothing", extra={"path": path, "reason": repr(error)})

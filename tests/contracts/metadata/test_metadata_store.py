@@ -21,6 +21,7 @@ from felice.metadata import (
     NoNode,
     NotEmpty,
     SessionExpired,
+    SessionState,
     SetData,
     StoreError,
 )
@@ -236,3 +237,31 @@ def test_racing_compare_and_sets_let_one_win(open_store: OpenStore) -> None:
         assert sum(isinstance(result, BadVersion) for result in results) == 7
 
     run(open_store, scenario)
+
+
+def test_many_nodes_are_read_at_once_in_the_order_asked(open_store: OpenStore) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        await store.multi([Create("/a", b"one"), Create("/a/y"), Create("/a/x", b"two")])
+        nodes = await store.get_many(["/a/x", "/none", "/a"])
+        assert nodes == [await store.get("/a/x"), None, await store.get("/a")]
+        assert await store.children_many(["/a", "/none", "/a/x"]) == [["x", "y"], None, []]
+        assert await store.get_many([]) == [] == await store.children_many([])
+
+    run(open_store, scenario)
+
+
+def test_a_session_that_lives_is_not_renewed_and_a_closed_one_cannot_be(open_store: OpenStore) -> None:
+    async def scenario() -> None:
+        store = open_store()
+        heard: list[SessionState] = []
+        store.watch_session(heard.append)
+        session_id = store.session_id
+        await store.renew()
+        assert (store.session_id, store.session_state) == (session_id, SessionState.CONNECTED)
+        await store.close()
+        assert store.session_state is SessionState.EXPIRED
+        with pytest.raises(SessionExpired):
+            await store.renew()
+        assert heard == []
+
+    asyncio.run(scenario())

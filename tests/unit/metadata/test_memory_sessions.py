@@ -1,0 +1,143 @@
+"""What tests and simulations can make happen to a session: cut it off, expire it, delay or lose its answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from felice.metadata import (
+    ClusterImage,
+    Create,
+    Event,
+    EventKind,
+    SessionExpired,
+    SessionState,
+    StoreUnavailable,
+    layout,
+)
+from felice.metadata.layout import TopicNode
+from felice.metadata.memory import MemoryEnsemble
+from felice.metadata.watcher import Watcher
+
+TOPIC = layout.encode_topic(TopicNode(None, {0: (1,)}, {}, {}))
+
+
+def run(scenario: Callable[[MemoryEnsemble], Awaitable[None]]) -> None:
+    asyncio.run(scenario(MemoryEnsemble()))  # type: ignore[arg-type]
+
+
+def test_an_expired_session_loses_its_nodes_and_begins_again_under_another_number() -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        mine, other = ensemble.connect(), ensemble.connect()
+        states: list[SessionState] = []
+        mine.watch_session(states.append)
+        events: list[Event] = []
+        mine.watch("/", events.append)
+        await mine.create("/me", ephemeral=True)
+        first = mine.session_id
+        ensemble.expire(first)
+        assert await other.exists("/me") is None
+        with pytest.raises(SessionExpired):
+            await mine.get("/")
+        await other.create("/unheard")
+        await mine.renew()
+        assert mine.session_id != first
+        await mine.create("/me", ephemeral=True)
+        assert (await other.get("/me")).ephemeral_owner == mine.session_id
+        assert states == [SessionState.EXPIRED, SessionState.CONNECTED]
+        assert events == [
+            Event(EventKind.CREATED, "/me"),
+            Event(EventKind.MISSED, "/"),
+            Event(EventKind.CREATED, "/me"),
+        ]
+
+    run(scenario)
+
+
+def test_calls_of_a_suspended_session_wait_until_it_is_resumed_or_expires() -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        store = ensemble.connect()
+        await store.create("/a")
+        ensemble.suspend(store.session_id)
+        reading = asyncio.create_task(store.get("/a"))
+        writing = asyncio.create_task(store.create("/b"))
+        await asyncio.sleep(0)
+        assert not reading.done() and ensemble.tree.find("/b") is None
+        ensemble.resume(store.session_id)
+        assert (await reading).version == 0
+        assert await writing == "/b"
+        ensemble.suspend(store.session_id)
+        reading = asyncio.create_task(store.get("/a"))
+        await asyncio.sleep(0)
+        ensemble.expire(store.session_id)
+        with pytest.raises(SessionExpired):
+            await reading
+
+    run(scenario)
+
+
+def test_a_write_whose_answer_was_cut_off_happened_and_its_caller_is_told_that_nobody_knows() -> None:
+    async def scenario() -> None:
+        on_the_way = asyncio.Queue[asyncio.Future[None]]()
+
+        async def travel(session_id: int) -> None:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            on_the_way.put_nowait(future)
+            await future
+
+        ensemble = MemoryEnsemble(travel)
+        store = ensemble.connect()
+        writing = asyncio.create_task(store.create("/a"))
+        (await on_the_way.get()).set_result(None)
+        answer = await on_the_way.get()
+        assert ensemble.tree.find("/a") is not None
+        ensemble.suspend(store.session_id)
+        ensemble.resume(store.session_id)
+        answer.set_result(None)
+        with pytest.raises(StoreUnavailable):
+            await writing
+
+    asyncio.run(scenario())
+
+
+def test_the_image_catches_up_with_what_a_suspended_session_missed() -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        store, other = ensemble.connect(), ensemble.connect()
+        await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])
+        await store.create("/brokers/topics/goes", TOPIC)
+        images: list[ClusterImage] = []
+        watcher = Watcher(store, lambda old, new: images.append(new))
+        await watcher.start()
+        ensemble.suspend(store.session_id)
+        await other.create("/brokers/topics/comes", TOPIC)
+        await other.delete("/brokers/topics/goes")
+        ensemble.resume(store.session_id)
+        assert await watcher.wait_until(lambda image: set(image.topics) == {"comes"}, 1.0)
+        seen = len(images)
+        ensemble.suspend(store.session_id)
+        ensemble.resume(store.session_id)
+        await asyncio.sleep(0.01)
+        assert len(images) == seen, "nothing changed, so nobody is told"
+        ensemble.expire(store.session_id)
+        await other.create("/brokers/topics/later", TOPIC)
+        await store.renew()
+        assert await watcher.wait_until(lambda image: "later" in image.topics, 1.0)
+        await watcher.stop()
+
+    run(scenario)
+
+
+def test_a_node_that_means_nothing_is_passed_over() -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        store = ensemble.connect()
+        await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])
+        await store.create("/brokers/topics/bad", b"{not json")
+        await store.create("/brokers/topics/good", TOPIC)
+        watcher = Watcher(store, lambda old, new: None)
+        await watcher.start()
+        assert set(watcher.image.topics) == {"good"}
+        await watcher.stop()
+
+    run(scenario)
