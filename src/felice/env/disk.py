@@ -33,6 +33,11 @@ class File(Protocol):
     path: Path
 
     @property
+    def has_descriptor(self) -> bool:
+        """Whether the kernel can send from it (`fileno`); a file that only this process knows is read instead."""
+        ...
+
+    @property
     def size_bytes(self) -> int: ...
     def append(self, data: Buffer | Sequence[Buffer]) -> int:
         """Writes at the end; returns the position where `data` begins."""
@@ -96,6 +101,8 @@ class SystemFile:
     """A file of the operating system, read and written by position."""
 
     __slots__ = ("_fd", "_size_bytes", "path")
+
+    has_descriptor = True
 
     def __init__(self, path: Path, fd: int) -> None:
         self.path = path

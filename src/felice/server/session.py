@@ -240,6 +240,7 @@ class Session(asyncio.BufferedProtocol):
             and part.size_bytes >= _MIN_SENDFILE_BYTES
             and self._sender is not None
             and self._sender.uses_sendfile
+            and part.file.has_descriptor
         )
 
     def _on_slice_sent(self, error: OSError | None) -> None:

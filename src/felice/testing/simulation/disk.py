@@ -1,0 +1,498 @@
+"""A whole file system in memory that tells a page cache from a disk, and fails when told to.
+
+Keeps true: what `felice.env.Disk` promises, and no more: `crash` keeps what was synced and any part of the rest
+            (`volume.py` has the rules), `kill` keeps all that was written. Both end every handle and lock, as the
+            end of a process does; whoever goes on opens anew. The same calls and the same `Random` leave the same.
+
+    disk = SimDisk()
+    broker = Broker(config, Environment(clock, disk, network, random))
+    ...
+    disk.crash(random)              # the power fails
+    disk.fail("sync", errno.EIO, path="*/events-0/*", after=2)
+    disk.capacity_bytes = 1 << 20   # ENOSPC beyond
+
+Safe to use from several threads.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from random import Random
+from threading import RLock
+from typing import TypeAlias
+
+from felice.env import Buffer, DiskLocked
+from felice.testing.simulation.volume import (
+    ROOT,
+    Change,
+    DirNode,
+    FileNode,
+    Make,
+    Remove,
+    Rename,
+    Slot,
+    Sync,
+    SyncDir,
+    Truncate,
+    Volume,
+    Write,
+)
+
+# Names of operations, as faults and hooks see them.
+OPERATIONS = (
+    "open", "create", "read", "write", "truncate", "sync", "list", "mkdir", "rename", "remove", "sync_dir", "lock",
+)  # fmt: skip
+
+_REMOVALS_A_COLLECTION = 256
+
+Hook: TypeAlias = Callable[[str, Path], None]
+
+
+@dataclass(slots=True)
+class DiskFault:
+    """An operation that fails. `remaining` is how often yet, None for always; `fired` how often it did."""
+
+    operation: str
+    errno: int
+    path: str
+    after: int
+    remaining: int | None
+    fired: int = 0
+
+    def strikes(self, operation: str, path: Path) -> bool:
+        if self.operation not in (operation, "*") or not fnmatchcase(str(path), self.path):
+            return False
+        if self.after > 0:
+            self.after -= 1
+            return False
+        if self.remaining == 0:
+            return False
+        if self.remaining is not None:
+            self.remaining -= 1
+        self.fired += 1
+        return True
+
+
+class SimDisk:
+    """See the module. `on_operation(name, path)` is called before each operation: it may wait, count or raise."""
+
+    def __init__(
+        self, *, now_ms: Callable[[], int] = lambda: 0, capacity_bytes: int | None = None, volume: Volume | None = None
+    ) -> None:  # fmt: skip
+        self.capacity_bytes = capacity_bytes
+        self.on_operation: Hook | None = None
+        # Every change since this was set to a list: `replay.py` makes the disk of any moment from it.
+        self.journal: list[Change] | None = None
+        self.generation = 0
+        self._volume = Volume() if volume is None else volume
+        self._now_ms = now_ms
+        self._modified_ms: dict[int, int] = {}
+        self._opened: dict[int, int] = {}
+        self._locks: set[int] = set()
+        self._faults: list[DiskFault] = []
+        self._last_node = max(self._volume.nodes)
+        self._removals = 0
+        self._mutex = RLock()
+
+    # -- faults and ends -------------------------------------------------------------------------------
+
+    def fail(
+        self, operation: str, error: int = errno.EIO, *, path: str = "*", after: int = 0, times: int | None = None
+    ) -> DiskFault:  # fmt: skip
+        """Lets an operation ("*" for any) on paths like `path` fail: after so many good ones, so many times."""
+        if operation not in (*OPERATIONS, "*"):
+            raise ValueError(f"unknown operation {operation!r}; there are {', '.join(OPERATIONS)} and *")
+        fault = DiskFault(operation, error, path, after, times)
+        self._faults.append(fault)
+        return fault
+
+    def heal(self, fault: DiskFault | None = None) -> None:
+        """Ends one fault, or all of them."""
+        self._faults = [other for other in self._faults if fault is not None and other is not fault]
+
+    def crash(self, random: Random) -> None:
+        """The power fails: of what was not synced, `random` chooses what is left."""
+        with self._mutex:
+            self._volume.lose_power(random)
+            self._end_handles()
+
+    def kill(self) -> None:
+        """The process ends, the machine goes on: everything that was written is there."""
+        with self._mutex:
+            self._end_handles()
+            self._volume.drop_unreachable()
+
+    def _end_handles(self) -> None:
+        self.generation += 1
+        self._opened.clear()
+        self._locks.clear()
+
+    def copy(self) -> SimDisk:
+        """The same disk at this moment, without its handles, locks, faults and journal. Cheap: copied on write."""
+        with self._mutex:
+            other = SimDisk(
+                now_ms=self._now_ms, capacity_bytes=self.capacity_bytes, volume=self._volume.copy()
+            )
+            other._modified_ms = dict(self._modified_ms)
+        return other
+
+    @property
+    def volume(self) -> Volume:
+        """What is on it, for `replay.py` and for tests that look below the names."""
+        return self._volume
+
+    @property
+    def used_bytes(self) -> int:
+        """What the files hold that have a name or are open."""
+        with self._mutex:
+            nodes = {*self._opened, *self._named(ROOT)}
+            return sum(
+                len(node.data) for number in nodes if isinstance(node := self._volume.nodes[number], FileNode)
+            )
+
+    def _named(self, directory: int) -> Iterable[int]:
+        for number in self._volume.directory(directory).entries.values():
+            yield number
+            if isinstance(self._volume.nodes[number], DirNode):
+                yield from self._named(number)
+
+    # -- what everything goes through ------------------------------------------------------------------
+
+    def begin(self, operation: str, path: Path) -> None:
+        """Before each operation: the hook's turn, then the faults'."""
+        if self.on_operation is not None:
+            self.on_operation(operation, path)
+        for fault in list(self._faults):
+            if fault.strikes(operation, path):
+                raise _error(fault.errno, path)
+
+    def _apply(self, change: Change) -> None:
+        if self.journal is not None:
+            self.journal.append(change)
+        self._volume.apply(change)
+
+    # -- names -----------------------------------------------------------------------------------------
+
+    def _find(self, path: Path) -> int | None:
+        number = ROOT
+        for name in _names(path):
+            node = self._volume.nodes[number]
+            if not isinstance(node, DirNode):
+                return None
+            found = node.entries.get(name)
+            if found is None:
+                return None
+            number = found
+        return number
+
+    def _node(self, path: Path) -> int:
+        number = self._find(path)
+        if number is None:
+            raise _error(errno.ENOENT, path)
+        return number
+
+    def _directory(self, path: Path) -> int:
+        number = self._node(path)
+        if not isinstance(self._volume.nodes[number], DirNode):
+            raise _error(errno.ENOTDIR, path)
+        return number
+
+    def _slot(self, path: Path) -> Slot:
+        return self._directory(path.parent), path.name
+
+    def _make(self, path: Path, *, is_dir: bool) -> int:
+        slot = self._slot(path)
+        self._last_node += 1
+        self._apply(Make(slot, self._last_node, is_dir))
+        self._modified_ms[self._last_node] = self._now_ms()
+        return self._last_node
+
+    def _remove(self, path: Path) -> None:
+        self._apply(Remove(self._slot(path)))
+        self._removals += 1
+        if self._removals % _REMOVALS_A_COLLECTION == 0:
+            self._volume.drop_unreachable(self._opened)
+            self._modified_ms = {
+                node: ms for node, ms in self._modified_ms.items() if node in self._volume.nodes
+            }
+
+    # -- felice.env.Disk -------------------------------------------------------------------------------
+
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SimFile:
+        with self._mutex:
+            number = self._find(path)
+            if number is None and create:
+                self.begin("create", path)
+                number = self._make(path, is_dir=False)
+            else:
+                self.begin("open", path)
+                number = self._node(path)
+            if isinstance(self._volume.nodes[number], DirNode):
+                raise _error(errno.EISDIR, path)
+            self._opened[number] = self._opened.get(number, 0) + 1
+            return SimFile(self, path, number, read_only)
+
+    def exists(self, path: Path) -> bool:
+        with self._mutex:
+            return self._find(path) is not None
+
+    def is_dir(self, path: Path) -> bool:
+        with self._mutex:
+            number = self._find(path)
+            return number is not None and isinstance(self._volume.nodes[number], DirNode)
+
+    def listdir(self, path: Path) -> list[str]:
+        with self._mutex:
+            self.begin("list", path)
+            return sorted(self._volume.directory(self._directory(path)).entries)
+
+    def mkdir(self, path: Path) -> None:
+        with self._mutex:
+            if not self.is_dir(path.parent):
+                self.mkdir(path.parent)
+            if self.is_dir(path):
+                return
+            if self._find(path) is not None:
+                raise _error(errno.EEXIST, path)
+            self.begin("mkdir", path)
+            self._make(path, is_dir=True)
+
+    def rename(self, source: Path, target: Path) -> None:
+        with self._mutex:
+            self.begin("rename", source)
+            moved = self._volume.nodes[self._node(source)]
+            replaced = self._find(target)
+            if replaced is not None and source != target:
+                self._check_replaceable(moved, self._volume.nodes[replaced], target)
+            if source != target:
+                self._apply(Rename(self._slot(source), self._slot(target)))
+
+    def _check_replaceable(
+        self, moved: FileNode | DirNode, replaced: FileNode | DirNode, target: Path
+    ) -> None:
+        if isinstance(moved, DirNode) and not isinstance(replaced, DirNode):
+            raise _error(errno.ENOTDIR, target)
+        if isinstance(replaced, DirNode):
+            if not isinstance(moved, DirNode):
+                raise _error(errno.EISDIR, target)
+            if replaced.entries:
+                raise _error(errno.ENOTEMPTY, target)
+
+    def remove(self, path: Path) -> None:
+        with self._mutex:
+            self.begin("remove", path)
+            if isinstance(self._volume.nodes[self._node(path)], DirNode):
+                raise _error(errno.EISDIR, path)
+            self._remove(path)
+
+    def remove_tree(self, path: Path) -> None:
+        """One name after the other, so that a crash may come between them."""
+        with self._mutex:
+            for name in list(self._volume.directory(self._directory(path)).entries):
+                if self.is_dir(path / name):
+                    self.remove_tree(path / name)
+                else:
+                    self.remove(path / name)
+            self.begin("remove", path)
+            self._remove(path)
+
+    def sync_dir(self, path: Path) -> None:
+        with self._mutex:
+            self.begin("sync_dir", path)
+            self._apply(SyncDir(self._directory(path)))
+
+    def read_bytes(self, path: Path) -> bytes:
+        file = self.open(path, read_only=True)
+        try:
+            return file.pread(file.size_bytes, 0)
+        finally:
+            file.close()
+
+    def write_atomic(self, path: Path, data: bytes) -> None:
+        """Step by step, as the system's disk does it, so that a crash may come between the steps."""
+        temporary = path.with_name(path.name + ".tmp")
+        file = self.open(temporary, create=True)
+        try:
+            if file.size_bytes:
+                file.truncate(0)
+            if data:
+                file.pwrite(data, 0)
+            file.sync()
+        finally:
+            file.close()
+        self.rename(temporary, path)
+        self.sync_dir(path.parent)
+
+    def lock(self, path: Path) -> SimLock:
+        with self._mutex:
+            self.begin("lock", path)
+            number = self._find(path)
+            if number is None:
+                number = self._make(path, is_dir=False)
+            if number in self._locks:
+                raise DiskLocked(f"{path} is locked by another process")
+            self._locks.add(number)
+            return SimLock(self, number)
+
+    def size(self, path: Path) -> int:
+        with self._mutex:
+            node = self._volume.nodes[self._node(path)]
+            return len(node.data) if isinstance(node, FileNode) else 0
+
+    def mtime_ms(self, path: Path) -> int:
+        with self._mutex:
+            return self._modified_ms.get(self._node(path), 0)
+
+    # -- for files and locks ---------------------------------------------------------------------------
+
+    def read_at(self, number: int, path: Path, size_bytes: int, position: int) -> bytes:
+        self.begin("read", path)
+        with self._mutex:
+            return bytes(self._volume.file(number).data[position : position + size_bytes])
+
+    def write_at(self, number: int, path: Path, data: bytes, position: int) -> None:
+        try:
+            self.begin("write", path)
+        except OSError:
+            # Half of it may have come to the page cache.
+            self._write(number, data[: len(data) // 2], position)
+            raise
+        with self._mutex:
+            excess = self._excess_of(number, position + len(data))
+            self._write(number, data[: max(len(data) - excess, 0)], position)
+        if excess:
+            raise _error(errno.ENOSPC, path)
+
+    def _excess_of(self, number: int, end: int) -> int:
+        """How many of the bytes up to `end` do not fit."""
+        growth = end - len(self._volume.file(number).data)
+        if self.capacity_bytes is None or growth <= 0:
+            return 0
+        return max(self.used_bytes + growth - self.capacity_bytes, 0)
+
+    def _write(self, number: int, data: bytes, position: int) -> None:
+        with self._mutex:
+            if data:
+                self._apply(Write(number, position, data))
+                self._modified_ms[number] = self._now_ms()
+
+    def truncate(self, number: int, path: Path, size_bytes: int) -> None:
+        self.begin("truncate", path)
+        with self._mutex:
+            self._apply(Truncate(number, size_bytes))
+            self._modified_ms[number] = self._now_ms()
+
+    def sync(self, number: int, path: Path) -> None:
+        try:
+            self.begin("sync", path)
+        except OSError:
+            with self._mutex:
+                self._apply(Sync(number, failed=True))
+            raise
+        with self._mutex:
+            self._apply(Sync(number))
+
+    def size_of(self, number: int) -> int:
+        with self._mutex:
+            return len(self._volume.file(number).data)
+
+    def close(self, number: int, generation: int) -> None:
+        with self._mutex:
+            if generation != self.generation:
+                return
+            self._opened[number] -= 1
+            if not self._opened[number]:
+                del self._opened[number]
+
+    def unlock(self, number: int, generation: int) -> None:
+        with self._mutex:
+            if generation == self.generation:
+                self._locks.discard(number)
+
+
+class SimFile:
+    """An open file of a `SimDisk`, until it is closed or its process ends."""
+
+    __slots__ = ("_disk", "_generation", "_number", "_open", "_read_only", "path")
+
+    # Nothing that the kernel could send from.
+    has_descriptor = False
+
+    def __init__(self, disk: SimDisk, path: Path, number: int, read_only: bool) -> None:
+        self.path = path
+        self._disk = disk
+        self._number = number
+        self._read_only = read_only
+        self._generation = disk.generation
+        self._open = True
+
+    def _check(self, *, writes: bool = False) -> None:
+        if not self._open or self._generation != self._disk.generation or (writes and self._read_only):
+            raise _error(errno.EBADF, self.path)
+
+    @property
+    def size_bytes(self) -> int:
+        self._check()
+        return self._disk.size_of(self._number)
+
+    def append(self, data: Buffer | Sequence[Buffer]) -> int:
+        position = self.size_bytes
+        self.pwrite(data if isinstance(data, Buffer) else b"".join(map(bytes, data)), position)
+        return position
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        self._check()
+        return self._disk.read_at(self._number, self.path, size_bytes, position)
+
+    def pread_into(self, buffer: Buffer, position: int) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self.pread(view.nbytes, position)
+        view[: len(data)] = data
+        return len(data)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        self._check(writes=True)
+        self._disk.write_at(self._number, self.path, bytes(data), position)
+
+    def truncate(self, size_bytes: int) -> None:
+        self._check(writes=True)
+        self._disk.truncate(self._number, self.path, size_bytes)
+
+    def sync(self) -> None:
+        self._check()
+        self._disk.sync(self._number, self.path)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._disk.close(self._number, self._generation)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation(f"{self.path} is in memory and has no descriptor")
+
+
+class SimLock:
+    def __init__(self, disk: SimDisk, number: int) -> None:
+        self._disk = disk
+        self._number = number
+        self._generation = disk.generation
+
+    def release(self) -> None:
+        self._disk.unlock(self._number, self._generation)
+
+
+def _names(path: Path) -> tuple[str, ...]:
+    return tuple(name for name in path.parts if name not in ("/", "."))
+
+
+def _error(number: int, path: Path) -> OSError:
+    return OSError(number, os.strerror(number), str(path))

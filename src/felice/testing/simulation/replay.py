@@ -1,0 +1,57 @@
+"""The disk as of every moment of its history, and what a crash at that moment may leave.
+
+Keeps true: a moment is a prefix of the journal: the changes that were made before it, all of them and no other.
+
+    disk.journal = []
+    start = disk.copy()
+    ...                                      # the workload
+    for moment in moments(start, disk.journal):
+        after = moment.after_power_loss(Random(7))      # a SimDisk to open anew
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from felice.testing.simulation.disk import SimDisk
+from felice.testing.simulation.volume import Change, Volume, Write, torn_write
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """After `count` changes; `last` is the one of them that a crash may have torn."""
+
+    count: int
+    last: Change | None
+    _volume: Volume
+    _before_last: Volume
+
+    def after_power_loss(self, random: Random) -> SimDisk:
+        """What is left where the power fails, by the choice of `random`."""
+        volume = self._volume.copy()
+        volume.lose_power(random)
+        return SimDisk(volume=volume)
+
+    def after_kill(self, random: Random | None = None) -> SimDisk:
+        """What is left where only the process ends: all, but where `random` is given, part of the last write."""
+        if random is None or not isinstance(self.last, Write):
+            return SimDisk(volume=self._volume.copy())
+        volume = self._before_last.copy()
+        torn = torn_write(self.last, random)
+        if torn.data:
+            volume.apply(torn)
+        return SimDisk(volume=volume)
+
+
+def moments(start: SimDisk, journal: Sequence[Change], *, every: int = 1) -> Iterator[Moment]:
+    """One moment after another, before the first change to after the last; `every` n-th and the last."""
+    volume = start.volume.copy()
+    yield Moment(0, None, volume, volume)
+    for count, change in enumerate(journal, 1):
+        wanted = count % every == 0 or count == len(journal)
+        before = volume.copy() if wanted else volume
+        volume.apply(change)
+        if wanted:
+            yield Moment(count, change, volume, before)

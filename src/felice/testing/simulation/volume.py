@@ -1,0 +1,371 @@
+"""What a file system holds: for everybody who asks, and for whoever comes after the power was lost.
+
+Keeps true: every change is in the page cache at once and on disk when a sync says so: what was written to a file
+            and its size by a sync of that file, a name (made, renamed, removed) by a sync of its directory.
+            `lose_power` leaves what was synced, and of the rest any part that a journaling file system may have
+            written on its own by then; never anything else.
+
+What may be left of unsynced changes:
+- of a file: a whole page or sector in any state that it was in since the last sync, each on its own, so later
+  writes without earlier ones; any size that the file had, or a page boundary on the way to it; holes read as zeros.
+  A page that a truncation dropped shows new content only if the truncation is there too, for its blocks are new.
+- of names: each change is there whole or not at all; changes of one name keep their order, others need not.
+- a failed sync may have written anything, and no later one writes what it did not: as Linux, which calls the pages
+  clean. Only emptying the file begins anew.
+
+No paths, no handles, no faults: those are the disk's (`disk.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeAlias
+
+SECTOR_BYTES = 512
+PAGE_BYTES = 4096
+ROOT = 0
+
+Slot: TypeAlias = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    node: int
+    position: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    node: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Of a file. One that failed makes nothing durable, ever."""
+
+    node: int
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Make:
+    """A file or directory and its name."""
+
+    slot: Slot
+    node: int
+    is_dir: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    source: Slot
+    target: Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    slot: Slot
+
+
+@dataclass(frozen=True, slots=True)
+class SyncDir:
+    node: int
+
+
+Change: TypeAlias = Write | Truncate | Sync | Make | Rename | Remove | SyncDir
+
+
+@dataclass(slots=True)
+class FileNode:
+    data: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    unsynced: list[Write | Truncate] = field(default_factory=list)
+    sync_failed: bool = False
+    shared: bool = False
+
+    def copy(self) -> FileNode:
+        """Copied on write: both sides know that the buffers are shared."""
+        self.shared = True
+        return FileNode(self.data, self.durable, list(self.unsynced), self.sync_failed, True)
+
+    def own(self) -> None:
+        if self.shared:
+            self.data, self.durable, self.shared = bytearray(self.data), bytearray(self.durable), False
+
+    def sync(self, failed: bool) -> None:
+        self.sync_failed = self.sync_failed or failed
+        if self.sync_failed or not self.unsynced:
+            return
+        self.own()
+        for change in self.unsynced:
+            _change(self.durable, change)
+        self.unsynced.clear()
+
+    def settle(self, content: bytearray) -> None:
+        """This is what the disk holds, and nothing waits."""
+        self.data, self.durable, self.shared = bytearray(content), content, False
+        self.unsynced = []
+        self.sync_failed = False
+
+
+@dataclass(slots=True)
+class DirNode:
+    entries: dict[str, int] = field(default_factory=dict)
+    durable: dict[str, int] = field(default_factory=dict)
+
+    def copy(self) -> DirNode:
+        return DirNode(dict(self.entries), dict(self.durable))
+
+
+@dataclass(frozen=True, slots=True)
+class _NameChange:
+    """A directory change on its way to the disk: which slots get which node, None for a name that goes."""
+
+    slots: tuple[tuple[Slot, int | None], ...]
+
+    def is_of(self, directory: int) -> bool:
+        return any(slot[0] == directory for slot, _ in self.slots)
+
+
+class Volume:
+    """See the module. Everything happens through `apply` and `lose_power`."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, FileNode | DirNode] = {ROOT: DirNode()}
+        self._names: list[_NameChange] = []
+
+    def copy(self) -> Volume:
+        other = Volume()
+        other.nodes = {number: node.copy() for number, node in self.nodes.items()}
+        other._names = list(self._names)
+        return other
+
+    def file(self, number: int) -> FileNode:
+        node = self.nodes[number]
+        assert isinstance(node, FileNode)
+        return node
+
+    def directory(self, number: int) -> DirNode:
+        node = self.nodes[number]
+        assert isinstance(node, DirNode)
+        return node
+
+    # -- changes ---------------------------------------------------------------------------------------
+
+    def apply(self, change: Change) -> None:
+        match change:
+            case Write() | Truncate():
+                self._change_file(self.file(change.node), change)
+            case Sync(node, failed):
+                self.file(node).sync(failed)
+            case Make(slot, node, is_dir):
+                self.nodes[node] = DirNode() if is_dir else FileNode()
+                self._change_names(_NameChange(((slot, node),)))
+            case Rename(source, target):
+                moved = self.directory(source[0]).entries[source[1]]
+                self._change_names(_NameChange(((source, None), (target, moved))))
+            case Remove(slot):
+                self._change_names(_NameChange(((slot, None),)))
+            case SyncDir(directory):
+                self._sync_names(directory)
+
+    def _change_file(self, node: FileNode, change: Write | Truncate) -> None:
+        node.own()
+        _change(node.data, change)
+        node.unsynced.append(change)
+        if node.sync_failed and not node.data:
+            # What the failed sync lost is cut off; what comes now is new.
+            node.sync_failed = False
+
+    def _change_names(self, change: _NameChange) -> None:
+        for (directory, name), node in change.slots:
+            _set(self.directory(directory).entries, name, node)
+        self._names.append(change)
+
+    def _sync_names(self, directory: int) -> None:
+        waiting = []
+        for change in self._names:
+            if change.is_of(directory):
+                self._keep(change)
+            else:
+                waiting.append(change)
+        self._names = waiting
+
+    def _keep(self, change: _NameChange) -> None:
+        for (directory, name), node in change.slots:
+            _set(self.directory(directory).durable, name, node)
+
+    def drop_unreachable(self, kept: Iterable[int] = ()) -> None:
+        """Forgets what has no name on disk nor above it, but for `kept`: files without a name may still be open."""
+        reached = {ROOT, *kept}
+        reached |= {node for change in self._names for _, node in change.slots if node is not None}
+        waiting = list(reached)
+        while waiting:
+            node = self.nodes[waiting.pop()]
+            if isinstance(node, DirNode):
+                found = {*node.entries.values(), *node.durable.values()} - reached
+                reached |= found
+                waiting += found
+        self.nodes = {number: node for number, node in self.nodes.items() if number in reached}
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def lose_power(self, random: Random) -> None:
+        """Leaves what is on disk, and of what was on its way whatever `random` chooses."""
+        self._keep_some_names(random)
+        for node in self.nodes.values():
+            if isinstance(node, DirNode):
+                node.entries = dict(node.durable)
+        self.drop_unreachable()
+        for number in sorted(self.nodes):
+            node = self.nodes[number]
+            if isinstance(node, FileNode) and node.unsynced:
+                node.settle(_left_of(node, random))
+
+    def _keep_some_names(self, random: Random) -> None:
+        each_on_its_own = random.randrange(2)
+        count = random.randrange(len(self._names) + 1)
+        lost: set[Slot] = set()
+        for number, change in enumerate(self._names):
+            slots = [slot for slot, _ in change.slots]
+            kept = random.randrange(2) if each_on_its_own else number < count
+            if kept and lost.isdisjoint(slots):
+                self._keep(change)
+            else:
+                lost.update(slots)
+        self._names = []
+
+
+def _set(entries: dict[str, int], name: str, node: int | None) -> None:
+    if node is None:
+        entries.pop(name, None)
+    else:
+        entries[name] = node
+
+
+def _change(data: bytearray, change: Write | Truncate) -> None:
+    size = change.size_bytes if isinstance(change, Truncate) else change.position
+    if len(data) < size:
+        data.extend(bytes(size - len(data)))
+    if isinstance(change, Write):
+        data[size : size + len(change.data)] = change.data
+    else:
+        del data[size:]
+
+
+def _left_of(node: FileNode, random: Random) -> bytearray:
+    """What the disk may hold of a file: nothing new, all, all up to a moment, or every sector on its own."""
+    mode = random.randrange(4)
+    if mode == 0:
+        return bytearray(node.durable)
+    if mode == 1:
+        return bytearray(node.data)
+    if mode == 2:
+        return _up_to_a_moment(node, random)
+    return _scattered(node, random)
+
+
+def _up_to_a_moment(node: FileNode, random: Random) -> bytearray:
+    content = bytearray(node.durable)
+    number = random.randrange(len(node.unsynced))
+    for change in node.unsynced[:number]:
+        _change(content, change)
+    torn = node.unsynced[number]
+    if isinstance(torn, Write):
+        _change(content, torn_write(torn, random))
+    return content
+
+
+def torn_write(write: Write, random: Random) -> Write:
+    """The part of a write up to some sector boundary in the file, perhaps nothing."""
+    end = write.position + len(write.data)
+    first = write.position // SECTOR_BYTES + 1
+    last = (end - 1) // SECTOR_BYTES
+    cut = random.randrange(first - 1, last + 1) * SECTOR_BYTES
+    return Write(write.node, write.position, write.data[: max(cut - write.position, 0)])
+
+
+def _scattered(node: FileNode, random: Random) -> bytearray:
+    """Each sector (or each page) in a state of its own, and a size that the file once had."""
+    changes = node.unsynced
+    sizes = _sizes(node)
+    moment = random.randrange(len(changes) + 1)
+    size = sizes[moment]
+    if moment < len(changes) and sizes[moment + 1] > size and random.randrange(2):
+        size = random.randrange(size, sizes[moment + 1] + 1) // SECTOR_BYTES * SECTOR_BYTES
+        size = max(size, sizes[moment])
+    atom_bytes = PAGE_BYTES if random.randrange(2) else SECTOR_BYTES
+    histories = _histories(node, sizes, atom_bytes)
+    content = bytearray(node.durable)
+    content.extend(bytes(max(size - len(content), 0)))
+    for atom in sorted(histories):
+        start = atom * atom_bytes
+        if start < size:
+            content[start : start + atom_bytes] = _version(
+                node, atom, histories[atom], moment, atom_bytes, random
+            )
+    del content[size:]
+    return content
+
+
+def _sizes(node: FileNode) -> list[int]:
+    """The file's size as of the last sync, and after each change since."""
+    sizes = [len(node.durable)]
+    for change in node.unsynced:
+        if isinstance(change, Truncate):
+            sizes.append(change.size_bytes)
+        else:
+            sizes.append(max(sizes[-1], change.position + len(change.data)))
+    return sizes
+
+
+def _histories(node: FileNode, sizes: list[int], atom_bytes: int) -> dict[int, list[int]]:
+    """Which changes touched each sector or page, by number."""
+    histories: dict[int, list[int]] = {}
+    for number, change in enumerate(node.unsynced):
+        if isinstance(change, Truncate):
+            start, end = sorted((change.size_bytes, sizes[number]))
+        else:
+            start, end = change.position, change.position + len(change.data)
+        for atom in range(start // atom_bytes, -(-end // atom_bytes)):
+            histories.setdefault(atom, []).append(number)
+    return histories
+
+
+def _version(
+    node: FileNode, atom: int, history: list[int], moment: int, atom_bytes: int, random: Random
+) -> bytes:
+    """One of the states that a sector or page was in. `moment` is how many changes of the size are on disk."""
+    start = atom * atom_bytes
+    page = start // PAGE_BYTES * PAGE_BYTES
+    first, last = 0, len(history)
+    for place, number in enumerate(history):
+        change = node.unsynced[number]
+        if isinstance(change, Truncate) and change.size_bytes <= page:
+            # The page was dropped: old blocks go with the truncation, new ones come after it.
+            if number < moment:
+                first = place + 1
+            else:
+                last = place
+                break
+    content = bytearray(node.durable[start : start + atom_bytes]) if first == 0 else bytearray()
+    content.extend(bytes(atom_bytes - len(content)))
+    for number in history[first : random.randrange(first, last + 1)]:
+        _patch(content, start, node.unsynced[number])
+    return bytes(content)
+
+
+def _patch(content: bytearray, start: int, change: Write | Truncate) -> None:
+    """The part of `change` that falls on the bytes of a file from `start` on."""
+    end = start + len(content)
+    if isinstance(change, Truncate):
+        cut = max(change.size_bytes, start)
+        content[cut - start :] = bytes(max(end - cut, 0))
+        return
+    low, high = max(change.position, start), min(change.position + len(change.data), end)
+    if low < high:
+        content[low - start : high - start] = change.data[low - change.position : high - change.position]
