@@ -41,6 +41,7 @@ from felice.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
+from felice.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from felice.protocol.messages.metadata import MetadataRequest
 
 TOPIC, BROKER = 2, 4
@@ -555,3 +556,29 @@ def test_topic_partitions_are_described_page_by_page(wire: Wire) -> None:
     assert answer.next_cursor is None
     absent = wire.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="absent")]), 0)
     assert absent.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def config_resources(wire: Wire, *kinds: int, version: int = 1) -> Any:
+    return wire.ask(ListConfigResourcesRequest(resource_types=list(kinds)), version)
+
+
+def test_what_has_configs_is_listed_by_type(wire: Wire) -> None:
+    topic = new_topic(wire)
+    broker_id = str(wire.ask(DescribeClusterRequest(), 0).brokers[0].broker_id)
+    found = [(r.resource_type, r.resource_name) for r in config_resources(wire).config_resources]
+    assert (TOPIC, topic) in found
+    assert (BROKER, broker_id) in found
+    only = [
+        (r.resource_type, r.resource_name) for r in config_resources(wire, BROKER, BROKER).config_resources
+    ]
+    assert only == [(BROKER, broker_id)]
+
+
+def test_the_first_version_lists_client_metrics_alone(wire: Wire) -> None:
+    new_topic(wire)
+    answer = config_resources(wire, version=0)
+    assert (answer.error_code, answer.config_resources) == (0, [])
+
+
+def test_an_unknown_type_of_config_is_refused(wire: Wire) -> None:
+    assert config_resources(wire, TOPIC, 3).error_code == ErrorCode.UNSUPPORTED_VERSION

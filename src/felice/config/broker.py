@@ -162,6 +162,10 @@ class BrokerConfig:
         "log.cleaner.backoff.ms", Kind.LONG, 15_000, "How long a cleaner thread sleeps when nothing is to be cleaned.",
         scope=Scope.CLUSTER_WIDE, minimum=0,
     )  # fmt: skip
+    replica_alter_log_dirs_io_max_bytes_per_second: float = option(
+        "replica.alter.log.dirs.io.max.bytes.per.second", Kind.DOUBLE, sys.float_info.max,
+        "The most that moving replicas between log directories reads.", minimum=1,
+    )  # fmt: skip
     log_flush_scheduler_interval_ms: int = option(
         "log.flush.scheduler.interval.ms",
         Kind.LONG,

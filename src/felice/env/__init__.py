@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
 from felice.env.clock import Clock, SystemClock
-from felice.env.disk import Buffer, Disk, DiskLocked, File, FileSlice, Lock, SystemDisk
+from felice.env.disk import Buffer, Disk, DiskLocked, File, FileSlice, Lock, SystemDisk, Volume
 from felice.env.network import Network, SystemNetwork
 
 
@@ -44,4 +44,5 @@ __all__ = [
     "SystemClock",
     "SystemDisk",
     "SystemNetwork",
+    "Volume",
 ]

@@ -83,6 +83,17 @@ class Disk(Protocol):
 
     def size(self, path: Path) -> int: ...
     def mtime_ms(self, path: Path) -> int: ...
+    def volume(self, path: Path) -> Volume:
+        """The file system that holds `path`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """How large a file system is, and how much of it this process may still fill."""
+
+    total_bytes: int
+    usable_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,3 +263,7 @@ class SystemDisk:
 
     def mtime_ms(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000_000
+
+    def volume(self, path: Path) -> Volume:
+        usage = os.statvfs(path)
+        return Volume(usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize)

@@ -41,6 +41,7 @@ _CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":"-1"}'
 _PARTITION_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 _DELETE_SUFFIX = "-delete"
 _STRAY_SUFFIX = "-stray"
+_FUTURE_SUFFIX = "-future"
 _SET_ASIDE_NAME = re.compile(r".+\.[0-9a-f]{32}(-delete|-stray|-future)")
 _NAME_MAX_LENGTH = 255
 
@@ -61,6 +62,9 @@ class LogDirectory:
         self.path = path
         self.directory_id: UUID | None = None
         self.logs: dict[TopicPartition, Log] = {}
+        # Replicas on their way here from another directory (`server/replica_moves.py`).
+        self.futures: dict[TopicPartition, Log] = {}
+        self.unfinished_moves: list[TopicPartition] = []
         self.failed: dict[TopicPartition, str] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.clean_offsets: dict[TopicPartition, int] = {}
@@ -158,6 +162,11 @@ class LogDirectory:
     def _meet_set_aside(self, path: Path) -> None:
         if path.name.endswith(_DELETE_SUFFIX):
             self._deleted.append((self._clock.now_ms(), path))
+        elif path.name.endswith(_FUTURE_SUFFIX):
+            # A copy that a stop interrupted: the replica is still where it was, and is copied anew.
+            topic, _, partition = path.name.rpartition(".")[0].rpartition("-")
+            self.unfinished_moves.append((topic, int(partition)))
+            self._deleted.append((self._clock.now_ms(), path))
         else:
             _logger.warning("%s is left alone: no partition of this broker", path)
 
@@ -209,12 +218,19 @@ class LogDirectory:
         path = self.path / f"{topic}-{partition}"
         if topic_partition in self.logs or self._disk.exists(path):
             raise LogDirectoryError(self.path, f"has a directory {path.name} already")
+        log = self._begin(topic_partition, path, config, topic_id)
+        self._adopt(topic_partition, log)
+        return log
+
+    def _begin(
+        self, topic_partition: TopicPartition, path: Path, config: TopicConfig, topic_id: UUID | None
+    ) -> Log:
         try:
             self._forget_on_disk(topic_partition)
             self._disk.mkdir(path)
             if topic_id is not None:
                 partition_metadata.write(self._disk, path, topic_id)
-            log = self._open(
+            return self._open(
                 topic_partition, path, config, recovery_point=0, log_start_offset=0, clean_shutdown=True
             )
         except OSError as error:
@@ -224,8 +240,6 @@ class LogDirectory:
                 self._disk.remove_tree(path)
             self._on_io_error(error)
             raise LogDirectoryError(self.path, f"cannot take a new partition: {error}") from error
-        self._adopt(topic_partition, log)
-        return log
 
     def delete(self, topic: str, partition: int) -> None:
         """Sets a partition aside; its files go after file.delete.delay.ms. The name is free at once."""
@@ -268,6 +282,54 @@ class LogDirectory:
             self.capture_log_starts()()
             self.capture_clean_offsets()()
             self._forgotten.clear()
+
+    # -- replicas that come from another directory -----------------------------------------------------
+
+    def create_future(self, topic: str, partition: int, config: TopicConfig, topic_id: UUID) -> Log:
+        """Begins the copy of a replica of another directory; `adopt_future` makes it the replica."""
+        self._check_online()
+        name = f"{topic}-{partition}"
+        path = self._set_aside_path(name, _FUTURE_SUFFIX)
+        if not path.name.startswith(f"{name}."):
+            # A next start could not tell whose copy it is.
+            raise LogDirectoryError(self.path, f"cannot take {name}: the name is too long for a copy")
+        log = self._begin((topic, partition), path, config, topic_id)
+        log.on_failure = self._on_log_failure
+        self.futures[topic, partition] = log
+        return log
+
+    def adopt_future(self, topic: str, partition: int, *, clean_offset: int) -> Log:
+        """Gives the copy, which must be whole, the replica's name; what it holds is on disk then."""
+        topic_partition = topic, partition
+        future = self.futures[topic_partition]
+        path = self.path / f"{topic}-{partition}"
+        try:
+            future.close()
+            self._disk.rename(future.directory, path)
+            self._disk.sync_dir(self.path)
+            log = self._open(
+                topic_partition, path, future.config, recovery_point=future.log_end_offset,
+                log_start_offset=future.log_start_offset, clean_shutdown=True,
+            )  # fmt: skip
+        except OSError as error:
+            self._on_io_error(error)
+            raise LogDirectoryError(self.path, f"cannot take {path.name}: {error}") from error
+        del self.futures[topic_partition]
+        self._adopt(topic_partition, log)
+        self.clean_offsets[topic_partition] = clean_offset
+        return log
+
+    def drop_future(self, topic: str, partition: int) -> None:
+        """Ends a copy that is wanted no more; its files go when files go next."""
+        future = self.futures.pop((topic, partition))
+        future.close(clean=False)
+        target = self._set_aside_path(f"{topic}-{partition}", _DELETE_SUFFIX)
+        try:
+            self._disk.rename(future.directory, target)
+        except OSError as error:
+            self._on_io_error(error)
+        else:
+            self._deleted.append((self._clock.now_ms(), target))
 
     def collect_deleted(self, now_ms: int) -> list[Path]:
         """Files and directories whose time to go has come, for `remove_paths`, which may run on a thread."""
@@ -345,7 +407,7 @@ class LogDirectory:
             return
         self.offline_reason = str(error)
         _logger.error("log directory %s is offline: %s", self.path, error)
-        for log in self.logs.values():
+        for log in (*self.logs.values(), *self.futures.values()):
             log.take_offline(f"log directory {self.path} failed: {error}")
         if self.on_offline is not None:
             self.on_offline(self)
@@ -368,12 +430,14 @@ class LogDirectory:
         self.capture_recovery_points()()
         self.capture_log_starts()()
         self.capture_high_watermarks(high_watermarks)()
+        for future in self.futures.values():
+            future.close(clean=False)
         if all(outcomes) and not self.failed:
             self._disk.write_atomic(self.path / CLEAN_SHUTDOWN_NAME, _CLEAN_SHUTDOWN_CONTENT)
 
     def abandon(self) -> None:
         """Lets go without bringing anything to disk, as a crash would; the next start recovers."""
-        for log in self.logs.values():
+        for log in (*self.logs.values(), *self.futures.values()):
             log.close(clean=False)
         self._release()
 

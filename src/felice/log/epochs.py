@@ -133,6 +133,11 @@ class LeaderEpochs:
             self.entries[: floor + 1] = [EpochEntry(self.entries[floor].epoch, offset)]
             self._changed = True
 
+    def copy_from(self, other: LeaderEpochs) -> None:
+        """Takes the history of another copy of the same log, with epochs that wrote nothing."""
+        self.entries = list(other.entries)
+        self._changed = True
+
     def clear(self) -> None:
         self._changed = self._changed or bool(self.entries)
         self.entries.clear()

@@ -13,6 +13,7 @@ from felice.protocol.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_configs,
+    alter_replica_log_dirs,
     api_versions,
     create_partitions,
     create_topics,
@@ -22,6 +23,7 @@ from felice.protocol.messages import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
@@ -33,6 +35,7 @@ from felice.protocol.messages import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_transactions,
@@ -157,6 +160,12 @@ class API:
     )
     DESCRIBE_CONFIGS = _api(describe_configs.DescribeConfigsRequest, describe_configs.DescribeConfigsResponse)
     ALTER_CONFIGS = _api(alter_configs.AlterConfigsRequest, alter_configs.AlterConfigsResponse)
+    ALTER_REPLICA_LOG_DIRS = _api(
+        alter_replica_log_dirs.AlterReplicaLogDirsRequest, alter_replica_log_dirs.AlterReplicaLogDirsResponse
+    )
+    DESCRIBE_LOG_DIRS = _api(
+        describe_log_dirs.DescribeLogDirsRequest, describe_log_dirs.DescribeLogDirsResponse
+    )
     CREATE_PARTITIONS = _api(
         create_partitions.CreatePartitionsRequest, create_partitions.CreatePartitionsResponse
     )
@@ -167,6 +176,9 @@ class API:
     )
     OFFSET_DELETE = _api(offset_delete.OffsetDeleteRequest, offset_delete.OffsetDeleteResponse)
     DESCRIBE_CLUSTER = _api(describe_cluster.DescribeClusterRequest, describe_cluster.DescribeClusterResponse)
+    LIST_CONFIG_RESOURCES = _api(
+        list_config_resources.ListConfigResourcesRequest, list_config_resources.ListConfigResourcesResponse
+    )
     DESCRIBE_TOPIC_PARTITIONS = _api(
         describe_topic_partitions.DescribeTopicPartitionsRequest,
         describe_topic_partitions.DescribeTopicPartitionsResponse,

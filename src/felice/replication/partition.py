@@ -85,6 +85,10 @@ class Partition:
         return self._failure is None
 
     @property
+    def is_flushing(self) -> bool:
+        return self._flushing is not None
+
+    @property
     def log_start_offset(self) -> int:
         return self.log.log_start_offset
 
@@ -218,6 +222,11 @@ class Partition:
     def close(self, reason: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Ends the role: everybody who waits is told. The log stays with its directory."""
         self._fail(ApiError(reason))
+
+    def change_log(self, log: Log) -> None:
+        """The same records, on disk, in another directory. No flush may be under way."""
+        assert not self.is_flushing and log.log_end_offset == self.log.log_end_offset
+        self.log = log
 
     def wake_readers(self) -> None:
         """Something other than an append changed what readers find."""

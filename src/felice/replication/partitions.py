@@ -111,14 +111,15 @@ class Partitions:
         return partition
 
     def _existing_log(self, key: tuple[str, int], topic_id: UUID) -> Log | None:
-        for directory in self._directories:
-            log = directory.logs.get(key)
-            if log is not None and log.topic_id == topic_id:
-                return log
-            if log is not None:
-                # A topic of the same name that the store does not know: a person may want its records.
+        found = [(directory, directory.logs[key]) for directory in self._directories if key in directory.logs]
+        # Twice here is a replica whose move a crash cut short; appends after it went to the longer one.
+        own = [log for _, log in found if log.topic_id == topic_id]
+        kept = max(own, key=lambda log: log.log_end_offset, default=None)
+        for directory, log in found:
+            if log is not kept:
+                # Or a topic of the same name that the store does not know: a person may want its records.
                 directory.set_aside_as_stray(*key)
-        return None
+        return kept
 
     def _new_log(self, topic: TopicImage, image: PartitionImage) -> Log:
         for directory in self._directories:

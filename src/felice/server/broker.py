@@ -41,6 +41,7 @@ from felice.server.handlers.table import OFFERED, Handle, Handlers
 from felice.server.listener import Listener
 from felice.server.maintenance import Maintenance
 from felice.server.producer_ids import ProducerIds
+from felice.server.replica_moves import ReplicaMoves
 from felice.server.startup import BrokerFailed, StartupError
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Broker:
         self._store_lock: Lock | None = None
         self._maintenance = Maintenance(self)
         self.cleaner = Cleaner(self)
+        self.replica_moves = ReplicaMoves(self)
         self._is_serving = False
         self._creating: dict[str, asyncio.Task[int]] = {}
 
@@ -154,6 +156,7 @@ class Broker:
         await self._take_leadership(store)
         self._maintenance.start()
         self.cleaner.start()
+        self.replica_moves.start()
         for listener in self.listeners:
             listener.open()
         # The loop reads no request before it has called this.
@@ -404,6 +407,7 @@ class Broker:
         for listener in self.listeners:
             await listener.drain(_DRAIN_TIMEOUT_S)
         await self.cleaner.stop()
+        await self.replica_moves.stop()
         await self._maintenance.stop()
         await asyncio.gather(*self._creating.values(), return_exceptions=True)
         await self._close_directories()
@@ -455,6 +459,7 @@ class Broker:
             await listener.stop_accepting()
             await listener.drain(0)
         await self.cleaner.stop()
+        await self.replica_moves.stop()
         await self._maintenance.stop()
         for directory in self.directories:
             directory.abandon()

@@ -43,9 +43,12 @@ MODULES: dict[Api, str] = {
     API.LIST_TRANSACTIONS: "list_transactions",
     API.DESCRIBE_CONFIGS: "describe_configs",
     API.ALTER_CONFIGS: "alter_configs",
+    API.ALTER_REPLICA_LOG_DIRS: "alter_replica_log_dirs",
+    API.DESCRIBE_LOG_DIRS: "describe_log_dirs",
     API.CREATE_PARTITIONS: "create_partitions",
     API.INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs",
     API.DESCRIBE_CLUSTER: "describe_cluster",
+    API.LIST_CONFIG_RESOURCES: "list_config_resources",
     API.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
 }
 

@@ -1,0 +1,40 @@
+"""AlterReplicaLogDirs (key 34): begins to move replicas between this broker's log directories.
+
+The answer says that the move began; DescribeLogDirs shows how far it got. To name the directory where a replica
+is already ends a move of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
+    topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for asked in request.dirs:
+        for topic in asked.topics:
+            row = topics.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
+            row.partitions += [_row(topic.name, index, asked.path, context) for index in topic.partitions]
+    return AlterReplicaLogDirsResponse(results=list(topics.values()))
+
+
+def _row(topic: str, index: int, path: str, context: RequestContext) -> AlterReplicaLogDirPartitionResult:
+    row = AlterReplicaLogDirPartitionResult(partition_index=index)
+    try:
+        context.broker.replica_moves.begin(topic, index, path)
+    except ApiError as error:
+        # Older clients know only this code for a replica that is elsewhere.
+        elsewhere = error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        row.error_code = ErrorCode.REPLICA_NOT_AVAILABLE if elsewhere else error.code
+    return row

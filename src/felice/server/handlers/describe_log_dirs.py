@@ -1,0 +1,84 @@
+"""DescribeLogDirs (key 35): this broker's log directories, what they hold, and how much room is left.
+
+A directory that failed is answered with KAFKA_STORAGE_ERROR and no partitions. A replica on its way to another
+directory is in both: there as a future replica, with how much is still to be copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from felice.env import Volume
+from felice.log.directory import LogDirectory
+from felice.log.log import Log
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from felice.server.broker import Broker
+    from felice.server.context import RequestContext
+
+_UNKNOWN = Volume(total_bytes=-1, usable_bytes=-1)
+
+
+async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    broker, loop = context.broker, asyncio.get_running_loop()
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
+    results = []
+    for directory in broker.directories:
+        volume = await loop.run_in_executor(None, _volume_of, directory, broker)
+        results.append(_result(directory, volume, wanted, broker))
+    return DescribeLogDirsResponse(results=results)
+
+
+def _volume_of(directory: LogDirectory, broker: Broker) -> Volume:
+    try:
+        return broker.env.disk.volume(directory.path)
+    except OSError:
+        return _UNKNOWN
+
+
+def _result(
+    directory: LogDirectory, volume: Volume, wanted: Collection[tuple[str, int]] | None, broker: Broker
+) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(log_dir=str(directory.path))
+    if directory.offline_reason is not None:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return result
+    result.total_bytes, result.usable_bytes = volume.total_bytes, volume.usable_bytes
+    rows = [*_rows(directory.logs, wanted, broker), *_rows(directory.futures, wanted, broker, is_future=True)]
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for name, row in sorted(rows, key=lambda found: (found[0], found[1].partition_index)):
+        topics.setdefault(name, DescribeLogDirsTopic(name=name)).partitions.append(row)
+    result.topics = list(topics.values())
+    return result
+
+
+def _rows(
+    logs: Mapping[tuple[str, int], Log],
+    wanted: Collection[tuple[str, int]] | None,
+    broker: Broker,
+    *,
+    is_future: bool = False,
+) -> list[tuple[str, DescribeLogDirsPartition]]:
+    rows = []
+    for (topic, index), log in logs.items():
+        if wanted is None or (topic, index) in wanted:
+            row = DescribeLogDirsPartition(
+                partition_index=index, partition_size=log.size_bytes, is_future_key=is_future
+            )
+            if (partition := broker.partitions.get(topic, index)) is not None:
+                end_offset = partition.log_end_offset if is_future else partition.high_watermark
+                row.offset_lag = max(end_offset - log.log_end_offset, 0)
+            rows.append((topic, row))
+    return rows

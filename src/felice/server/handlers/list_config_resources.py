@@ -1,0 +1,43 @@
+"""ListConfigResources (key 74): topics, brokers, and whatever else has configs here.
+
+Version 0 asks for the subscriptions of client metrics, of which there are none, as nobody takes telemetry.
+Groups and brokers' loggers have no configs of their own either.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.describe_configs import ResourceType
+from felice.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
+    known = [int(kind) for kind in ResourceType]
+    wanted = [int(ResourceType.CLIENT_METRICS)] if context.version == 0 else request.resource_types or known
+    if any(kind not in known for kind in wanted):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in dict.fromkeys(wanted)
+            for name in _names(kind, context)
+        ]
+    )
+
+
+def _names(kind: int, context: RequestContext) -> list[str]:
+    image = context.broker.image
+    if kind == ResourceType.TOPIC:
+        return sorted(image.topics)
+    if kind == ResourceType.BROKER:
+        return [str(broker_id) for broker_id in sorted(image.brokers)]
+    return []

@@ -1,0 +1,212 @@
+"""Moves replicas of this broker from one of its log directories to another (KIP-113).
+
+Keeps true: the replica serves from its old directory until the copy in the new one is whole and on disk; the two
+            change places in one step of the event loop, so no record is lost or served twice.
+            A move that fails, is called off, or loses its topic leaves the replica where it is. One that a stop
+            interrupts begins anew at the next start.
+How:        one task for each move copies batches as they are, reading on threads and appending on the event loop,
+            as a follower does; what was appended meanwhile is copied in the last step. A crash between the two
+            renames of that step leaves the replica in both directories: the longer one counts (`Partitions`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from felice.log.cleaner_throttle import Throttle
+from felice.log.directory import LogDirectory
+from felice.log.errors import LogDirectoryError
+from felice.log.log import AppendOrigin, Log
+from felice.protocol.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from felice.replication.partition import Partition
+    from felice.server.broker import Broker
+
+_log = logging.getLogger("felice.server")
+
+_CHUNK_BYTES = 1024 * 1024
+# Batches of every epoch are copied; a follower would stop at those of a leader that it does not know yet.
+_ANY_EPOCH = 2**31 - 1
+
+
+class _CalledOff(Exception):
+    """The move makes no sense any more."""
+
+
+@dataclass(slots=True)
+class _Move:
+    partition: Partition
+    source: LogDirectory
+    target: LogDirectory
+    task: asyncio.Task[None] | None = None
+    is_wanted: bool = True
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.partition.topic, self.partition.partition
+
+
+class ReplicaMoves:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._moves: dict[tuple[str, int], _Move] = {}
+        rate = broker.config.replica_alter_log_dirs_io_max_bytes_per_second
+        self._throttle = Throttle(broker.env.clock, rate)
+        self._is_running = False
+
+    def start(self) -> None:
+        """Begins anew what the last stop interrupted."""
+        self._is_running = True
+        for directory in self._broker.directories:
+            for topic, partition in directory.unfinished_moves:
+                try:
+                    self.begin(topic, partition, str(directory.path))
+                except ApiError as error:
+                    _log.warning(
+                        "an interrupted move is not taken up",
+                        extra={"partition": f"{topic}-{partition}", "reason": error.message},
+                    )
+            directory.unfinished_moves.clear()
+
+    async def stop(self) -> None:
+        """Calls every move off; the copies stay for the next start to see that a move was under way."""
+        self._is_running = False
+        self._throttle.stopping.set()
+        tasks = [move.task for move in self._moves.values() if move.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def begin(self, topic: str, partition: int, path: str) -> None:
+        """Starts to move a replica; raises `ApiError`. The directory that has it calls a move off."""
+        target = self._directory(path)
+        found = self._broker.partitions.find(topic, partition)
+        source = self._directory_of(found.log)
+        running = self._moves.get((topic, partition))
+        if running is not None and running.target is target and running.is_wanted:
+            return
+        if running is not None:
+            running.is_wanted = False
+        if source is target or not self._is_running:
+            return
+        move = _Move(found, source, target)
+        move.task = asyncio.create_task(self._run(move, after=running))
+        self._moves[topic, partition] = move
+
+    def _directory(self, path: str) -> LogDirectory:
+        for directory in self._broker.directories:
+            if directory.path == Path(path):
+                if directory.offline_reason is not None:
+                    raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is offline")
+                return directory
+        raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not one of log.dirs")
+
+    def _directory_of(self, log: Log) -> LogDirectory:
+        for directory in self._broker.directories:
+            if directory.logs.get((log.topic, log.partition)) is log:
+                return directory
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.name} is offline")
+
+    async def _run(self, move: _Move, after: _Move | None) -> None:
+        if after is not None and after.task is not None:
+            await asyncio.wait([after.task])
+        name = move.partition.log.name
+        try:
+            await self._copy(move)
+            _log.info("replica moved", extra={"partition": name, "to": str(move.target.path)})
+        except _CalledOff as reason:
+            _log.info("move called off", extra={"partition": name, "reason": str(reason)})
+        except (ApiError, LogDirectoryError, OSError) as error:
+            _log.error("replica was not moved", extra={"partition": name, "reason": str(error)})
+        finally:
+            if self._moves.get(move.key) is move:
+                del self._moves[move.key]
+
+    async def _copy(self, move: _Move) -> None:
+        partition = move.partition
+        self._check_wanted(move)
+        future = move.target.create_future(*move.key, partition.log.config, partition.topic_id)
+        is_stopping = False
+        try:
+            while not await self._copy_more(move, future):
+                pass
+        except asyncio.CancelledError:
+            is_stopping = True
+            raise
+        finally:
+            if not is_stopping and move.target.futures.get(move.key) is future:
+                move.target.drop_future(*move.key)
+
+    async def _copy_more(self, move: _Move, future: Log) -> bool:
+        """Copies the next piece; True when the copy has become the replica."""
+        loop, source = asyncio.get_running_loop(), move.partition.log
+        self._check_wanted(move)
+        truncations = source.truncations
+        _follow_start(source, future)
+        if future.log_end_offset >= source.log_end_offset:
+            await self._bring_to_disk(future)
+            await move.partition.finish_flush()
+            return self._change_places(move, future)
+        piece = source.read(future.log_end_offset, _CHUNK_BYTES, end_offset=source.log_end_offset)
+        if piece is None:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{source.name} has no batch to copy before its end"
+            )
+        await loop.run_in_executor(None, self._throttle.take, piece.size_bytes)
+        records = await loop.run_in_executor(None, piece.read)
+        self._check_wanted(move)
+        if source.truncations != truncations:
+            future.truncate_fully_and_start_at(source.log_start_offset)
+        else:
+            self._append(future, records)
+        return False
+
+    def _append(self, future: Log, records: bytes) -> None:
+        now_ms = self._broker.env.clock.now_ms()
+        future.append(records, leader_epoch=_ANY_EPOCH, now_ms=now_ms, origin=AppendOrigin.REPLICATION)
+
+    async def _bring_to_disk(self, future: Log) -> None:
+        flush = future.begin_flush()
+        await asyncio.get_running_loop().run_in_executor(None, flush.run)
+        future.end_flush(flush)
+
+    def _change_places(self, move: _Move, future: Log) -> bool:
+        """The last step, without a pause; False if the replica grew too much for it meanwhile."""
+        self._check_wanted(move)
+        partition, source = move.partition, move.partition.log
+        if partition.is_flushing:
+            return False
+        _follow_start(source, future)
+        rest_bytes = 0
+        while future.log_end_offset < source.log_end_offset:
+            piece = source.read(future.log_end_offset, _CHUNK_BYTES, end_offset=source.log_end_offset)
+            rest_bytes += piece.size_bytes if piece is not None else 0
+            if piece is None or rest_bytes > _CHUNK_BYTES:
+                return False
+            self._append(future, piece.read())
+        future.epochs.copy_from(source.epochs)
+        clean_offset = move.source.clean_offsets.get(move.key, 0)
+        moved = move.target.adopt_future(*move.key, clean_offset=clean_offset)
+        partition.change_log(moved)
+        move.source.delete(*move.key)
+        return True
+
+    def _check_wanted(self, move: _Move) -> None:
+        if not move.is_wanted:
+            raise _CalledOff("another directory was asked for")
+        if not move.partition.is_open or self._broker.partitions.get(*move.key) is not move.partition:
+            raise _CalledOff("the replica is gone")
+
+
+def _follow_start(source: Log, future: Log) -> None:
+    """What the source deleted meanwhile is not in the copy either."""
+    start = source.log_start_offset
+    if future.log_end_offset < start:
+        future.truncate_fully_and_start_at(start)
+    elif future.log_start_offset < start:
+        future.delete_records_before(start)
