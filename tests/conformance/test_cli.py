@@ -13,6 +13,7 @@ import pytest
 from felice.cli import main
 from felice.cli.kafka_tools.configs import kafka_configs
 from felice.cli.kafka_tools.consumer_groups import kafka_consumer_groups
+from felice.cli.kafka_tools.log_dirs import kafka_log_dirs
 from felice.cli.kafka_tools.offsets import kafka_delete_records, kafka_get_offsets
 from felice.cli.kafka_tools.topics import kafka_topics
 from felice.server.embedded import EmbeddedBroker
@@ -342,3 +343,42 @@ def test_offsets_of_a_file_stay_within_the_log(felice: Run, tmp_path: Path) -> N
     assert json.loads(felice(*words, "--json"))[0]["new_offset"] == 0
     file.write_text("filed,0,0\nelsewhere,0,3\n")
     assert "elsewhere-0" in felice(*words, code=1)
+
+
+@pytest.fixture
+def roomy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedBroker]:
+    """A broker with two log directories, which `felice` commands ask."""
+    dirs = {"log.dirs": f"{tmp_path / 'one'},{tmp_path / 'two'}"}
+    with EmbeddedBroker(tmp_path / "one", properties=dirs) as running:
+        monkeypatch.setenv("FELICE_BOOTSTRAP_SERVER", running.bootstrap)
+        yield running
+
+
+def test_a_replica_is_moved_and_seen_in_its_new_directory(
+    felice: Run, roomy: EmbeddedBroker, tmp_path: Path
+) -> None:
+    felice("topics", "create", "heavy")
+    produce(roomy, "heavy", "x\n" * 1000)
+    rows = json.loads(felice("log-dirs", "describe", "--topic", "heavy", "--json"))
+    assert sorted((row["state"], row["replicas"]) for row in rows) == [("online", 0), ("online", 1)]
+    assert all(0 < row["usable_bytes"] <= row["total_bytes"] for row in rows)
+    empty = next(row["directory"] for row in rows if not row["replicas"])
+    assert felice("log-dirs", "move", "heavy", "0", "--to", empty) == f"heavy-0 is in {empty}.\n"
+    assert (Path(empty) / "heavy-0").is_dir()
+    assert "online" in felice("log-dirs", "describe")
+    assert "log directory is not configured" in felice(
+        "log-dirs", "move", "heavy", "0", "--to", str(tmp_path), code=1
+    )
+    assert "there is no broker 9" in felice("log-dirs", "describe", "--broker", "9", code=1)
+
+
+def test_kafka_log_dirs_prints_kafkas_json(kafka: Run, felice: Run, broker: EmbeddedBroker) -> None:
+    felice("topics", "create", "located")
+    lines = kafka(kafka_log_dirs, "--describe", "--topic-list", "located").splitlines()
+    assert lines[:2] == [
+        "Querying brokers for log directories information",
+        f"Received log directory information from brokers {broker.broker.broker_id}",
+    ]
+    [row] = json.loads(lines[2])["brokers"][0]["logDirs"]
+    assert row["error"] is None
+    assert row["partitions"] == [{"partition": "located-0", "size": 0, "offsetLag": 0, "isFuture": False}]

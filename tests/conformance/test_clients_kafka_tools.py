@@ -149,3 +149,11 @@ def test_performance_tools_write_and_read(broker: Target) -> None:
     )
     columns = read.splitlines()[-1].split(",")
     assert int(float(columns[4])) >= 20000
+
+
+@pytest.mark.felice_only
+def test_quorum_tool_is_told_that_there_is_no_quorum(broker: Target) -> None:
+    """As by a broker of Kafka 3 with ZooKeeper: DescribeQuorum is not offered."""
+    said = tool("org.apache.kafka.tools.MetadataQuorumCommand", broker, "describe", "--status", check=False)
+    assert "UnsupportedVersionException" in said
+    assert "DESCRIBE_QUORUM" in said

@@ -27,6 +27,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "groups": ("felice.cli.groups", "groups", "List and describe consumer groups, and move their offsets."),
     "configs": ("felice.cli.configs", "configs", "Show and change the configuration of topics and brokers."),
     "offsets": ("felice.cli.offsets", "offsets", "Show partitions' offsets, and delete records before one."),
+    "log-dirs": (
+        "felice.cli.log_dirs",
+        "log_dirs",
+        "Show brokers' log directories, and move replicas between them.",
+    ),
     "perf": ("felice.cli.perf", "perf", "Measure how fast a topic can be written and read."),
     "dump-log": ("felice.cli.dump_log", "dump_log", "Print and check the files of a partition."),
     "decode-frame": (

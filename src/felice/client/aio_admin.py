@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from felice.client.admin import configs, groups, topics
+from felice.client.admin import configs, groups, log_dirs, topics
 from felice.client.admin.model import (
     ConfigResource,
     ConsumerGroupDescription,
@@ -232,6 +232,26 @@ class Admin:
             {resource: resource for resource in resources},
             lambda some: configs.incremental_alter_configs(self.cluster, some, validate_only),
             timeout_s,
+        )
+
+    # Log directories
+
+    async def describe_log_dirs(
+        self,
+        brokers: Iterable[int] | None = None,
+        topics: Iterable[str] | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> Results:
+        """`[LogDirDescription]`, or the error, by broker; None asks all, or for all topics."""
+        asked = None if brokers is None else list(brokers), None if topics is None else list(topics)
+        return await self._retrying(lambda: log_dirs.describe_log_dirs(self.cluster, *asked), timeout_s)
+
+    async def alter_replica_log_dirs(
+        self, broker: int, wanted: Mapping[Partition, str], timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> Results:
+        """Begins to move replicas of a broker to other directories of its; None, or the error, by partition."""
+        return await self._retrying(
+            lambda: log_dirs.alter_replica_log_dirs(self.cluster, broker, wanted), timeout_s
         )
 
     # Groups

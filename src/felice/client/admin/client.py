@@ -27,7 +27,7 @@ from felice.client.aio_admin import DEFAULT_TIMEOUT_S, Admin
 from felice.client.errors import KafkaError, failure, kafka_exception
 from felice.client.group_requests import CommittedOffset
 from felice.client.loop_thread import LoopThread
-from felice.client.model import ClusterMetadata, TopicPartition
+from felice.client.model import ClusterMetadata, Partition, TopicPartition
 from felice.client.options import parse_settings
 
 Future: TypeAlias = "concurrent.futures.Future[Any]"
@@ -219,6 +219,27 @@ class AdminClient:
     ) -> dict[ConfigResource, Future]:
         work = self._admin.incremental_alter_configs(resources, request_timeout, validate_only)
         return self._many(resources, work)
+
+    # Log directories
+
+    def describe_log_dirs(
+        self,
+        brokers: Iterable[int] | None = None,
+        topics: Iterable[str] | None = None,
+        *,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[int, Future]:
+        """Futures of `[LogDirDescription]` by broker; None asks all brokers, or for all topics."""
+        asked = (
+            sorted(self.list_topics(timeout=request_timeout).brokers) if brokers is None else list(brokers)
+        )
+        return self._many(asked, self._admin.describe_log_dirs(asked, topics, request_timeout))
+
+    def alter_replica_log_dirs(
+        self, broker: int, wanted: Mapping[Partition, str], *, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[Partition, Future]:
+        """Begins to move replicas of a broker, by (topic, partition), to other directories of its."""
+        return self._many(wanted, self._admin.alter_replica_log_dirs(broker, wanted, request_timeout))
 
     # Groups
 

@@ -189,6 +189,28 @@ class DeletedRecords:
     low_watermark: int
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaInLogDir:
+    """A replica in one directory of a broker. `is_future`: it is on its way there."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """One log directory of a broker; -1 bytes are not known."""
+
+    path: str
+    error: KafkaError | None
+    replicas: Sequence[ReplicaInLogDir]
+    total_bytes: int
+    usable_bytes: int
+
+
 @dataclass(slots=True)
 class ConsumerGroupTopicPartitions:
     """A group with partitions, or with None for all it has committed."""

@@ -1,0 +1,72 @@
+"""`kafka-log-dirs`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from felice.cli.faults import Fault
+from felice.cli.kafka_tools import run_tool
+from felice.cli.log_dirs import log_dirs_of
+from felice.cli.options import admin_client, command_config_option
+
+if TYPE_CHECKING:
+    from felice.client.admin import LogDirDescription
+
+
+@click.command("kafka-log-dirs")
+@click.option("--bootstrap-server", required=True)
+@command_config_option
+@click.option("--describe", is_flag=True, required=True)
+@click.option("--topic-list", metavar="T1,T2")
+@click.option("--broker-list", metavar="1,2")
+def kafka_log_dirs(
+    bootstrap_server: str,
+    command_config: Path | None,
+    describe: bool,
+    topic_list: str | None,
+    broker_list: str | None,
+) -> None:
+    """Print the log directories of brokers and their replicas as JSON."""
+    admin = admin_client(bootstrap_server, command_config)
+    brokers = _ids(broker_list) if broker_list else sorted(admin.list_topics(timeout=30).brokers)
+    names = topic_list.split(",") if topic_list else None
+    listed = ",".join(map(str, brokers))
+    click.echo("Querying brokers for log directories information")
+    found = log_dirs_of(admin, brokers, names)
+    click.echo(f"Received log directory information from brokers {listed}")
+    rows = [
+        {"broker": broker, "logDirs": [_log_dir(row) for row in directories]}
+        for broker, directories in found.items()
+    ]
+    click.echo(json.dumps({"version": 1, "brokers": rows}, separators=(",", ":")))
+
+
+def _ids(text: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise Fault(f"expected broker ids with commas between them, got {text!r}") from None
+
+
+def _log_dir(found: LogDirDescription) -> dict[str, Any]:
+    return {
+        "partitions": [
+            {
+                "partition": f"{replica.topic}-{replica.partition}",
+                "size": replica.size_bytes,
+                "offsetLag": replica.offset_lag,
+                "isFuture": replica.is_future,
+            }
+            for replica in found.replicas
+        ],
+        "error": None if found.error is None else found.error.name(),
+        "logDir": found.path,
+    }
+
+
+def main() -> None:
+    run_tool(kafka_log_dirs)

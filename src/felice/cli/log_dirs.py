@@ -1,0 +1,141 @@
+"""Log directories of brokers, and moving replicas between them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from felice.cli.faults import Fault
+from felice.cli.options import admin_client, connection_options, json_option, wait_all
+from felice.cli.output import progress, show
+
+if TYPE_CHECKING:
+    from felice.client.admin import AdminClient, LogDirDescription
+
+_POLL_S = 0.2
+
+
+def log_dirs_of(
+    admin: AdminClient, brokers: Sequence[int] | None, topics: Sequence[str] | None
+) -> dict[int, list[LogDirDescription]]:
+    return wait_all(admin.describe_log_dirs(brokers, topics))
+
+
+@click.group("log-dirs")
+def log_dirs() -> None:
+    """Show brokers' log directories, and move replicas between them.
+
+    \b
+    felice log-dirs describe
+    felice log-dirs move flights 0 --to /disk2/felice
+    """
+
+
+@log_dirs.command("describe")
+@connection_options
+@click.option("--broker", "brokers", type=int, multiple=True, help="Only this broker; may come often.")
+@click.option("--topic", "topics", multiple=True, help="Only this topic's replicas; may come often.")
+@json_option
+def describe_command(
+    bootstrap: str,
+    command_config: Path | None,
+    brokers: tuple[int, ...],
+    topics: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Show each directory with its replicas' number and size, and the room that is left."""
+    admin = admin_client(bootstrap, command_config)
+    rows = [
+        _row(broker, found)
+        for broker, directories in sorted(log_dirs_of(admin, brokers or None, topics or None).items())
+        for found in directories
+    ]
+    if not as_json:
+        rows = [_readable(row) for row in rows]
+    show(rows, as_json, empty="No broker answered.")
+
+
+def _row(broker: int, found: LogDirDescription) -> dict[str, Any]:
+    return {
+        "broker": broker,
+        "directory": found.path,
+        "state": "online" if found.error is None else found.error.name(),
+        "replicas": sum(not replica.is_future for replica in found.replicas),
+        "moving_here": sum(replica.is_future for replica in found.replicas),
+        "size_bytes": sum(replica.size_bytes for replica in found.replicas),
+        "usable_bytes": found.usable_bytes,
+        "total_bytes": found.total_bytes,
+    }
+
+
+def _readable(row: dict[str, Any]) -> dict[str, Any]:
+    """Sizes as people read them."""
+    from rich.filesize import decimal
+
+    readable = {name: value for name, value in row.items() if not name.endswith("_bytes")}
+    sizes = {"size": "size_bytes", "usable": "usable_bytes", "total": "total_bytes"}
+    return readable | {
+        name: decimal(row[source]) if row[source] >= 0 else "-" for name, source in sizes.items()
+    }
+
+
+@log_dirs.command("move")
+@click.argument("topic")
+@click.argument("partition", type=click.IntRange(min=0))
+@connection_options
+@click.option("--to", "target", required=True, help="The directory, as `describe` shows it.")
+@click.option("--broker", type=int, help="Whose replica; needed where there are several brokers.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Return when the replica has moved.")
+def move_command(
+    topic: str,
+    partition: int,
+    bootstrap: str,
+    command_config: Path | None,
+    target: str,
+    broker: int | None,
+    wait: bool,
+) -> None:
+    """Move a replica to another directory of its broker; it goes on serving meanwhile."""
+    admin = admin_client(bootstrap, command_config)
+    chosen = _only_broker(admin) if broker is None else broker
+    wait_all(admin.alter_replica_log_dirs(chosen, {(topic, partition): target}))
+    if not wait:
+        click.echo(f"{topic}-{partition} is moving to {target}.")
+        return
+    _wait_until_moved(admin, chosen, (topic, partition), target)
+    click.echo(f"{topic}-{partition} is in {target}.")
+
+
+def _only_broker(admin: AdminClient) -> int:
+    brokers = sorted(admin.list_topics(timeout=30).brokers)
+    if len(brokers) > 1:
+        raise Fault(
+            f"there are brokers {', '.join(map(str, brokers))}: say with --broker whose replica is meant"
+        )
+    return int(brokers[0])
+
+
+def _wait_until_moved(admin: AdminClient, broker: int, wanted: tuple[str, int], target: str) -> None:
+    topic, partition = wanted
+    shown = 0
+    with progress(f"moving {topic}-{partition}", None) as advance:
+        while True:
+            [directories] = log_dirs_of(admin, [broker], [topic]).values()
+            places = {
+                (found.path, replica.is_future): replica
+                for found in directories
+                for replica in found.replicas
+                if (replica.topic, replica.partition) == wanted
+            }
+            if (target, False) in places:
+                return
+            if (target, True) not in places:
+                raise Fault(f"{topic}-{partition} was not moved to {target}; the broker's log says why")
+            copied = places[target, True].size_bytes
+            advance(max(copied - shown, 0))
+            shown = max(copied, shown)
+            time.sleep(_POLL_S)

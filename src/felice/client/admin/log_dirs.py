@@ -1,0 +1,94 @@
+"""Log directories of brokers: what they hold, and moving replicas between them.
+
+Each broker answers for itself and for nobody else. A broker that is not there is an error in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from felice.client.admin.model import LogDirDescription, ReplicaInLogDir
+from felice.client.admin.topics import Results, outcome
+from felice.client.cluster import Cluster
+from felice.client.errors import KafkaError, KafkaException, failure
+from felice.client.model import Partition
+from felice.client.requests import by_topic
+from felice.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from felice.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResult,
+)
+
+
+async def describe_log_dirs(
+    cluster: Cluster, brokers: Iterable[int] | None, topics: Iterable[str] | None
+) -> Results:
+    """`[LogDirDescription]`, or the error, by broker. None asks all brokers, or for all topics."""
+    names = None if topics is None else list(topics)
+    await cluster.refresh([] if names is None else names)
+    request = DescribeLogDirsRequest(topics=None if names is None else _partitions(cluster, names))
+    results: Results = {}
+    for node_id in sorted(cluster.topology.brokers) if brokers is None else brokers:
+        if node_id not in cluster.topology.brokers:
+            results[node_id] = failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}")
+            continue
+        response = await cluster.call(node_id, request)
+        rows = [_description(row) for row in response.results]
+        results[node_id] = outcome(response.error_code, None, f"log directories of broker {node_id}", rows)
+    return results
+
+
+def _partitions(cluster: Cluster, names: list[str]) -> list[DescribableLogDirTopic]:
+    picture = cluster.topology.describe(names)
+    return [
+        DescribableLogDirTopic(topic=name, partitions=sorted(picture.topics[name].partitions))
+        for name in names
+    ]
+
+
+def _description(row: DescribeLogDirsResult) -> LogDirDescription:
+    error = outcome(row.error_code, None, row.log_dir)
+    replicas = [
+        ReplicaInLogDir(
+            topic.name,
+            replica.partition_index,
+            replica.partition_size,
+            replica.offset_lag,
+            replica.is_future_key,
+        )
+        for topic in row.topics
+        for replica in topic.partitions
+    ]
+    failed = error.error if isinstance(error, KafkaException) else None
+    return LogDirDescription(row.log_dir, failed, replicas, row.total_bytes, row.usable_bytes)
+
+
+async def alter_replica_log_dirs(cluster: Cluster, node_id: int, wanted: Mapping[Partition, str]) -> Results:
+    """Begins to move replicas of one broker; None, or the error, by partition."""
+    await cluster.refresh([])
+    if node_id not in cluster.topology.brokers:
+        missing = failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}")
+        return dict.fromkeys(wanted, missing)
+    dirs = [
+        AlterReplicaLogDir(
+            path=path,
+            topics=[
+                AlterReplicaLogDirTopic(name=topic, partitions=numbers)
+                for topic, numbers in by_topic(found for found in wanted if wanted[found] == path).items()
+            ],
+        )
+        for path in dict.fromkeys(wanted.values())
+    ]
+    response = await cluster.call(node_id, AlterReplicaLogDirsRequest(dirs=dirs))
+    return {
+        (topic.topic_name, row.partition_index): outcome(
+            row.error_code, None, f"{topic.topic_name}-{row.partition_index}"
+        )
+        for topic in response.results
+        for row in topic.partitions
+    }
