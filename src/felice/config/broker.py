@@ -184,6 +184,10 @@ class BrokerConfig:
         "log.flush.start.offset.checkpoint.interval.ms", Kind.INT, 60_000, "How often log start offsets are written.",
         minimum=0,
     )  # fmt: skip
+    replica_lag_time_max_ms: int = option(
+        "replica.lag.time.max.ms", Kind.LONG, 30_000,
+        "A follower that has not had everything for this long is not in sync any more.", minimum=1,
+    )  # fmt: skip
     replica_high_watermark_checkpoint_interval_ms: int = option(
         "replica.high.watermark.checkpoint.interval.ms",
         Kind.LONG,

@@ -2,29 +2,39 @@
 
 Keeps true: R1 high watermark <= log end offset; it never falls within one leader epoch.
             Consumers see only what lies below the high watermark (or the last stable offset).
-            Where flushing is asked for (`flush.messages`), the high watermark, and with it every
-            acknowledgement, waits until the records are on disk; waiting appends share one sync.
-How:        with one replica the high watermark is the log end offset, or the flushed offset.
-            Appends and role changes happen on the event loop; only the sync runs in a thread.
-Leaves:     validation and offsets to the log, waiting for bytes to the fetch handler, which
-            registers in `on_advance`.
+            R3 acks=all is answered when every in-sync replica has the record, and never while fewer of them
+            than min.insync.replicas are in sync.
+            Where flushing is asked for (`flush.messages`), the leader's own log counts only as far as it is
+            on disk; waiting appends share one sync.
+How:        a term as leader is a `Leader`, which decides; a term as follower has no state but the log, and
+            `follower` decides. Everything but the sync happens on the event loop.
+Leaves:     validation and offsets to the log, waiting for bytes to the fetch handler, which registers in
+            `on_advance`; fetching to `fetcher`, writing the ISR to `isr`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from felice.env import FileSlice
+from felice.env import Buffer, FileSlice
 from felice.log.log import AppendInfo, AppendOrigin, Log
 from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.replication import follower
+from felice.replication.follower import FetchPosition, RestartAt, TruncateTo
+from felice.replication.leader import IsrProposal, Leader
+from felice.replication.surroundings import Surroundings
+from felice.replication.waiters import Waiters
 
 if TYPE_CHECKING:
     from felice.log.transaction_index import AbortedTransaction
+
+_log = logging.getLogger("felice.replication")
 
 CONSUMER = -1
 NO_EPOCH = -1
@@ -54,21 +64,25 @@ class FetchedRecords:
 class Partition:
     """A replica of one partition. The names are Kafka's."""
 
-    def __init__(self, broker_id: int, log: Log, topic_id: UUID) -> None:
+    def __init__(
+        self, broker_id: int, log: Log, topic_id: UUID, surroundings: Surroundings, high_watermark: int = 0
+    ) -> None:
         self.topic = log.topic
         self.partition = log.partition
         self.topic_id = topic_id
         self.log = log
-        self.leader_id = -1
-        self.leader_epoch = NO_EPOCH
-        self.partition_epoch = -1
-        self.replicas: tuple[int, ...] = ()
-        self.isr: tuple[int, ...] = ()
-        self.high_watermark = log.log_start_offset
+        self.image = PartitionImage(log.partition, ())
+        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         # Called, without argument, each time readers may find more, or an error, than before.
         self.on_advance: set[Callable[[], None]] = set()
+        self.leader: Leader | None = None
         self._broker_id = broker_id
-        self._committing: list[tuple[int, asyncio.Future[None]]] = []
+        self._around = surroundings
+        # How far the own log counts: its end, or what is on disk of it.
+        self._durable_offset = log.log_end_offset
+        self._committing = Waiters()
+        self._syncing = Waiters()
+        self._deleting = Waiters()
         self._flushing: asyncio.Task[None] | None = None
         self._failure: ApiError | None = None
 
@@ -76,8 +90,28 @@ class Partition:
         return f"<Partition {self.topic}-{self.partition} epoch {self.leader_epoch}>"
 
     @property
+    def leader_id(self) -> int:
+        return self.image.leader
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.image.leader_epoch
+
+    @property
+    def partition_epoch(self) -> int:
+        return self.leader.partition_epoch if self.leader else self.image.partition_epoch
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        return self.image.replicas
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.leader.isr if self.leader else self.image.isr
+
+    @property
     def is_leader(self) -> bool:
-        return self.leader_id == self._broker_id and self._failure is None
+        return self.leader is not None and self._failure is None
 
     @property
     def is_open(self) -> bool:
@@ -100,24 +134,74 @@ class Partition:
     def last_stable_offset(self) -> int:
         return self.log.last_stable_offset(self.high_watermark)
 
+    # Role
+
     def update_role(self, image: PartitionImage) -> None:
-        """Takes the role that the controller decided."""
-        is_new_term = image.leader_epoch != self.leader_epoch
-        self.leader_id = image.leader
-        self.leader_epoch = image.leader_epoch
-        self.partition_epoch = image.partition_epoch
-        self.replicas = image.replicas
-        self.isr = image.isr
-        if is_new_term and self.is_leader:
-            # The epoch begins where the log ends; the leader writes no record of its own.
-            self.log.epochs.assign(image.leader_epoch, self.log.log_end_offset)
-            self._advance(self.log.log_end_offset)
+        """Takes the role that was decided in the store; what is older than what is known here is let be."""
+        if image.partition_epoch < self.partition_epoch or image.leader_epoch < self.leader_epoch:
+            return
+        is_new_term = image.leader_epoch != self.leader_epoch or image.leader != self.leader_id
+        self.image = image
+        if not is_new_term and self.leader is not None:
+            self.leader.follow(image)
+            self._recount()
+        elif is_new_term and image.leader == self._broker_id:
+            self._lead(image)
+        elif is_new_term:
+            self._follow()
         if is_new_term:
             self._wake()
 
+    def _lead(self, image: PartitionImage) -> None:
+        end_offset = self.log.log_end_offset
+        # The epoch begins where the log ends; the leader writes no record of its own.
+        self.log.epochs.assign(image.leader_epoch, end_offset)
+        began = self.log.epochs.entries[-1].start_offset if self.log.epochs.entries else end_offset
+        self.leader = Leader(
+            self._broker_id, image, epoch_start_offset=began, now_ms=self._around.monotonic_ms()
+        )
+        if self.log.needs_flush:
+            self.begin_flush()
+        else:
+            self._durable_offset = end_offset
+        self._recount()
+
+    def _follow(self) -> None:
+        self.leader = None
+        log = self.log
+        if self.image.leader >= 0 and self._failure is None:
+            self._carry_out(
+                follower.before_following(
+                    log.epochs, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset,
+                    high_watermark=self.high_watermark,
+                )
+            )  # fmt: skip
+        self._fail_waiters(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    def check_leader(self, current_leader_epoch: int) -> None:
+        """Refuses what only the leader of the asker's epoch may answer."""
+        self._check_epoch(current_leader_epoch)
+        if self.leader is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _check_epoch(self, current_leader_epoch: int) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            stale = current_leader_epoch < self.leader_epoch
+            code = ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH
+            raise ApiError(code, f"the leader epoch is {self.leader_epoch}, not {current_leader_epoch}")
+
+    def _leading(self) -> Leader:
+        self.check_leader(NO_EPOCH)
+        assert self.leader is not None
+        return self.leader
+
+    # Writing, as the leader
+
     def append(
         self,
-        records: memoryview | bytearray | bytes,
+        records: Buffer,
         *,
         required_acks: int,
         now_ms: int,
@@ -125,37 +209,51 @@ class Partition:
         zstd_allowed: bool = True,
     ) -> AppendInfo:
         """Appends as the leader. `is_acknowledged` says whether the answer may leave at once."""
-        self.check_leader(NO_EPOCH)
+        leader = self._leading()
         if required_acks == ACKS_ALL:
-            self._check_in_sync()
+            self._check_in_sync(leader, len(leader.isr), ErrorCode.NOT_ENOUGH_REPLICAS)
         info = self.log.append(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, zstd_allowed=zstd_allowed
+            records, leader_epoch=leader.epoch, now_ms=now_ms, origin=origin, zstd_allowed=zstd_allowed
         )
         if self.log.needs_flush:
             self.begin_flush()
+            # Followers need not wait for our disk.
+            self._wake()
         else:
-            self._advance(self.log.log_end_offset)
+            self._on_durable(self.log.log_end_offset)
         return info
 
-    def is_acknowledged(self, info: AppendInfo) -> bool:
-        return self.high_watermark > info.last_offset
+    def is_acknowledged(self, info: AppendInfo, required_acks: int = ACKS_ALL) -> bool:
+        mark = self.high_watermark if required_acks == ACKS_ALL else self._durable_offset
+        return mark > info.last_offset
+
+    async def wait_acknowledged(self, info: AppendInfo, required_acks: int, timeout_s: float) -> None:
+        """Until a producer may be answered; raises `ApiError` where it must be told of a failure."""
+        if required_acks != ACKS_ALL:
+            if not self.is_acknowledged(info, required_acks):
+                await self._wait_beyond(self._syncing, info.last_offset, timeout_s)
+            return
+        await self.wait_committed(info.last_offset, timeout_s)
+        leader = self._leading()
+        self._check_in_sync(leader, len(leader.maximal_isr), ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     async def wait_committed(self, offset: int, timeout_s: float) -> None:
         """Until the high watermark has passed `offset`; raises `ApiError` when that fails or takes too long."""
-        if self.high_watermark > offset:
-            return
-        if self._failure is not None:
-            raise self._failure
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (offset, future)
-        self._committing.append(entry)
-        try:
-            await asyncio.wait_for(future, timeout_s)
-        except TimeoutError:
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT) from None
-        finally:
-            if entry in self._committing:
-                self._committing.remove(entry)
+        if self.high_watermark <= offset:
+            await self._wait_beyond(self._committing, offset, timeout_s)
+
+    async def _wait_beyond(self, waiters: Waiters, offset: int, timeout_s: float) -> None:
+        self.check_leader(NO_EPOCH)
+        await waiters.wait_beyond(offset, timeout_s)
+
+    def _check_in_sync(self, leader: Leader, in_sync: int, code: ErrorCode) -> None:
+        needed = min(self.log.config.min_insync_replicas, len(leader.replicas))
+        if in_sync < needed:
+            raise ApiError(
+                code, f"{in_sync} replicas are in sync where min.insync.replicas asks for {needed}"
+            )
+
+    # Reading
 
     def fetch(
         self,
@@ -167,9 +265,12 @@ class Partition:
         current_leader_epoch: int = NO_EPOCH,
         last_fetched_epoch: int = NO_EPOCH,
         min_one: bool = True,
+        from_any_replica: bool = False,
     ) -> FetchedRecords:
         """Whole batches from `offset` on, as far as the asker may see."""
-        if self.leader_id != self._broker_id or self._failure or current_leader_epoch >= 0:
+        if from_any_replica and replica_id < 0:
+            self._check_epoch(current_leader_epoch)
+        else:
             self.check_leader(current_leader_epoch)
         log = self.log
         high_watermark = self.high_watermark
@@ -193,52 +294,10 @@ class Partition:
         found = self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
         return Divergence(found.epoch, found.end_offset)
 
-    def delete_records_before(self, offset: int) -> int:
-        """Moves the log start to `offset` (-1: the high watermark); returns the low watermark."""
-        self.check_leader(NO_EPOCH)
-        if self.log.config.is_compacted and not self.log.config.deletes_old_segments:
-            raise ApiError(
-                ErrorCode.POLICY_VIOLATION, "records of a topic that is only compacted cannot be deleted"
-            )
-        target = self.high_watermark if offset == -1 else offset
-        if not 0 <= target <= self.high_watermark:
-            raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {target} is not between 0 and {self.high_watermark}"
-            )
-        self.log.delete_records_before(target)
-        return self.log.log_start_offset
-
-    def check_leader(self, current_leader_epoch: int) -> None:
-        """Refuses what only the leader of the asker's epoch may answer."""
-        if self._failure is not None:
-            raise self._failure
-        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
-            stale = current_leader_epoch < self.leader_epoch
-            code = ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH
-            raise ApiError(code, f"the leader epoch is {self.leader_epoch}, not {current_leader_epoch}")
-        if self.leader_id != self._broker_id:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-    def close(self, reason: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Ends the role: everybody who waits is told. The log stays with its directory."""
-        self._fail(ApiError(reason))
-
-    def change_log(self, log: Log) -> None:
-        """The same records, on disk, in another directory. No flush may be under way."""
-        assert not self.is_flushing and log.log_end_offset == self.log.log_end_offset
-        self.log = log
-
-    def wake_readers(self) -> None:
-        """Something other than an append changed what readers find."""
-        self._wake()
-
-    def _check_in_sync(self) -> None:
-        needed = min(self.log.config.min_insync_replicas, len(self.replicas))
-        if len(self.isr) < needed:
-            raise ApiError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.isr)} replicas are in sync where min.insync.replicas asks for {needed}",
-            )
+    def check_latest_is_known(self) -> None:
+        """What a new leader's predecessor had shown as committed it learns from its followers' first fetches."""
+        if not self._leading().may_show_latest(self.high_watermark):
+            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, "the new leader's high watermark is not yet known")
 
     def _divergence(self, offset: int, last_fetched_epoch: int) -> Divergence | None:
         found = self.log.epochs.end_offset_for(last_fetched_epoch, self.log.log_end_offset)
@@ -250,26 +309,211 @@ class Partition:
             return Divergence(found.epoch, found.end_offset)
         return None
 
+    # Deleting records
+
+    def delete_records_before(self, offset: int) -> int:
+        """Moves the log start to `offset` (-1: the high watermark); returns the log start."""
+        self.check_leader(NO_EPOCH)
+        if self.log.config.is_compacted and not self.log.config.deletes_old_segments:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION, "records of a topic that is only compacted cannot be deleted"
+            )
+        target = self.high_watermark if offset == -1 else offset
+        if not 0 <= target <= self.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {target} is not between 0 and {self.high_watermark}"
+            )
+        self.log.delete_records_before(target)
+        self._wake()
+        return self.log.log_start_offset
+
+    @property
+    def low_watermark(self) -> int:
+        """What no live replica has any more lies below."""
+        return self._leading().low_watermark(self.log.log_start_offset, self._around.broker_epoch_of)
+
+    async def wait_deleted(self, offset: int, timeout_s: float) -> int:
+        """Until every live replica's log begins at `offset` or above; the low watermark then."""
+        if self.low_watermark < offset:
+            await self._wait_beyond(self._deleting, offset - 1, timeout_s)
+        return self.low_watermark
+
+    # Followers of ours
+
+    def on_follower_fetch(
+        self, replica_id: int, offset: int, *,
+        log_start_offset: int, broker_epoch: int, current_leader_epoch: int,
+    ) -> None:  # fmt: skip
+        """A follower has everything below `offset`: the watermark may rise, and the ISR grow."""
+        leader = self._leading()
+        leader.on_follower_fetch(
+            replica_id, offset, log_start_offset=log_start_offset, log_end_offset=self.log.log_end_offset,
+            broker_epoch=broker_epoch, current_leader_epoch=current_leader_epoch,
+            registered_epoch=self._around.broker_epoch_of(replica_id), now_ms=self._around.monotonic_ms(),
+        )  # fmt: skip
+        self._propose(leader.propose_expansion(replica_id, self.high_watermark, self._around.broker_epoch_of))
+        self._recount()
+        self._deleting.release(self.low_watermark)
+
+    def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
+        self._leading().check_follower(replica_id, current_leader_epoch)
+
+    def shrink_isr(self) -> None:
+        """To be called now and then: lets go of members that have not kept up."""
+        if not self.is_leader or self.leader is None or self.leader.is_alone:
+            return
+        self._propose(
+            self.leader.propose_shrinkage(
+                log_end_offset=self.log.log_end_offset, lag_time_max_ms=self._around.lag_time_max_ms(),
+                broker_epoch_of=self._around.broker_epoch_of, now_ms=self._around.monotonic_ms(),
+            )
+        )  # fmt: skip
+        self._recount()
+
+    def _propose(self, proposal: IsrProposal | None) -> None:
+        if proposal is not None:
+            self._around.propose(self, proposal)
+
+    def on_proposal_committed(self, proposal: IsrProposal, partition_epoch: int) -> None:
+        if self.leader is not None and self.leader.on_proposal_committed(proposal, partition_epoch):
+            _log.info(
+                "in-sync replicas changed",
+                extra={"partition": self.log.name, "isr": list(self.leader.isr), "epoch": partition_epoch},
+            )
+            self.shrink_isr()
+
+    def on_proposal_refused(self, proposal: IsrProposal) -> None:
+        if self.leader is not None:
+            self.leader.on_proposal_refused(proposal)
+
+    # Following
+
+    def next_fetch(self) -> FetchPosition:
+        return follower.next_fetch(
+            self.log.epochs, log_start_offset=self.log.log_start_offset, log_end_offset=self.log.log_end_offset,
+            high_watermark=self.high_watermark, leader_epoch=self.leader_epoch,
+        )  # fmt: skip
+
+    def append_as_follower(
+        self, records: Buffer, *, high_watermark: int, log_start_offset: int, now_ms: int
+    ) -> None:
+        """Takes over what the leader of the current epoch answered."""
+        assert self.leader is None, f"{self!r} leads"
+        if records:
+            self.log.append(
+                records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=AppendOrigin.REPLICATION
+            )
+        self._advance(
+            follower.next_high_watermark(self.high_watermark, high_watermark, self.log.log_end_offset)
+        )
+        start = min(log_start_offset, self.high_watermark)
+        if start > self.log.log_start_offset:
+            self.log.delete_records_before(start)
+
+    def follow_divergence(self, epoch: int, end_offset: int) -> None:
+        """The leader told where its log parted from ours."""
+        self._carry_out(
+            follower.after_divergence(
+                self.log.epochs, epoch, end_offset,
+                log_end_offset=self.log.log_end_offset, high_watermark=self.high_watermark,
+            )
+        )  # fmt: skip
+
+    def follow_out_of_range(self, leader_start_offset: int, leader_end_offset: int) -> None:
+        """The leader has nothing where our log ends; this is where its own begins and ends."""
+        self._carry_out(
+            follower.after_out_of_range(
+                log_end_offset=self.log.log_end_offset, high_watermark=self.high_watermark,
+                leader_start_offset=leader_start_offset, leader_end_offset=leader_end_offset,
+            )
+        )  # fmt: skip
+
+    def _carry_out(self, remedy: follower.Remedy) -> None:
+        assert self.leader is None, f"{self!r} leads"
+        match remedy:
+            case TruncateTo(offset, is_unclean):
+                self._report_truncation(offset, is_unclean)
+                self.log.truncate_to(offset)
+            case RestartAt(offset):
+                _log.warning(
+                    "the log begins again where the leader's does",
+                    extra={"partition": self.log.name, "offset": offset, "end": self.log.log_end_offset},
+                )
+                self.log.truncate_fully_and_start_at(offset)
+        end_offset = self.log.log_end_offset
+        self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), end_offset)
+        self._durable_offset = min(self._durable_offset, end_offset)
+
+    def _report_truncation(self, offset: int, is_unclean: bool) -> None:
+        facts = {
+            "partition": self.log.name,
+            "offset": offset,
+            "end": self.log.log_end_offset,
+            "high_watermark": self.high_watermark,
+        }
+        if is_unclean:
+            _log.warning("records that were committed are cut off: the election was unclean", extra=facts)
+        else:
+            _log.info("the log is cut where the leader's parted from it", extra=facts)
+
+    # Watermarks
+
+    def _on_durable(self, offset: int) -> None:
+        self._durable_offset = max(self._durable_offset, offset)
+        self._syncing.release(self._durable_offset)
+        self._recount()
+
+    def _recount(self) -> None:
+        """The high watermark, after anything changed that it depends on."""
+        leader = self.leader
+        if leader is None:
+            return
+        if leader.is_alone:
+            self._advance(self._durable_offset)
+            return
+        moved = leader.next_high_watermark(
+            self.high_watermark, committable_offset=self._durable_offset,
+            log_end_offset=self.log.log_end_offset, min_insync_replicas=self.log.config.min_insync_replicas,
+            lag_time_max_ms=self._around.lag_time_max_ms(), broker_epoch_of=self._around.broker_epoch_of,
+            now_ms=self._around.monotonic_ms(),
+        )  # fmt: skip
+        if moved > self.high_watermark:
+            self._advance(moved)
+        else:
+            self._wake()  # followers read beyond the watermark
+
     def _advance(self, offset: int) -> None:
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset
-        if self._committing:
-            for wanted, future in self._committing:
-                if wanted < offset and not future.done():
-                    future.set_result(None)
-        if self.on_advance:
-            self._wake()
+        self._committing.release(offset)
+        self._wake()
+
+    def wake_readers(self) -> None:
+        """Something other than an append changed what readers find."""
+        self._wake()
 
     def _wake(self) -> None:
-        for wake in list(self.on_advance):
-            wake()
+        if self.on_advance:
+            for wake in list(self.on_advance):
+                wake()
+
+    def on_config_change(self) -> None:
+        """min.insync.replicas may be another."""
+        self._recount()
+
+    # The disk
 
     def begin_flush(self) -> asyncio.Task[None]:
         """Starts bringing the log to disk, or joins the flush under way."""
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush())
         return self._flushing
+
+    def change_log(self, log: Log) -> None:
+        """The same records, on disk, in another directory. No flush may be under way."""
+        assert not self.is_flushing and log.log_end_offset == self.log.log_end_offset
+        self.log = log
 
     async def finish_flush(self) -> None:
         """Until no flush is under way, so that the log may be closed."""
@@ -286,19 +530,27 @@ class Partition:
                 if self._failure is not None:
                     return  # deleted or closed meanwhile: what became of its files is no fault of the disk
                 log.end_flush(flush)
-                self._advance(flush.end_offset)
                 if not log.needs_flush:
                     break
-            self._advance(log.log_end_offset)
+                self._on_durable(min(flush.end_offset, log.recovery_point))
+            self._on_durable(log.log_end_offset)
         except ApiError as error:
             # After a failed sync nobody knows what the disk holds: nothing more may be acknowledged.
             self._fail(error)
         finally:
             self._flushing = None
 
+    # The end
+
+    def close(self, reason: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """Ends the role: everybody who waits is told. The log stays with its directory."""
+        self._fail(ApiError(reason))
+
     def _fail(self, failure: ApiError) -> None:
         self._failure = self._failure or failure
-        for _, future in self._committing:
-            if not future.done():
-                future.set_exception(failure)
+        self._fail_waiters(failure)
         self._wake()
+
+    def _fail_waiters(self, failure: ApiError) -> None:
+        for waiters in (self._committing, self._syncing, self._deleting):
+            waiters.fail(failure)

@@ -18,6 +18,7 @@ from felice.log.log import Log
 from felice.metadata import ClusterImage, PartitionImage, TopicImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.replication.partition import Partition
+from felice.replication.surroundings import Surroundings
 
 _log = logging.getLogger("felice.replication")
 
@@ -25,8 +26,17 @@ ConfigOf = Callable[[ClusterImage, str], TopicConfig]
 
 
 class Partitions:
-    def __init__(self, broker_id: int, directories: Iterable[LogDirectory], config_of: ConfigOf) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        directories: Iterable[LogDirectory],
+        config_of: ConfigOf,
+        surroundings: Surroundings,
+    ) -> None:
+        # Called with (topic, partition, replicas) where this broker has a replica that it cannot serve.
+        self.on_unservable: Callable[[str, int, tuple[int, ...]], None] | None = None
         self._broker_id = broker_id
+        self._surroundings = surroundings
         self._directories = list(directories)
         self._config_of = config_of
         self._partitions: dict[tuple[str, int], Partition] = {}
@@ -63,6 +73,13 @@ class Partitions:
         for name, topic in new.topics.items():
             if old.topics.get(name) is not topic:
                 self._update(topic)
+        if new.brokers is not old.brokers:
+            self.shrink_isrs()
+
+    def shrink_isrs(self) -> None:
+        """What brokers that came back, and those that do not keep up, mean for the partitions led here."""
+        for partition in self:
+            partition.shrink_isr()
 
     def high_watermarks(self, directory: LogDirectory) -> dict[tuple[str, int], int]:
         """Of the partitions in one directory, for its checkpoint."""
@@ -71,6 +88,14 @@ class Partitions:
             for key, partition in self._partitions.items()
             if directory.logs.get(key) is partition.log
         }
+
+    def on_directory_offline(self, directory: LogDirectory) -> None:
+        """Nobody is served from there any more, and other brokers take over what they can."""
+        for key, partition in list(self._partitions.items()):
+            if directory.logs.get(key) is partition.log and partition.is_open:
+                partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
+                if self.on_unservable is not None:
+                    self.on_unservable(*key, partition.replicas)
 
     def set_strays_aside(self) -> None:
         """Takes out the logs that no image speaks of: left by a topic's deletion, or by a lost store."""
@@ -89,13 +114,23 @@ class Partitions:
                 if name not in configs:
                     configs[name] = self._config_of(image, name)
                 partition.log.update_config(configs[name])
+                partition.on_config_change()
 
     def _update(self, topic: TopicImage) -> None:
         for image in topic.partitions:
-            if self._broker_id in image.replicas and image.partition_epoch >= 0:
-                partition = self._partitions.get((topic.name, image.partition)) or self._make(topic, image)
-                if partition is not None and partition.partition_epoch != image.partition_epoch:
-                    partition.update_role(image)
+            if self._broker_id not in image.replicas:
+                # Moved to other brokers. What was here before the start is `set_strays_aside`'s.
+                if (topic.name, image.partition) in self._partitions:
+                    self._delete_partition((topic.name, image.partition), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            elif image.partition_epoch >= 0:
+                self._update_partition(topic, image)
+
+    def _update_partition(self, topic: TopicImage, image: PartitionImage) -> None:
+        partition = self._partitions.get((topic.name, image.partition)) or self._make(topic, image)
+        if partition is not None and partition.image is not image:
+            partition.update_role(image)
+        if (partition is None or not partition.is_open) and self.on_unservable is not None:
+            self.on_unservable(topic.name, image.partition, image.replicas)
 
     def _make(self, topic: TopicImage, image: PartitionImage) -> Partition | None:
         key = (topic.name, image.partition)
@@ -107,8 +142,14 @@ class Partitions:
                 "partition is offline", extra={"partition": f"{key[0]}-{key[1]}", "reason": str(error)}
             )
             return None
-        partition = self._partitions[key] = Partition(self._broker_id, log, topic.topic_id)
+        partition = Partition(
+            self._broker_id, log, topic.topic_id, self._surroundings, self._checkpointed(key)
+        )
+        self._partitions[key] = partition
         return partition
+
+    def _checkpointed(self, key: tuple[str, int]) -> int:
+        return max((directory.high_watermarks.get(key, 0) for directory in self._directories), default=0)
 
     def _existing_log(self, key: tuple[str, int], topic_id: UUID) -> Log | None:
         found = [(directory, directory.logs[key]) for directory in self._directories if key in directory.logs]
@@ -133,13 +174,15 @@ class Partitions:
 
     def _delete(self, topic: TopicImage) -> None:
         for image in topic.partitions:
-            key = (topic.name, image.partition)
-            partition = self._partitions.pop(key, None)
-            if partition is not None:
-                partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            for directory in self._directories:
-                if key in directory.logs or key in directory.failed:
-                    _report_failure(directory.delete, key)
+            self._delete_partition((topic.name, image.partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _delete_partition(self, key: tuple[str, int], reason: ErrorCode) -> None:
+        partition = self._partitions.pop(key, None)
+        if partition is not None:
+            partition.close(reason)
+        for directory in self._directories:
+            if key in directory.logs or key in directory.failed:
+                _report_failure(directory.delete, key)
 
 
 def _report_failure(act: Callable[[str, int], None], key: tuple[str, int]) -> None:

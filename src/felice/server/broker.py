@@ -33,7 +33,9 @@ from felice.metadata.watcher import Watcher
 from felice.protocol.api import Api
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.frame_memory import FrameMemory
+from felice.replication.isr import IsrWriter
 from felice.replication.partitions import Partitions
+from felice.replication.surroundings import Surroundings
 from felice.server.cleaning import Cleaner
 from felice.server.config_entries import BrokerLayers
 from felice.server.fetch_sessions import FetchSessions
@@ -227,10 +229,25 @@ class Broker:
 
     def _compose(self, store: MetadataStore) -> None:
         env, config = self.env, self.config
-        self.partitions = Partitions(self.broker_id, self.directories, self.topic_config)
+        self._isr_writer = IsrWriter(store)
+        surroundings = Surroundings(
+            env.clock,
+            lambda: self.config.replica_lag_time_max_ms,
+            self._broker_epoch_of,
+            self._isr_writer.propose,
+        )
+        self.partitions = Partitions(self.broker_id, self.directories, self.topic_config, surroundings)
+        self.partitions.on_unservable = self._give_up
         self.controller = Controller(store, self.watcher, env, self.broker_id, lambda: self.config)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, env.random)
+
+    def _broker_epoch_of(self, broker_id: int) -> int | None:
+        known = self.image.brokers.get(broker_id)
+        return known.epoch if known is not None else None
+
+    def _give_up(self, topic: str, partition: int, replicas: tuple[int, ...]) -> None:
+        self._isr_writer.resign(topic, partition, self.broker_id, replicas)
 
     def _begin_coordinators(self) -> None:
         """Coordinates groups and transactions from now on.
@@ -331,6 +348,8 @@ class Broker:
 
     def _on_directory_offline(self, failed: LogDirectory) -> None:
         """Partitions elsewhere go on; without any directory there is nothing left to serve."""
+        if self._is_serving:
+            self.partitions.on_directory_offline(failed)
         if all(directory.offline_reason is not None for directory in self.directories):
             self.failure = f"all log directories are offline: {failed.path}: {failed.offline_reason}"
             if self.on_failure is not None:

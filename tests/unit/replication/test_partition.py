@@ -17,6 +17,7 @@ from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.builder import BatchBuilder
 from felice.replication.partition import ACKS_ALL, Divergence, Partition
+from felice.replication.surroundings import Surroundings
 
 NOW_MS = SystemClock().now_ms()
 
@@ -59,7 +60,7 @@ def make(tmp_path: Path, config: TopicConfig | None = None, disk: SystemDisk | N
         disk or SystemDisk(), SystemClock(), directory, ("t", 0), config or TopicConfig(),
         recovery_point=0, log_start_offset=0, clean_shutdown=True,
     )  # fmt: skip
-    return Partition(1, log, UUID(int=5))
+    return Partition(1, log, UUID(int=5), Surroundings(SystemClock()))
 
 
 def lead(partition: Partition, epoch: int = 0, **facts: Any) -> None:

@@ -13,6 +13,7 @@ from felice.log.directory import LogDirectory
 from felice.metadata import ClusterImage, PartitionImage, TopicImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.replication.partitions import Partitions
+from felice.replication.surroundings import Surroundings
 
 FIRST, SECOND = UUID(int=1), UUID(int=2)
 
@@ -25,7 +26,7 @@ def open_directory(path: Path) -> LogDirectory:
 
 
 def registry(*directories: LogDirectory) -> Partitions:
-    return Partitions(1, directories, lambda image, topic: TopicConfig())
+    return Partitions(1, directories, lambda image, topic: TopicConfig(), Surroundings(SystemClock()))
 
 
 def image(*topics: TopicImage) -> ClusterImage:
@@ -111,7 +112,7 @@ def test_new_partitions_go_where_there_are_fewest(tmp_path: Path) -> None:
 def test_logs_hear_of_their_topics_configuration(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     configs = {"a": TopicConfig(), "b": TopicConfig()}
-    partitions = Partitions(1, [directory], lambda image, name: configs[name])
+    partitions = Partitions(1, [directory], lambda image, name: configs[name], Surroundings(SystemClock()))
     partitions.apply(image(), image(topic("a", FIRST, 2), topic("b", SECOND, 1)))
     configs["a"] = configs["b"] = TopicConfig(retention_ms=5)
     partitions.reconfigure(image(), ["a"])

@@ -59,7 +59,7 @@ def handle(
     if not pending:
         return response
     timeout_s = request.timeout_ms / 1000 if request.acks == ACKS_ALL else _NO_DEADLINE_S
-    return _acknowledged(response, pending, timeout_s, context)
+    return _acknowledged(response, pending, request.acks, timeout_s, context)
 
 
 def _topic(
@@ -102,7 +102,7 @@ def _partition(
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
-    if not partition.is_acknowledged(info):
+    if not partition.is_acknowledged(info, request.acks):
         pending.append((row, partition, info))
     return row
 
@@ -139,13 +139,13 @@ def _check_transaction(
 
 
 async def _acknowledged(
-    response: ProduceResponse, pending: _Pending, timeout_s: float, context: RequestContext
+    response: ProduceResponse, pending: _Pending, acks: int, timeout_s: float, context: RequestContext
 ) -> ProduceResponse:
     clock = context.broker.env.clock
     deadline = clock.monotonic() + timeout_s
     for row, partition, info in pending:
         try:
-            await partition.wait_committed(info.last_offset, max(0.0, deadline - clock.monotonic()))
+            await partition.wait_acknowledged(info, acks, max(0.0, deadline - clock.monotonic()))
         except ApiError as error:
             row.error_code, row.error_message = error.code, error.message
             row.base_offset = row.log_append_time_ms = row.log_start_offset = -1

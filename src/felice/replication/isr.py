@@ -1,0 +1,140 @@
+"""Writes what replicas decide about the in-sync set into the partition's state node.
+
+Keeps true: C1 every write is a compare-and-set on the node's version, which is the partition epoch: whoever
+            was outrun, by the controller or by another leader, changes nothing.
+            A newcomer joins only while it is registered as it was when it fetched (KIP-903).
+            A proposal whose fate is not known stays open until the node tells.
+How:        one task a proposal. After a lost race nothing is done here: the image brings the winner's state, and
+            the leader decides again. A store that does not answer is asked again, for as long as the proposal
+            matters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import replace
+from enum import Enum
+
+from felice.metadata import BadVersion, Check, MetadataStore, NoNode, SetData, layout
+from felice.metadata.store import Operation, SessionExpired, StoreError
+from felice.replication.leader import IsrProposal, without
+from felice.replication.partition import Partition
+
+_log = logging.getLogger("felice.replication")
+
+_RETRY_S = 1.0
+
+
+class Outcome(Enum):
+    OUTRUN = "outrun"
+    """Somebody else wrote first: the image will tell what."""
+    INELIGIBLE = "ineligible"
+    """A newcomer is not registered any more as it was."""
+
+
+class IsrWriter:
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        """The partition hears what became of it, unless something newer does away with it first."""
+        self._begin(self._carry(partition, proposal))
+
+    def resign(self, topic: str, partition: int, broker_id: int, replicas: tuple[int, ...]) -> None:
+        """This broker cannot serve its replica any more: leadership and membership pass to others."""
+        self._begin(self._resign(topic, partition, broker_id, replicas))
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def finish(self) -> None:
+        """Until nothing is under way."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, partition: Partition, proposal: IsrProposal) -> None:
+        name = partition.log.name
+        while partition.leader is not None and partition.leader.proposal is proposal:
+            try:
+                outcome = await self._write(partition, proposal)
+            except SessionExpired:
+                return  # whether this broker leads is the cluster's to say again
+            except StoreError as error:
+                _log.warning(
+                    "the in-sync set is not written", extra={"partition": name, "reason": str(error)}
+                )
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if outcome is Outcome.INELIGIBLE:
+                partition.on_proposal_refused(proposal)
+            elif isinstance(outcome, int):
+                partition.on_proposal_committed(proposal, outcome)
+            return
+
+    async def _write(self, partition: Partition, proposal: IsrProposal) -> int | Outcome:
+        path = layout.state_path(partition.topic, partition.partition)
+        node = await self._store.exists(path)
+        if node is None:
+            return Outcome.OUTRUN
+        state = layout.decode_state(node.data)
+        if node.version != proposal.partition_epoch:
+            # Perhaps by ourselves, in a write whose answer was lost.
+            is_ours = node.version == proposal.partition_epoch + 1 and (state.leader_epoch, state.isr) == (
+                proposal.leader_epoch,
+                proposal.isr,
+            )
+            return node.version if is_ours else Outcome.OUTRUN
+        guards = await self._guards(proposal)
+        if guards is None:
+            return Outcome.INELIGIBLE
+        data = layout.encode_state(replace(state, isr=proposal.isr))
+        try:
+            outcomes = await self._store.multi([*guards, SetData(path, data, node.version)])
+        except BadVersion:
+            return Outcome.OUTRUN
+        except NoNode as error:
+            return Outcome.OUTRUN if error.path == path else Outcome.INELIGIBLE
+        written = outcomes[-1]
+        assert isinstance(written, int)
+        return written
+
+    async def _guards(self, proposal: IsrProposal) -> list[Operation] | None:
+        guards: list[Operation] = []
+        for broker_id, fetched_under in proposal.joining.items():
+            path = layout.broker_path(broker_id)
+            node = await self._store.exists(path)
+            if node is None or fetched_under not in (-1, node.created_zxid):
+                return None
+            guards.append(Check(path))
+        return guards
+
+    async def _resign(self, topic: str, number: int, broker_id: int, replicas: tuple[int, ...]) -> None:
+        path = layout.state_path(topic, number)
+        while True:
+            try:
+                node = await self._store.exists(path)
+                if node is None:
+                    return
+                state = without(broker_id, layout.decode_state(node.data), replicas)
+                if state is None:
+                    return
+                await self._store.set(path, layout.encode_state(state), node.version)
+            except SessionExpired:
+                return
+            except BadVersion:
+                continue
+            except StoreError as error:
+                _log.warning("a replica is not given up", extra={"path": path, "reason": str(error)})
+                await asyncio.sleep(_RETRY_S)
+                continue
+            _log.warning("a replica was given up", extra={"partition": f"{topic}-{number}"})
+            return

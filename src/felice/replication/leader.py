@@ -1,0 +1,258 @@
+"""The leader's view of one partition, for one leader epoch: follower progress, in-sync replicas, high watermark.
+
+Keeps true:  R1  high watermark <= log end offset of every member of the maximal ISR, and it never falls
+                 within one leader epoch.
+             R3  it does not pass a record while fewer replicas than min.insync.replicas are in sync.
+             R4  one change of the ISR is under way at a time. Until its fate is known the high watermark
+                 and acknowledgements count with the larger of the two sets.
+Decides only. `partition.py` appends, wakes who waits and hands proposals to `isr.py`, which writes them.
+Pure: times are arguments, in milliseconds of a clock that never goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from felice.metadata.image import PartitionImage
+from felice.metadata.layout import NO_LEADER, StateNode
+from felice.protocol.errors import ApiError, ErrorCode
+
+UNKNOWN = -1
+NEVER_MS = -(2**62)
+
+# The registered epoch of a broker that may be in sync; None while it is away or on its way out.
+BrokerEpochOf = Callable[[int], int | None]
+
+
+@dataclass(slots=True)
+class FollowerProgress:
+    """What a follower's fetches said."""
+
+    log_end_offset: int = UNKNOWN
+    log_start_offset: int = UNKNOWN
+    broker_epoch: int = UNKNOWN
+    last_fetch_ms: int = NEVER_MS
+    caught_up_ms: int = NEVER_MS
+    leader_end_at_last_fetch: int = UNKNOWN
+
+    def on_fetch(self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
+        if offset >= leader_end_offset:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif offset >= self.leader_end_at_last_fetch:
+            # It has by now what there was at its last fetch: under constant load it never has all.
+            self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
+        self.log_end_offset = offset
+        self.log_start_offset = max(self.log_start_offset, log_start_offset)
+        self.leader_end_at_last_fetch = leader_end_offset
+        self.last_fetch_ms = max(self.last_fetch_ms, now_ms)
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
+        return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_time_max_ms
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposal:
+    """The in-sync replicas that the leader wants, on top of one partition epoch."""
+
+    isr: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
+    # Newcomers, and the registration under which each fetched (KIP-903).
+    joining: Mapping[int, int] = field(default_factory=dict)
+
+
+class Leader:
+    """One term. A new leader epoch makes a new one."""
+
+    def __init__(
+        self, broker_id: int, image: PartitionImage, *, epoch_start_offset: int, now_ms: int
+    ) -> None:
+        self.broker_id = broker_id
+        self.epoch = image.leader_epoch
+        self.epoch_start_offset = epoch_start_offset
+        self.followers: dict[int, FollowerProgress] = {}
+        self.proposal: IsrProposal | None = None
+        self.isr = image.isr
+        self.partition_epoch = image.partition_epoch
+        self.replicas = image.replicas
+        self.follow(image)
+        for replica in self.isr:
+            if replica in self.followers:
+                # A grace period: it was in sync under the last leader.
+                self.followers[replica].caught_up_ms = now_ms
+
+    # Facts
+
+    @property
+    def is_alone(self) -> bool:
+        """No other replica has a say."""
+        return not self.followers
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        """Who is, or may be, in the ISR now."""
+        if self.proposal is None:
+            return self.isr
+        joining = tuple(replica for replica in self.proposal.isr if replica not in self.isr)
+        return self.isr + joining
+
+    def is_under_min_isr(self, min_insync_replicas: int) -> bool:
+        return len(self.isr) < min(min_insync_replicas, len(self.replicas))
+
+    def may_show_latest(self, high_watermark: int) -> bool:
+        """A new leader's watermark may be older than what its predecessor had shown."""
+        return high_watermark >= self.epoch_start_offset
+
+    def low_watermark(self, own_start: int, broker_epoch_of: BrokerEpochOf) -> int:
+        """The smallest log start of the replicas that are alive."""
+        starts = [
+            follower.log_start_offset
+            for replica, follower in self.followers.items()
+            if broker_epoch_of(replica) is not None
+        ]
+        return min([own_start, *starts])
+
+    # What others decided
+
+    def follow(self, image: PartitionImage) -> None:
+        """Takes a newer state of this term: the ISR that somebody wrote, or another set of replicas."""
+        if image.partition_epoch > self.partition_epoch:
+            self.isr = image.isr
+            self.partition_epoch = image.partition_epoch
+            self.proposal = None
+        self.replicas = image.replicas
+        others = [replica for replica in image.replicas if replica != self.broker_id]
+        self.followers = {replica: self.followers.get(replica) or FollowerProgress() for replica in others}
+
+    # Followers
+
+    def check_follower(self, replica: int, current_leader_epoch: int) -> FollowerProgress:
+        follower = self.followers.get(replica)
+        if follower is None:
+            # It or we have an old image; which of the two is not known.
+            known = current_leader_epoch >= 0
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            raise ApiError(code, f"broker {replica} is no replica of this partition")
+        return follower
+
+    def on_follower_fetch(
+        self, replica: int, offset: int, *,
+        log_start_offset: int, log_end_offset: int, broker_epoch: int, current_leader_epoch: int,
+        registered_epoch: int | None, now_ms: int,
+    ) -> None:  # fmt: skip
+        """A follower has everything below `offset`. Raises `ApiError` if it may not say so."""
+        follower = self.check_follower(replica, current_leader_epoch)
+        if 0 <= broker_epoch < (registered_epoch if registered_epoch is not None else UNKNOWN):
+            # From before its restart: what it had then it may have lost since (KIP-903).
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica} was registered again since it asked"
+            )
+        follower.broker_epoch = broker_epoch
+        follower.on_fetch(offset, log_start_offset, log_end_offset, now_ms)
+
+    # High watermark
+
+    def next_high_watermark(
+        self, high_watermark: int, *,
+        committable_offset: int, log_end_offset: int, min_insync_replicas: int, lag_time_max_ms: int,
+        broker_epoch_of: BrokerEpochOf, now_ms: int,
+    ) -> int:  # fmt: skip
+        """Where the watermark may stand. `committable_offset`: how far our own log counts."""
+        if self.is_under_min_isr(min_insync_replicas):
+            # What was acknowledged then would be on fewer replicas than the client asked for.
+            return high_watermark
+        lowest = committable_offset
+        maximal_isr = self.maximal_isr
+        for replica, follower in self.followers.items():
+            if follower.log_end_offset < lowest and (
+                replica in maximal_isr
+                or self._is_about_to_join(replica, log_end_offset, lag_time_max_ms, broker_epoch_of, now_ms)
+            ):
+                lowest = follower.log_end_offset
+        return max(high_watermark, lowest)
+
+    def _is_about_to_join(
+        self, replica: int, log_end_offset: int, lag_time_max_ms: int, broker_epoch_of: BrokerEpochOf, now_ms: int
+    ) -> bool:  # fmt: skip
+        """Without waiting for it the watermark would run away from a follower that keeps up."""
+        return self._is_eligible(replica, broker_epoch_of) and self.followers[replica].is_caught_up(
+            log_end_offset, now_ms, lag_time_max_ms
+        )
+
+    # In-sync replicas
+
+    def propose_expansion(
+        self, replica: int, high_watermark: int, broker_epoch_of: BrokerEpochOf
+    ) -> IsrProposal | None:
+        """After a fetch of `replica`: whether it has what a member of the ISR must have."""
+        follower = self.followers.get(replica)
+        if self.proposal is not None or follower is None or replica in self.isr:
+            return None
+        has_all = follower.log_end_offset >= max(high_watermark, self.epoch_start_offset)
+        if not has_all or not self._is_eligible(replica, broker_epoch_of):
+            return None
+        return self._propose((*self.isr, replica), {replica: follower.broker_epoch})
+
+    def propose_shrinkage(
+        self, *, log_end_offset: int, lag_time_max_ms: int, broker_epoch_of: BrokerEpochOf, now_ms: int
+    ) -> IsrProposal | None:
+        """Without the members that have not kept up for too long, or were registered again since they fetched."""
+        if self.proposal is not None:
+            return None
+        kept = tuple(
+            replica
+            for replica in self.isr
+            if replica == self.broker_id
+            or (
+                replica in self.followers
+                and self.followers[replica].is_caught_up(log_end_offset, now_ms, lag_time_max_ms)
+                and not self._has_bounced(replica, broker_epoch_of)
+            )
+        )
+        return self._propose(kept) if len(kept) < len(self.isr) else None
+
+    def _has_bounced(self, replica: int, broker_epoch_of: BrokerEpochOf) -> bool:
+        """Between the look at its registration and the write of the ISR; the store cannot compare the two."""
+        fetched_under, registered = self.followers[replica].broker_epoch, broker_epoch_of(replica)
+        return fetched_under != UNKNOWN and registered is not None and fetched_under != registered
+
+    def _is_eligible(self, replica: int, broker_epoch_of: BrokerEpochOf) -> bool:
+        registered = broker_epoch_of(replica)
+        fetched_under = self.followers[replica].broker_epoch
+        return registered is not None and fetched_under in (UNKNOWN, registered)
+
+    def _propose(self, isr: tuple[int, ...], joining: Mapping[int, int] | None = None) -> IsrProposal:
+        ordered = tuple(replica for replica in self.replicas if replica in isr)
+        self.proposal = IsrProposal(ordered, self.epoch, self.partition_epoch, joining or {})
+        return self.proposal
+
+    def on_proposal_committed(self, proposal: IsrProposal, partition_epoch: int) -> bool:
+        """False if something newer came first."""
+        if self.proposal is not proposal or partition_epoch <= self.partition_epoch:
+            return False
+        self.isr, self.partition_epoch, self.proposal = proposal.isr, partition_epoch, None
+        return True
+
+    def on_proposal_refused(self, proposal: IsrProposal) -> None:
+        """It was not written, for certain: back to what holds."""
+        if self.proposal is proposal:
+            self.proposal = None
+
+
+# Giving up a place, when the replica's disk failed
+
+
+def without(broker_id: int, state: StateNode, replicas: tuple[int, ...]) -> StateNode | None:
+    """The state in which `broker_id` neither leads nor is in sync; None if it cannot, or need not, leave.
+
+    The last member stays: nobody else is known to have all that was committed.
+    """
+    rest = tuple(replica for replica in state.isr if replica != broker_id)
+    if not rest or (broker_id not in state.isr and state.leader != broker_id):
+        return None
+    if state.leader != broker_id:
+        return StateNode(state.leader, state.leader_epoch, state.controller_epoch, rest)
+    ranked = [replica for replica in replicas if replica in rest]
+    successor = ranked[0] if ranked else NO_LEADER
+    return StateNode(successor, state.leader_epoch + 1, state.controller_epoch, rest)
