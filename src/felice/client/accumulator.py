@@ -11,10 +11,10 @@ Leaves:      sockets, retries and sequences' meaning to `sender`; the time is an
 
 from __future__ import annotations
 
-import random
 import threading
 from collections import deque
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from felice.client.batches import PartitionQueue, ProducerBatch, Report
@@ -72,7 +72,14 @@ class TopicQueues:
 class Accumulator:
     """Everything is called under `lock`, which `append` takes itself."""
 
-    def __init__(self, limits: Limits, partitioner: Partitioner, codec: int = 0, level: int = -1) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        partitioner: Partitioner,
+        codec: int = 0,
+        level: int = -1,
+        random: Random | None = None,
+    ) -> None:
         self.limits = limits
         self.lock = threading.Lock()
         self.topics: dict[str, TopicQueues] = {}
@@ -82,6 +89,7 @@ class Accumulator:
         self.closed = False
         self.unknown_topics: set[str] = set()
         self._partitioner = partitioner
+        self._random = random or Random()
         self._codec = Codec(codec)
         self._level = None if level < 0 else level
         self._open: dict[PartitionQueue, ProducerBatch] = {}
@@ -156,7 +164,7 @@ class Accumulator:
     def _stick(self, topic: TopicQueues, now: float) -> int:
         """One partition for a while: fewer, fuller batches than one turn per record (KIP-480)."""
         if now >= topic.sticky_until or topic.sticky < 0:
-            topic.sticky = random.randrange(len(topic.queues))
+            topic.sticky = self._random.randrange(len(topic.queues))
             topic.sticky_until = now + self.limits.sticky_s
         return topic.sticky
 

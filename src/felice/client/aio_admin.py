@@ -29,6 +29,7 @@ from felice.client.errors import KafkaError, KafkaException, kafka_exception
 from felice.client.group_requests import CommittedOffset
 from felice.client.model import ClusterMetadata, Partition, TopicPartition
 from felice.client.options import Settings, parse_settings
+from felice.env import Environment
 from felice.protocol.errors import ErrorCode
 
 T = TypeVar("T")
@@ -51,8 +52,8 @@ _PASSING = {
 class Admin:
     """`async with Admin({"bootstrap.servers": ...}) as admin: await admin.create_topics([...])`."""
 
-    def __init__(self, config: Mapping[str, Any] | Settings) -> None:
-        self._settings = config if isinstance(config, Settings) else parse_settings("a", config)
+    def __init__(self, config: Mapping[str, Any] | Settings, *, env: Environment | None = None) -> None:
+        self._settings = config if isinstance(config, Settings) else parse_settings("a", config, env)
         self._log: logging.Logger = self._settings["logger"] or logging.getLogger("felice.client")
         self._cluster: Cluster | None = None
 
@@ -87,7 +88,7 @@ class Admin:
                     raise
             except OSError as error:
                 raise kafka_exception(error) from error
-            await asyncio.sleep(backoff_s(attempt, 100, 1000))
+            await asyncio.sleep(backoff_s(attempt, 100, 1000, self._settings.env.random))
             attempt += 1
             if attempt > 1:
                 await self.cluster.refresh([])
@@ -108,7 +109,7 @@ class Admin:
             left = {key: item for key, item in left.items() if _passes(answers.get(key))}
             if not left or loop.time() >= deadline:
                 break
-            await asyncio.sleep(backoff_s(attempt, 100, 1000))
+            await asyncio.sleep(backoff_s(attempt, 100, 1000, self._settings.env.random))
             await self.cluster.refresh([])
             attempt += 1
         return {key: results.get(key) for key in items}

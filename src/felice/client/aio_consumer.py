@@ -16,13 +16,14 @@ from felice.client.delivery import Delivery
 from felice.client.errors import KafkaError, KafkaException, error_of
 from felice.client.model import ClusterMetadata, Message, TopicPartition, error_message
 from felice.client.options import parse_settings
+from felice.env import Environment
 
 
 class AsyncConsumer:
     """`async with Consumer({...}) as consumer: await consumer.subscribe(["topic"]); async for message in consumer`."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self._settings = parse_settings("c", config)
+    def __init__(self, config: Mapping[str, Any], *, env: Environment | None = None) -> None:
+        self._settings = parse_settings("c", config, env)
         self._core: ConsumerCore | None = None
         self._changed = asyncio.Event()
         self._delivery = Delivery(check_crcs=self._settings["check.crcs"], on_drained=self._on_drained)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -19,6 +18,7 @@ from felice.client.model import ClusterMetadata, Message
 from felice.client.options import Settings, parse_settings
 from felice.client.producing import as_bytes, as_headers, dropped_message, make_accumulator, reports_of
 from felice.client.sender import Delivered, Sender
+from felice.env import Environment
 
 
 class Inbox(Protocol):
@@ -90,8 +90,8 @@ class _LoopInbox:
 class AsyncProducer:
     """`async with Producer({...}) as producer: await producer.send_and_wait("topic", b"value")`."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self._settings = parse_settings("p", config)
+    def __init__(self, config: Mapping[str, Any], *, env: Environment | None = None) -> None:
+        self._settings = parse_settings("p", config, env)
         for key in ("on_delivery", "delivery.report.only.error"):
             if key in self._settings.explicit:
                 raise failure(
@@ -131,7 +131,8 @@ class AsyncProducer:
     ) -> asyncio.Future[Message]:
         """Take in a record, waiting for room if need be; the future is done when it was acknowledged."""
         core, inbox = self._started()
-        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Message] = loop.create_future()
 
         def report(error: KafkaError | None, message: Message) -> None:
             if future.done():
@@ -142,10 +143,10 @@ class AsyncProducer:
                 future.set_exception(KafkaException(error))
 
         content = as_bytes(key, "key"), as_bytes(value, "value"), as_headers(headers)
-        when = timestamp or time.time_ns() // 1_000_000
+        when = timestamp or self._settings.env.clock.now_ms()
         while True:
             try:
-                if self._accumulator.append(topic, partition, when, *content, report, time.monotonic()):
+                if self._accumulator.append(topic, partition, when, *content, report, loop.time()):
                     core.sender.wake()
                 return future
             except BufferError:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from felice.client.connection import Connection, connect
@@ -37,7 +37,7 @@ _RETRY_COORDINATOR = (
 )
 
 
-def backoff_s(attempt: int, first_ms: float, limit_ms: float) -> float:
+def backoff_s(attempt: int, first_ms: float, limit_ms: float, random: Random) -> float:
     """Exponential with a fifth of jitter, so that clients that failed together do not return together."""
     wait: float = min(first_ms * 2 ** min(attempt, 20), limit_ms) / 1000
     return wait * random.uniform(0.8, 1.2)
@@ -154,6 +154,7 @@ class Cluster:
         setup_s = self.settings["socket.connection.setup.timeout.ms"] / 1000
         try:
             node.connection = await connect(
+                self.settings.env.network,
                 node.host,
                 node.port,
                 client_id=self.settings["client.id"],
@@ -163,7 +164,7 @@ class Cluster:
             )
         except KafkaException as error:
             first, limit = self.settings["reconnect.backoff.ms"], self.settings["reconnect.backoff.max.ms"]
-            node.not_before = self._loop.time() + backoff_s(node.failures, first, limit)
+            node.not_before = self._loop.time() + backoff_s(node.failures, first, limit, self.settings.env.random)
             node.failures += 1
             node.last_error = error
             self._log.debug("connect failed: %s", error.error.str())
@@ -210,7 +211,7 @@ class Cluster:
 
     def _candidates(self) -> list[_Node]:
         addresses = [(broker.host, broker.port) for broker in self.topology.brokers.values()]
-        random.shuffle(addresses)
+        self.settings.env.random.shuffle(addresses)
         addresses += self.settings.bootstrap
         nodes = [self._node(host, port) for host, port in dict.fromkeys(addresses)]
         return sorted(nodes, key=lambda node: (not node.connected, node.failures))
@@ -293,9 +294,8 @@ class Cluster:
                 if not error.error.retriable() or self._loop.time() >= deadline:
                     raise
             settings = self.settings
-            await asyncio.sleep(
-                backoff_s(attempt, settings["retry.backoff.ms"], settings["retry.backoff.max.ms"])
-            )
+            first, limit = settings["retry.backoff.ms"], settings["retry.backoff.max.ms"]
+            await asyncio.sleep(backoff_s(attempt, first, limit, settings.env.random))
             attempt += 1
         return self._coordinators[group_id]
 

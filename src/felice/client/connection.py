@@ -22,6 +22,8 @@ from felice.client.wire import (
     api_versions_request,
     version_to_retry,
 )
+from felice.env import Network
+from felice.env.network import set_no_delay
 from felice.protocol.api import Api
 from felice.protocol.codec import join_parts
 from felice.protocol.connection import ClientConnection
@@ -141,6 +143,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 async def connect(
+    network: Network,
     host: str,
     port: int,
     *,
@@ -155,7 +158,7 @@ async def connect(
     deadline = loop.time() + timeout_s
     try:
         async with asyncio.timeout(timeout_s):
-            transport, connection = await loop.create_connection(
+            transport, protocol = await network.connect(
                 lambda: Connection(address, client_id, silence_s), host, port
             )
     except socket.gaierror as error:
@@ -168,9 +171,11 @@ async def connect(
         raise failure(
             KafkaError._TRANSPORT, f"{address}: {error.strerror or error}", retriable=True
         ) from None
+    assert isinstance(protocol, Connection)
+    connection = protocol
+    set_no_delay(transport)
     sock = transport.get_extra_info("socket")
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if prepare is not None:
+    if prepare is not None and sock is not None:
         prepare(sock)
     try:
         await _negotiate(connection, max(0.001, deadline - loop.time()))

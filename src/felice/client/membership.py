@@ -106,7 +106,7 @@ class Membership:
                 self._rebalances.on_group_error(error_of(KafkaError._BAD_MSG, str(error)))
             if self._lost:
                 await self._give_up_lost()
-            await asyncio.sleep(backoff_s(self._attempt, 100, 1000))
+            await asyncio.sleep(backoff_s(self._attempt, 100, 1000, self._settings.env.random))
             self._attempt += 1
 
     def _on_exception(self, error: KafkaException) -> None:

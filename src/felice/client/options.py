@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 from felice.client.errors import KafkaError, failure
+from felice.env import Environment
 
 _INT_MAX = 2**31 - 1
 
@@ -189,17 +191,19 @@ _CLIENTS = {"p": "producer", "c": "consumer", "a": "admin client"}
 class Settings(dict[str, Any]):
     """Parsed values by the key's first name, defaults included."""
 
-    def __init__(self, kind: str, values: Mapping[str, Any], explicit: set[str]) -> None:
+    def __init__(self, kind: str, values: Mapping[str, Any], explicit: set[str], env: Environment) -> None:
         super().__init__(values)
         self.kind = kind
         self.explicit = explicit
+        # Where the client's network, wall time and randomness come from.
+        self.env = env
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
         return parse_addresses(self["bootstrap.servers"])
 
 
-def parse_settings(kind: str, given: Mapping[str, Any]) -> Settings:
+def parse_settings(kind: str, given: Mapping[str, Any], env: Environment | None = None) -> Settings:
     """`kind` is p, c or a. Raises `KafkaException` with _INVALID_ARG naming the key at fault."""
     values = {key.name: key.default for key in KEYS if kind in key.clients}
     explicit: set[str] = set()
@@ -209,9 +213,14 @@ def parse_settings(kind: str, given: Mapping[str, Any]) -> Settings:
         key = _find(name, kind)
         values[key.name] = _parse(key, name, value)
         explicit.add(key.name)
-    settings = Settings(kind, values, explicit)
+    settings = Settings(kind, values, explicit, env or _machine())
     _check(settings)
     return settings
+
+
+def _machine() -> Environment:
+    # Chance for jitter and spreading, once per record with some partitioners: no secrets, so no system call.
+    return replace(Environment.system(), random=Random())
 
 
 def _find(name: str, kind: str) -> Key:

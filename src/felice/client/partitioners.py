@@ -9,10 +9,10 @@ fills its batch (KIP-480).
 from __future__ import annotations
 
 import itertools
-import random
 import zlib
 from collections.abc import Callable
 from functools import lru_cache
+from random import Random
 from typing import TypeAlias
 
 from felice.records.kernels import murmur2
@@ -61,33 +61,33 @@ def fnv1a_random(key: bytes | None, partitions: int) -> int | None:
     return None if key is None else _hash_fnv1a(key) % partitions
 
 
-def uniform(key: bytes | None, partitions: int) -> int | None:
-    return random.randrange(partitions)
-
-
 def sticky(key: bytes | None, partitions: int) -> int | None:
     return None
 
 
-def round_robin() -> Partitioner:
+def uniform(random: Random) -> Partitioner:
+    return lambda key, partitions: random.randrange(partitions)
+
+
+def round_robin(random: Random) -> Partitioner:
     """One turn counter per producer."""
     turn = itertools.count()
     return lambda key, partitions: next(turn) % partitions
 
 
-PARTITIONERS: dict[str, Callable[[], Partitioner]] = {
-    "murmur2_random": lambda: murmur2_random,
-    "murmur2": lambda: murmur2_all,
-    "consistent_random": lambda: consistent_random,
-    "consistent": lambda: consistent,
-    "fnv1a_random": lambda: fnv1a_random,
-    "fnv1a": lambda: fnv1a,
-    "random": lambda: uniform,
-    "sticky": lambda: sticky,
+PARTITIONERS: dict[str, Callable[[Random], Partitioner]] = {
+    "murmur2_random": lambda random: murmur2_random,
+    "murmur2": lambda random: murmur2_all,
+    "consistent_random": lambda random: consistent_random,
+    "consistent": lambda random: consistent,
+    "fnv1a_random": lambda random: fnv1a_random,
+    "fnv1a": lambda random: fnv1a,
+    "random": uniform,
+    "sticky": lambda random: sticky,
     "round_robin": round_robin,
 }
 
 
-def make_partitioner(choice: str | Partitioner) -> Partitioner:
+def make_partitioner(choice: str | Partitioner, random: Random | None = None) -> Partitioner:
     """`choice` is a name of `PARTITIONERS`, or a function of the key and the number of partitions."""
-    return PARTITIONERS[choice]() if isinstance(choice, str) else choice
+    return PARTITIONERS[choice](random or Random()) if isinstance(choice, str) else choice

@@ -38,8 +38,10 @@ def make_accumulator(settings: Settings) -> Accumulator:
         message_max_bytes=settings["message.max.bytes"],
         sticky_s=settings["sticky.partitioning.linger.ms"] / 1000,
     )
-    partitioner = make_partitioner(settings["partitioner"])
-    return Accumulator(limits, partitioner, settings["compression.type"], settings["compression.level"])
+    random = settings.env.random
+    partitioner = make_partitioner(settings["partitioner"], random)
+    codec, level = settings["compression.type"], settings["compression.level"]
+    return Accumulator(limits, partitioner, codec, level, random)
 
 
 def as_bytes(value: Any, what: str) -> bytes | None:

@@ -105,7 +105,7 @@ class Sender:
         with accumulator.lock:
             due = accumulator.close_lingering(now)
             queues = accumulator.queues()
-            unknown = accumulator.unknown_topics - self._resolving
+            unknown = sorted(accumulator.unknown_topics - self._resolving)
             expired = self._expire(queues, now)
         for batch in expired:
             timeout = f"not delivered in {self._settings['delivery.timeout.ms']} ms"
@@ -217,7 +217,7 @@ class Sender:
                 if not error.retriable():
                     self._fail_everything(error)
                     return
-                await asyncio.sleep(backoff_s(attempt, 100, 1000))
+                await asyncio.sleep(backoff_s(attempt, 100, 1000, self._settings.env.random))
                 attempt += 1
                 self.wake()
         finally:
@@ -383,9 +383,8 @@ class Sender:
             self._give_back(queue, batch, [batch])
             leader = self._cluster.topology.leader(queue.topic, queue.partition)
             settings = self._settings
-            wait_s = backoff_s(
-                batch.attempts - 1, settings["retry.backoff.ms"], settings["retry.backoff.max.ms"]
-            )
+            first, limit = settings["retry.backoff.ms"], settings["retry.backoff.max.ms"]
+            wait_s = backoff_s(batch.attempts - 1, first, limit, settings.env.random)
             self._paused_until[leader] = now + wait_s
             self._loop.call_later(wait_s, self.wake)
             return

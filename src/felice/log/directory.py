@@ -100,6 +100,7 @@ class LogDirectory:
             if found is None:
                 found = MetaProperties(node_id, cluster_id, new_directory_id)
                 meta_properties.write(self._disk, self.path, found)
+                self._disk.sync_dir(self.path.parent)
             meta_properties.check(found, self.path, node_id=node_id, cluster_id=cluster_id)
             self.directory_id = found.directory_id
         except DiskLocked as error:

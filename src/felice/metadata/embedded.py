@@ -56,7 +56,8 @@ class EmbeddedStore(TreeSession):
     @classmethod
     def open(cls, disk: Disk, directory: Path) -> EmbeddedStore:
         """Reads the store in `directory`, making it if there is none."""
-        is_new = not disk.exists(directory)
+        # By its file: whoever locks the directory makes it first.
+        is_new = not disk.exists(directory / "journal")
         disk.mkdir(directory)
         tree = Tree()
         _load_snapshot(disk, directory / "snapshot", tree)

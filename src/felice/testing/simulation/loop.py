@@ -1,0 +1,262 @@
+"""An asyncio event loop on virtual time, whose every choice comes from one seed.
+
+Keeps true: no real time passes and no thread runs: when nothing is ready, time is at once that of the next timer.
+            What one process has made ready runs in the order in which it was made ready, as asyncio promises;
+            between processes the seed decides. Work for an executor runs whole, at a time that the seed chose.
+            Nothing ready and no timer left is `Deadlock`; a world that never comes to rest is `RunsForEver`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from random import Random
+from typing import Any, TypeVar
+
+from felice.testing.simulation.process import CURRENT, Process
+
+T = TypeVar("T")
+
+_MAX_TURNS_AT_ONE_TIME = 100_000
+_MAX_WORK_DELAY_S = 0.004
+
+
+class Deadlock(Exception):
+    """Everybody waits, and nothing is left that could wake anybody."""
+
+
+class RunsForEver(Exception):
+    """Virtual time stands still, or has run past its limit."""
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    def __init__(self, random: Random, *, shuffle: bool = True, limit_s: float = float("inf")) -> None:
+        self._random = random
+        self._shuffle = shuffle
+        self._time = 0.0
+        self.limit_s = limit_s
+        self._ready: deque[tuple[asyncio.Handle, Process | None]] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle, Process | None]] = []
+        self._numbers = itertools.count()
+        self._is_running = False
+        self._is_stopping = False
+        self._is_closed = False
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks_looked_at = 1000
+        self._processes: list[Process] = []
+        self.turns = 0
+        # What nobody caught, as asyncio would have logged it.
+        self.uncaught: list[dict[str, Any]] = []
+
+    # Time and order
+
+    def time(self) -> float:
+        return self._time
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append((handle, CURRENT.get() if context is None else context.get(CURRENT)))
+        return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._time + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        process = CURRENT.get() if context is None else context.get(CURRENT)
+        heapq.heappush(self._timers, (when, next(self._numbers), handle, process))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Asyncio's notice; a cancelled timer is passed over when its time comes."""
+
+    def run_soon(self, handles: list[asyncio.Handle], process: Process) -> None:
+        """For a process that goes on after it was stopped."""
+        self._ready.extend((handle, process) for handle in handles)
+
+    def _turn(self) -> None:
+        timers, ready = self._timers, self._ready
+        if not ready:
+            while timers and timers[0][2].cancelled():
+                heapq.heappop(timers)
+            if not timers:
+                raise Deadlock(f"at {self._time:.3f} s everybody waits and nothing is due")
+            if timers[0][0] > self._time:
+                self._time = timers[0][0]
+                self.turns = 0
+                if self._time > self.limit_s:
+                    raise RunsForEver(f"the world has not ended at {self.limit_s:.0f} s of its time")
+        self.turns += 1
+        if self.turns > _MAX_TURNS_AT_ONE_TIME:
+            raise RunsForEver(f"{self.turns} turns of the loop while time stands at {self._time:.3f} s")
+        while timers and timers[0][0] <= self._time:
+            _, _, handle, process = heapq.heappop(timers)
+            if not handle.cancelled():
+                ready.append((handle, process))
+        batch = list(ready)
+        ready.clear()
+        for handle, process in self._interleaved(batch) if self._shuffle and len(batch) > 1 else batch:
+            self._run(handle, process)
+
+    def _run(self, handle: asyncio.Handle, process: Process | None) -> None:
+        if handle.cancelled():
+            return
+        if process is None or (process.is_alive and not process.is_stopped):
+            handle._run()
+        else:
+            process.hold(handle)
+
+    def _interleaved(
+        self, batch: list[tuple[asyncio.Handle, Process | None]]
+    ) -> list[tuple[asyncio.Handle, Process | None]]:
+        """Each process's in their order, the processes among each other in any."""
+        queues: dict[int, deque[tuple[asyncio.Handle, Process | None]]] = {}
+        for entry in batch:
+            queues.setdefault(id(entry[1]), deque()).append(entry)
+        if len(queues) == 1:
+            return batch
+        waiting, order = list(queues.values()), []
+        while waiting:
+            queue = waiting[self._random.randrange(len(waiting))]
+            order.append(queue.popleft())
+            if not queue:
+                waiting.remove(queue)
+        return order
+
+    # Running
+
+    def run_until_complete(self, future: Generator[Any, None, T] | Any) -> T:
+        main: asyncio.Future[T] = asyncio.ensure_future(future, loop=self)
+        main.add_done_callback(lambda _: self.stop())
+        self.run_forever()
+        if not main.done():
+            raise RuntimeError("the loop was stopped before its work was done")
+        return main.result()
+
+    def run_forever(self) -> None:
+        before = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        self._is_running, self._is_stopping = True, False
+        try:
+            while not self._is_stopping:
+                self._turn()
+        finally:
+            self._is_running = False
+            asyncio._set_running_loop(before)
+
+    def stop(self) -> None:
+        self._is_stopping = True
+
+    def is_running(self) -> bool:
+        return self._is_running
+
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    async def shutdown_asyncgens(self) -> None:
+        """Nothing to do: generators end with their tasks."""
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Nothing to do: there are no threads."""
+
+    # Futures, tasks, work
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[T]:
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._tasks.append(task)
+        if len(self._tasks) > self._tasks_looked_at:
+            self._tasks = [kept for kept in self._tasks if not kept.done()]
+            self._tasks_looked_at = 2 * len(self._tasks) + 1000
+        return task
+
+    def processes(self) -> list[Process]:
+        """All that ever ran here."""
+        return self._processes
+
+    def unfinished(self) -> list[asyncio.Task[Any]]:
+        return [task for task in self._tasks if not task.done()]
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """The work is done whole, some time later; its answer arrives later still."""
+        future: asyncio.Future[T] = self.create_future()
+        begin_s, answer_s = (self._random.random() ** 3 * _MAX_WORK_DELAY_S for _ in range(2))
+
+        def work() -> None:
+            if future.cancelled():
+                return
+            try:
+                result = func(*args)
+            except Exception as error:
+                self.call_later(answer_s, answer, error, None)
+            else:
+                self.call_later(answer_s, answer, None, result)
+
+        def answer(error: Exception | None, result: Any) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.call_later(begin_s, work)
+        return future
+
+    # Faults of the code that runs here
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.uncaught.append(context)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.call_exception_handler(context)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        """Asyncio's debug mode measures real time: it has no meaning here."""
+
+    def remove_reader(self, fd: Any) -> bool:
+        return False
+
+    def remove_writer(self, fd: Any) -> bool:
+        return False

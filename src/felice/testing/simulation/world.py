@@ -1,0 +1,296 @@
+"""A world of machines in one process: whole brokers and clients on virtual time, all from one seed.
+
+Keeps true: the same seed, asked to do the same things, does the same: its `trace` is the same, byte for byte.
+            A machine has a disk and clocks that outlive its processes. `kill` ends the process and leaves what it
+            wrote; `lose_power` leaves what was synced, and of the rest what the seed chooses.
+How:        every part draws from a `Random` of its own, named after the seed and the part, so that a change in
+            one part does not shuffle the others.
+
+    world = World(seed=7)
+    machine = world.broker("b1", {"log.flush.interval.messages": "1"})
+    async def main() -> None:
+        await machine.start()
+        client = world.machine("c1").boot()
+        await client.run(use(client.env, machine.bootstrap))
+        machine.lose_power()
+        await machine.start()
+    world.run(main())
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import traceback
+from collections.abc import Coroutine, Iterator, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+from felice.config import BrokerConfig
+from felice.env import Environment
+from felice.server.broker import Broker
+from felice.server.embedded import DEVELOPMENT_SETTINGS
+from felice.testing.simulation.clock import SimClock
+from felice.testing.simulation.disk import SimDisk
+from felice.testing.simulation.loop import Deadlock, RunsForEver, SimLoop
+from felice.testing.simulation.network import SimNetwork
+from felice.testing.simulation.process import CURRENT, Process, ProcessEnded
+
+T = TypeVar("T")
+
+BROKER_PORT = 9092
+DATA_DIRECTORY = Path("/data")
+_FAREWELL_S = 60.0
+
+
+class World:
+    """Machines by name, the network between them, and what happened."""
+
+    def __init__(self, seed: int, *, shuffle: bool = True, limit_s: float = 3600.0) -> None:
+        self.seed = seed
+        self.trace: list[str] = []
+        # Errors that a component logged with their traceback, and what asyncio found uncaught: faults of the code.
+        self.errors: list[str] = []
+        self.loop = SimLoop(self.random("loop"), shuffle=shuffle, limit_s=limit_s)
+        self.network = SimNetwork(self.loop, self.random("network"), self.note)
+        self.machines: dict[str, Machine] = {}
+
+    def random(self, name: str) -> Random:
+        return Random(f"{self.seed}/{name}")
+
+    def note(self, line: str) -> None:
+        self.trace.append(f"{self.loop.time():.6f} {line}")
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the whole trace: two runs with one fingerprint did the same."""
+        return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
+
+    def machine(self, name: str, *, skew_ms: int | None = None) -> Machine:
+        """The machine of this name, made when it is first asked for."""
+        if name not in self.machines:
+            self.machines[name] = Machine(self, name, self._skew_ms(name, skew_ms))
+        return self.machines[name]
+
+    def broker(
+        self, name: str, properties: Mapping[str, str], *, node_id: int = 1, skew_ms: int | None = None
+    ) -> BrokerMachine:
+        """A machine that runs a broker with these options (on top of those for development)."""
+        machine = BrokerMachine(self, name, self._skew_ms(name, skew_ms), properties, node_id)
+        self.machines[name] = machine
+        return machine
+
+    def _skew_ms(self, name: str, given: int | None) -> int:
+        return self.random(f"skew of {name}").randrange(-2_000, 2_000) if given is None else given
+
+    # Running
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Runs until `main` is done, then ends everything else."""
+        with self._logged():
+            try:
+                return self.loop.run_until_complete(main)
+            finally:
+                for machine in self.machines.values():
+                    if machine.process is not None:
+                        machine.process.end()
+                self._note_uncaught()
+                self._bury()
+
+    @contextlib.contextmanager
+    def _logged(self) -> Iterator[None]:
+        logger, handler = logging.getLogger("felice"), _Ear(self)
+        before = logger.propagate, logger.level
+        logger.propagate = False
+        logger.setLevel(logging.WARNING)
+        logger.addHandler(handler)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.propagate = before[0]
+            logger.setLevel(before[1])
+
+    def _note_uncaught(self) -> None:
+        for context in self.loop.uncaught:
+            error = context.get("exception")
+            if not isinstance(error, PowerLost):
+                self.errors.append(f"{context.get('message')}: {_told(error) if error else context}")
+        self.loop.uncaught.clear()
+
+    def _bury(self) -> None:
+        """Lets what is left of every process end in peace: a coroutine that is merely dropped complains."""
+        for machine in self.machines.values():
+            machine.disk.heal()
+            machine.disk.on_operation = None
+        for process in self.loop.processes():
+            process.haunt()
+        logging.disable(logging.CRITICAL)
+        try:
+            self.loop.limit_s = self.loop.time() + _FAREWELL_S
+            with contextlib.suppress(Deadlock, RunsForEver):
+                self.loop.run_until_complete(self._cancel_all())
+        finally:
+            logging.disable(logging.NOTSET)
+        for task in self.loop.unfinished():
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self.loop.uncaught.clear()
+        self.loop.close()
+
+    async def _cancel_all(self) -> None:
+        own = asyncio.current_task()
+        while left := [task for task in self.loop.unfinished() if task is not own]:
+            for task in left:
+                task.cancel()
+            await asyncio.sleep(0.1)
+
+
+class _Ear(logging.Handler):
+    """Hears what the code under test logs: into the trace, and errors with a traceback among the faults."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.WARNING)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = CURRENT.get()
+        who = process.name if process is not None else "world"
+        self._world.note(f"log {who} {record.levelname} {record.getMessage()}")
+        if record.exc_info and record.exc_info[1] is not None and record.levelno >= logging.ERROR:
+            self._world.errors.append(f"{who}: {record.getMessage()}: {_told(record.exc_info[1])}")
+
+
+def _told(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+class PowerLost(BaseException):
+    """Raised where a machine loses its power in the middle of an operation; nobody may catch it."""
+
+
+class Machine:
+    """A host: a disk, clocks, and at most one process at a time that is under test."""
+
+    def __init__(self, world: World, name: str, skew_ms: int) -> None:
+        self.world = world
+        self.name = name
+        random = world.random(f"clock of {name}")
+        self.clock = SimClock(world.loop, skew_ms=skew_ms, monotonic_start_s=random.uniform(10, 1e6))
+        self.disk = SimDisk(now_ms=self.clock.now_ms)
+        self.process: Process | None = None
+        self.lives = 0
+        self._random = world.random(f"fate of {name}")
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.is_alive
+
+    def boot(self) -> Life:
+        """A new process, with all that it may touch."""
+        assert not self.is_running, f"{self.name} runs"
+        self.lives += 1
+        process = Process(self.world.loop, f"{self.name}#{self.lives}")
+        self.process = process
+        env = Environment(
+            self.clock,
+            self.disk,
+            self.world.network.of(process, self.name),
+            self.world.random(f"{self.name}#{self.lives}"),
+        )
+        self.world.note(f"boot {process.name}")
+        return Life(process, env)
+
+    def kill(self) -> None:
+        """kill -9: the process is no more, its page cache is the machine's."""
+        if self.is_running:
+            self.world.note(f"kill {self.name}")
+            self._end()
+            self.disk.kill()
+
+    def lose_power(self) -> None:
+        """What was not synced is there or not, by the page or the name; peers hear nothing."""
+        if self.is_running:
+            self.world.note(f"power lost at {self.name}")
+            self.world.network.lose_power(self.name)
+            self._end()
+            self.disk.crash(self._random)
+
+    def lose_power_within(self, operations: int) -> None:
+        """The power fails at the disk operation of that number from now."""
+        left = operations
+
+        def count(operation: str, path: Path) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                self.world.note(f"{operation} of {path} is not done")
+                self.lose_power()
+                raise PowerLost(f"{operation} {path}")
+
+        self.disk.on_operation = count
+
+    def _end(self) -> None:
+        assert self.process is not None
+        self.disk.on_operation = None
+        self.process.end()
+
+
+class Life:
+    """One process and its `env`."""
+
+    def __init__(self, process: Process, env: Environment) -> None:
+        self.process = process
+        self.env = env
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        return self.process.spawn(work)
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return await self.process.run(work)
+
+
+class BrokerMachine(Machine):
+    """A machine whose process is a broker."""
+
+    def __init__(
+        self, world: World, name: str, skew_ms: int, properties: Mapping[str, str], node_id: int
+    ) -> None:
+        super().__init__(world, name, skew_ms)
+        self.broker: Broker | None = None
+        self.properties = {
+            **DEVELOPMENT_SETTINGS,
+            "listeners": f"PLAINTEXT://{name}:{BROKER_PORT}",
+            "log.dirs": str(DATA_DIRECTORY),
+            "node.id": str(node_id),
+            # One at a time on the loop: with more, partitions are opened on threads.
+            "num.recovery.threads.per.data.dir": "1",
+            **properties,
+        }
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.name}:{BROKER_PORT}"
+
+    async def start(self) -> Broker:
+        """A broker that serves; raises `StartupError`, or `ProcessEnded` where it was killed meanwhile."""
+        config, unknown = BrokerConfig.parse(self.properties)
+        assert not unknown, f"unknown configuration: {unknown}"
+        life = self.boot()
+        broker = self.broker = Broker(config, life.env)
+        await life.run(broker.start())
+        return broker
+
+    async def stop(self) -> None:
+        """A clean stop: everything is on disk, the process is gone."""
+        assert self.process is not None
+        assert self.broker is not None
+        self.world.note(f"stop {self.name}")
+        await self.process.run(self.broker.stop())
+        self._end()
+        self.disk.kill()
+
+
+__all__ = ["BROKER_PORT", "BrokerMachine", "Life", "Machine", "PowerLost", "ProcessEnded", "World"]
