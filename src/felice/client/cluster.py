@@ -164,7 +164,9 @@ class Cluster:
             )
         except KafkaException as error:
             first, limit = self.settings["reconnect.backoff.ms"], self.settings["reconnect.backoff.max.ms"]
-            node.not_before = self._loop.time() + backoff_s(node.failures, first, limit, self.settings.env.random)
+            node.not_before = self._loop.time() + backoff_s(
+                node.failures, first, limit, self.settings.env.random
+            )
             node.failures += 1
             node.last_error = error
             self._log.debug("connect failed: %s", error.error.str())

@@ -9,6 +9,7 @@ import pytest
 from felice.client.blocking_link import BlockingLink
 from felice.client.connection import Connection, connect
 from felice.client.errors import KafkaError, KafkaException
+from felice.env import SystemNetwork
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from felice.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -18,7 +19,7 @@ from unit.client.fake_broker import Disconnect, FakeBroker, Hang
 
 def run(broker: FakeBroker, use: Any) -> Any:
     async def main() -> Any:
-        connection = await connect("127.0.0.1", broker.port, client_id="test", timeout_s=5)
+        connection = await connect(SystemNetwork(), "127.0.0.1", broker.port, client_id="test", timeout_s=5)
         try:
             return await use(connection)
         finally:
@@ -136,14 +137,14 @@ def test_unreachable_address_is_named_with_its_reason() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    error = failing(connect("127.0.0.1", port, client_id="c", timeout_s=1))
+    error = failing(connect(SystemNetwork(), "127.0.0.1", port, client_id="c", timeout_s=1))
     assert error.code() == KafkaError._TRANSPORT and f"127.0.0.1:{port}" in error.str()
     with pytest.raises(KafkaException, match=f"127.0.0.1:{port}"):
         BlockingLink("127.0.0.1", port, client_id="c", connect_s=1, request_s=1)
 
 
 def test_name_that_does_not_resolve_is_named() -> None:
-    error = failing(connect("no.such.host.invalid", 9092, client_id="c", timeout_s=5))
+    error = failing(connect(SystemNetwork(), "no.such.host.invalid", 9092, client_id="c", timeout_s=5))
     assert error.code() == KafkaError._RESOLVE and "no.such.host.invalid" in error.str()
 
 
@@ -157,7 +158,7 @@ def test_peer_that_speaks_something_else_is_found_out() -> None:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            await connect("127.0.0.1", port, client_id="c", timeout_s=5)
+            await connect(SystemNetwork(), "127.0.0.1", port, client_id="c", timeout_s=5)
 
     error = failing(main())
     assert error.code() == KafkaError._TRANSPORT and "does not speak Kafka" in error.str()
@@ -178,7 +179,9 @@ def test_connection_that_is_silent_for_the_whole_request_timeout_is_given_up(
     limit_s: float, given_up: bool
 ) -> None:
     async def main() -> bool:
-        connection = await connect("127.0.0.1", broker.port, client_id="test", timeout_s=5, silence_s=0.2)
+        connection = await connect(
+            SystemNetwork(), "127.0.0.1", broker.port, client_id="test", timeout_s=5, silence_s=0.2
+        )
         with pytest.raises(KafkaException):
             await connection.call(MetadataRequest(topics=[]), limit_s)
         closed = connection.closed

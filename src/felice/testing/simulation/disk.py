@@ -28,6 +28,7 @@ from threading import RLock
 from typing import TypeAlias
 
 from felice.env import Buffer, DiskLocked
+from felice.env import disk as env_disk
 from felice.testing.simulation.volume import (
     ROOT,
     Change,
@@ -50,6 +51,8 @@ OPERATIONS = (
 )  # fmt: skip
 
 _REMOVALS_A_COLLECTION = 256
+# What a disk without a capacity says of itself: a terabyte.
+_UNBOUNDED_BYTES = 1 << 40
 
 Hook: TypeAlias = Callable[[str, Path], None]
 
@@ -143,7 +146,7 @@ class SimDisk:
         return other
 
     @property
-    def volume(self) -> Volume:
+    def contents(self) -> Volume:
         """What is on it, for `replay.py` and for tests that look below the names."""
         return self._volume
 
@@ -348,6 +351,10 @@ class SimDisk:
     def mtime_ms(self, path: Path) -> int:
         with self._mutex:
             return self._modified_ms.get(self._node(path), 0)
+
+    def volume(self, path: Path) -> env_disk.Volume:
+        total_bytes = _UNBOUNDED_BYTES if self.capacity_bytes is None else self.capacity_bytes
+        return env_disk.Volume(total_bytes, max(total_bytes - self.used_bytes, 0))
 
     # -- for files and locks ---------------------------------------------------------------------------
 

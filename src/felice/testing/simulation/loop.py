@@ -13,7 +13,7 @@ import contextvars
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, TypeVar
 
@@ -113,9 +113,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         if self.turns > _MAX_TURNS_AT_ONE_TIME:
             raise RunsForEver(f"{self.turns} turns of the loop while time stands at {self._time:.3f} s")
         while timers and timers[0][0] <= self._time:
-            _, _, handle, process = heapq.heappop(timers)
-            if not handle.cancelled():
-                ready.append((handle, process))
+            _, _, timer, owner = heapq.heappop(timers)
+            if not timer.cancelled():
+                ready.append((timer, owner))
         batch = list(ready)
         ready.clear()
         for handle, process in self._interleaved(batch) if self._shuffle and len(batch) > 1 else batch:
@@ -148,8 +148,8 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     # Running
 
-    def run_until_complete(self, future: Generator[Any, None, T] | Any) -> T:
-        main: asyncio.Future[T] = asyncio.ensure_future(future, loop=self)
+    def run_until_complete(self, future: Any) -> Any:
+        main = asyncio.ensure_future(future, loop=self)
         main.add_done_callback(lambda _: self.stop())
         self.run_forever()
         if not main.done():

@@ -20,7 +20,6 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import Any
 
 from felice.env.network import ProtocolFactory
 from felice.testing.simulation.loop import SimLoop
@@ -248,6 +247,9 @@ class SimServer(asyncio.AbstractServer):
     async def start_serving(self) -> None:
         """It serves from the beginning."""
 
+    async def serve_forever(self) -> None:
+        await self._network.loop.create_future()
+
     async def wait_closed(self) -> None:
         """Nothing of it outlives `close`."""
 
@@ -375,7 +377,8 @@ class SimTransport(asyncio.Transport):
 
     def _send(self) -> None:
         room = self._window_bytes - self._unread_bytes
-        if room <= 0 or not self._buffer:
+        # Not in crumbs (RFC 1122): each would be cut again, until a byte goes at a time.
+        if not self._buffer or room < min(len(self._buffer), self._window_bytes // 4):
             return
         data = bytes(self._buffer[:room])
         del self._buffer[:room]
@@ -519,9 +522,7 @@ class SimTransport(asyncio.Transport):
             self._wire.put(_FIN)
         protocol = self._protocol
         if protocol is not None:
-            self._network.loop.call_soon(
-                protocol.connection_lost, error, context=self.process.context.copy()
-            )
+            self._network.loop.call_soon(protocol.connection_lost, error, context=self.process.context.copy())
 
     def _let_go(self) -> None:
         self.is_open = False

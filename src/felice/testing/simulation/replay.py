@@ -47,7 +47,7 @@ class Moment:
 
 def moments(start: SimDisk, journal: Sequence[Change], *, every: int = 1) -> Iterator[Moment]:
     """One moment after another, before the first change to after the last; `every` n-th and the last."""
-    volume = start.volume.copy()
+    volume = start.contents.copy()
     yield Moment(0, None, volume, volume)
     for count, change in enumerate(journal, 1):
         wanted = count % every == 0 or count == len(journal)

@@ -27,7 +27,7 @@ import traceback
 from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from felice.config import BrokerConfig
 from felice.env import Environment
@@ -54,7 +54,8 @@ class World:
         self.trace: list[str] = []
         # Errors that a component logged with their traceback, and what asyncio found uncaught: faults of the code.
         self.errors: list[str] = []
-        self.loop = SimLoop(self.random("loop"), shuffle=shuffle, limit_s=limit_s)
+        # What a loop may have and this one has not: sockets, pipes, signals, processes.
+        self.loop = SimLoop(self.random("loop"), shuffle=shuffle, limit_s=limit_s)  # type: ignore[abstract]
         self.network = SimNetwork(self.loop, self.random("network"), self.note)
         self.machines: dict[str, Machine] = {}
 
@@ -92,7 +93,7 @@ class World:
         """Runs until `main` is done, then ends everything else."""
         with self._logged():
             try:
-                return self.loop.run_until_complete(main)
+                return cast(T, self.loop.run_until_complete(main))
             finally:
                 for machine in self.machines.values():
                     if machine.process is not None:

@@ -307,4 +307,11 @@ def test_files_without_a_name_are_forgotten() -> None:
         disk.sync_dir(DIR)
         disk.remove(A)
         disk.sync_dir(DIR)
-    assert len(disk.volume.nodes) < 300
+    assert len(disk.contents.nodes) < 300
+
+
+def test_the_disk_tells_its_size_and_how_much_of_it_is_free() -> None:
+    disk = SimDisk(capacity_bytes=1000)
+    disk.open(Path("/file"), create=True).append(b"x" * 300)
+    volume = disk.volume(Path("/"))
+    assert (volume.total_bytes, volume.usable_bytes) == (1000, 700)

@@ -1,0 +1,144 @@
+"""A whole broker and real clients in a made-up world: the same seed tells the same story."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from felice.client.admin.model import NewTopic
+from felice.client.aio import Admin, Consumer, Producer
+from felice.env import Environment
+from felice.server.startup import StartupError
+from felice.testing.simulation.world import BrokerMachine, ProcessEnded, World
+
+RECORDS = 30
+
+
+async def write_and_read(env: Environment, bootstrap: str) -> list[bytes]:
+    where = {"bootstrap.servers": bootstrap}
+    async with Admin(where, env=env) as admin:
+        await admin.create_topics([NewTopic("events", 2, 1)])
+    async with Producer(where, env=env) as producer:
+        for number in range(RECORDS):
+            await producer.send_and_wait("events", b"%d" % number, partition=number % 2)
+    values: list[bytes] = []
+    group = {"group.id": "readers", "auto.offset.reset": "earliest"}
+    async with Consumer({**where, **group}, env=env) as consumer:
+        await consumer.subscribe(["events"])
+        while len(values) < RECORDS:
+            message = await consumer.poll(1.0)
+            if message is not None and message.error() is None:
+                values.append(message.value() or b"")
+    return sorted(values)
+
+
+def story(seed: int) -> World:
+    """The power fails while a client writes; everything that it was told is there is read afterwards."""
+    world = World(seed, limit_s=600)
+    broker = world.broker("b1", {"log.flush.interval.messages": "1"})
+
+    async def main() -> list[bytes]:
+        await broker.start()
+        client = world.machine("c1").boot()
+        reading = asyncio.ensure_future(client.run(write_and_read(client.env, broker.bootstrap)))
+        await asyncio.sleep(world.random("story").uniform(0.02, 0.1))
+        broker.lose_power()
+        await asyncio.sleep(0.2)
+        await broker.start()
+        values = await reading
+        await broker.stop()
+        return values
+
+    assert world.run(main()) == sorted(b"%d" % number for number in range(RECORDS))
+    assert world.errors == []
+    return world
+
+
+def test_clients_carry_on_over_a_loss_of_power() -> None:
+    fingerprints = {story(seed).fingerprint for seed in range(6)}
+    assert len(fingerprints) == 6
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    first, again = story(5), story(5)
+    assert first.trace == again.trace
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_the_story_does_not_depend_on_the_process_that_tells_it(hash_seed: str) -> None:
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import test_world; print(test_world.story(5).fingerprint)"
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent)],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == story(5).fingerprint
+
+
+def test_time_on_two_machines_differs_and_jumps_only_where_it_is_set() -> None:
+    world = World(1)
+    ahead, other = world.machine("ahead", skew_ms=5_000).clock, world.machine("other", skew_ms=0).clock
+    assert ahead.now_ms() - other.now_ms() == 5_000
+    assert ahead.monotonic() != other.monotonic()
+    steady = ahead.monotonic()
+    ahead.jump(-60_000)
+    assert ahead.now_ms() - other.now_ms() == -55_000
+    assert ahead.monotonic() == steady
+
+
+def test_the_power_fails_in_the_middle_of_an_operation() -> None:
+    def ends(operations: int) -> tuple[bool, list[str]]:
+        world = World(3)
+        broker = world.broker("b1", {})
+
+        async def start_twice() -> bool:
+            broker.lose_power_within(operations)
+            try:
+                await broker.start()
+            except ProcessEnded:
+                await broker.start()
+                return True
+            return False
+
+        return world.run(start_twice()), world.errors
+
+    outcomes = [ends(operations) for operations in range(1, 40, 3)]
+    assert sum(interrupted for interrupted, _ in outcomes) > 5
+    assert [errors for _, errors in outcomes if errors] == []
+
+
+def test_a_second_process_of_a_machine_finds_its_disk_locked_only_while_the_first_lives() -> None:
+    world = World(1)
+    first = world.broker("b1", {})
+
+    async def main() -> None:
+        await first.start()
+        rival = BrokerMachine(world, "b2", 0, {}, 1)
+        rival.disk = first.disk
+        with pytest.raises(StartupError, match="in use by another broker"):
+            await rival.start()
+        rival.kill()
+        assert first.is_running
+
+    world.run(main())
+
+
+def test_the_store_and_the_log_directory_agree_on_the_cluster_after_the_first_start_lost_power() -> None:
+    """The store once synced its journal and not its journal's name: the next start found another cluster's log."""
+    for seed in range(8):
+        world = World(seed)
+        broker = world.broker("b1", {})
+
+        async def main(broker: BrokerMachine = broker) -> None:
+            await broker.start()
+            broker.lose_power()
+            await broker.start()
+
+        world.run(main())
