@@ -13,7 +13,7 @@ try:
 except ImportError as error:
     raise ImportError("felice.spark needs Spark: pip install 'felice[spark]'") from error
 
-from felice.pipelines.spark.java import JavaNotFound
+from felice.env.java import JavaNotFound
 from felice.pipelines.spark.session import register, session
 
 __all__ = ["JavaNotFound", "register", "session"]

@@ -48,13 +48,19 @@ class NotEmpty(StoreError):
 
 
 class BadVersion(StoreError):
-    def __init__(self, path: str, expected: int, actual: int) -> None:
-        super().__init__(path, f"expected version {expected}, found {actual}")
+    def __init__(self, path: str, expected: int, actual: int | None = None) -> None:
+        super().__init__(
+            path, f"expected version {expected}, found {'another' if actual is None else actual}"
+        )
 
 
 class NoChildrenForEphemerals(StoreError):
     def __init__(self, path: str) -> None:
         super().__init__(path, "an ephemeral node cannot have children")
+
+
+class NotAllowed(StoreError):
+    """The store keeps this node from us."""
 
 
 class SessionExpired(StoreError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -28,21 +29,31 @@ from felice.metadata import (
 from felice.metadata.embedded import EmbeddedStore
 from felice.metadata.memory import MemoryEnsemble
 from felice.metadata.store import NoChildrenForEphemerals
+from peers.zookeeper import open_zookeeper
 
-OpenStore = Callable[[], MetadataStore]
+OpenStore = Callable[[], Awaitable[MetadataStore]]
 
 
-@pytest.fixture(params=["memory", "embedded"])
+@pytest.fixture(params=["memory", "embedded", "zookeeper"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
-    """Opens a session; for both stores the nodes outlive it."""
+    """Opens a session; for every store the nodes outlive it."""
     if request.param == "memory":
-        return MemoryEnsemble().connect
-    return lambda: EmbeddedStore.open(SystemDisk(), tmp_path / "metadata")
+        ensemble = MemoryEnsemble()
+        return lambda: at_once(ensemble.connect())
+    if request.param == "embedded":
+        return lambda: at_once(EmbeddedStore.open(SystemDisk(), tmp_path / "metadata"))
+    where: str = request.getfixturevalue("zookeeper")
+    chroot = f"/contracts/{uuid.uuid4()}"
+    return lambda: open_zookeeper(where, chroot)
+
+
+async def at_once(store: MetadataStore) -> MetadataStore:
+    return store
 
 
 def run(open_store: OpenStore, scenario: Callable[[MetadataStore], Awaitable[None]]) -> None:
     async def whole() -> None:
-        store = open_store()
+        store = await open_store()
         await scenario(store)
         await store.close()
 
@@ -153,11 +164,11 @@ def test_sequential_nodes_never_repeat_a_number(open_store: OpenStore) -> None:
 
 def test_sequential_numbers_go_on_in_the_next_session(open_store: OpenStore) -> None:
     async def scenario() -> None:
-        store = open_store()
+        store = await open_store()
         await store.create("/q")
         await store.delete(await store.create("/q/n_", sequential=True))
         await store.close()
-        again = open_store()
+        again = await open_store()
         assert await again.create("/q/n_", sequential=True) == "/q/n_0000000001"
         await again.close()
 
@@ -166,14 +177,14 @@ def test_sequential_numbers_go_on_in_the_next_session(open_store: OpenStore) -> 
 
 def test_ephemeral_nodes_go_with_their_session_and_others_stay(open_store: OpenStore) -> None:
     async def scenario() -> None:
-        store = open_store()
+        store = await open_store()
         await store.create("/ids")
         await store.create("/ids/1", b"here", ephemeral=True)
         assert (await store.get("/ids/1")).ephemeral_owner == store.session_id
         with pytest.raises(NoChildrenForEphemerals):
             await store.create("/ids/1/child")
         await store.close()
-        again = open_store()
+        again = await open_store()
         assert await again.exists("/ids/1") is None
         assert await again.exists("/ids") is not None
         await again.close()
@@ -183,7 +194,7 @@ def test_ephemeral_nodes_go_with_their_session_and_others_stay(open_store: OpenS
 
 def test_a_closed_session_refuses_everything(open_store: OpenStore) -> None:
     async def scenario() -> None:
-        store = open_store()
+        store = await open_store()
         await store.close()
         await store.close()
         with pytest.raises(SessionExpired):
@@ -252,7 +263,7 @@ def test_many_nodes_are_read_at_once_in_the_order_asked(open_store: OpenStore) -
 
 def test_a_session_that_lives_is_not_renewed_and_a_closed_one_cannot_be(open_store: OpenStore) -> None:
     async def scenario() -> None:
-        store = open_store()
+        store = await open_store()
         heard: list[SessionState] = []
         store.watch_session(heard.append)
         session_id = store.session_id

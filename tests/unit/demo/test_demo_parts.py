@@ -24,7 +24,7 @@ from felice.demo.main import Outcome
 from felice.demo.report import delays_by, hours_by_airline, print_checks, print_delays, save_chart
 from felice.demo.steps import Steps
 from felice.demo.topics import SOURCES, records_of, windows_of
-from felice.pipelines.spark.java import JavaNotFound
+from felice.env.java import JavaNotFound
 
 WINDOWS = pd.DataFrame(
     [

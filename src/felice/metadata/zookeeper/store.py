@@ -1,0 +1,378 @@
+"""`MetadataStore` on a ZooKeeper ensemble.
+
+Keeps true: what `store` promises. A refusal names the node of the operation that was refused, also within
+            `multi`. A read whose connection was lost is asked again, a write never is. After `renew`
+            no ephemeral node of the session before is left: ZooKeeper may take longer to end a session
+            than we take to give it up.
+Leaves:     connections, their loss, and the order of events to `session`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from kazoo import exceptions as zk
+from kazoo.protocol import serialization as wire
+from kazoo.protocol.states import ZnodeStat
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+from felice.env import Clock
+from felice.metadata.session import SessionLife, Watches
+from felice.metadata.store import (
+    ANY_VERSION,
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    Event,
+    EventKind,
+    Listener,
+    NoChildrenForEphemerals,
+    Node,
+    NodeExists,
+    NoNode,
+    NotAllowed,
+    NotEmpty,
+    Operation,
+    SessionExpired,
+    SessionListener,
+    SessionState,
+    SetData,
+    StoreError,
+    StoreUnavailable,
+    check_path,
+    is_within,
+    parent_of,
+)
+from felice.metadata.zookeeper.requests import MultiRead
+from felice.metadata.zookeeper.session import ZooKeeperSession
+from felice.metadata.zookeeper.settings import ZooKeeperSettings
+
+_EVENT_KINDS = {1: EventKind.CREATED, 2: EventKind.DELETED, 3: EventKind.CHANGED}
+_EPHEMERAL, _SEQUENTIAL = 1, 2
+# Reads that one request carries.
+_READS_AT_ONCE = 256
+# ZooKeeper closes the connection of whoever sends more than jute.maxbuffer, 1 MiB unless told otherwise.
+_MAX_REQUEST_BYTES = 1024 * 1024 - 1024
+# What only its owner may read where ACLs are set: passwords are in there. Kafka's list.
+_SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token")
+
+
+class ZooKeeperStore:
+    """A session with an ensemble, and after `renew` the next. Make it with `open`."""
+
+    def __init__(self, settings: ZooKeeperSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._tls = settings.tls.context() if settings.tls is not None else None
+        self._clock = clock
+        self._chroot = settings.chroot
+        self._life = SessionLife()
+        self._watches = Watches()
+        self._is_closed = False
+        self._renewing = asyncio.Lock()
+        # Made (or perhaps made) by the session that lives, or by the one that `renew` has to clear away.
+        self._ephemerals: dict[str, None] = {}
+        self._session = self._new_session()
+        self._beginning: ZooKeeperSession | None = None
+
+    @classmethod
+    async def open(cls, settings: ZooKeeperSettings, clock: Clock) -> ZooKeeperStore:
+        """Begins a session, and makes the chroot if it is missing; raises `StoreError` in one line."""
+        store = cls(settings, clock)
+        try:
+            async with asyncio.timeout(settings.connection_timeout_ms / 1000):
+                await store._session.connect()
+                await store._check_version()
+                await store._make_chroot()
+        except TimeoutError:
+            reason, where = store._session.last_failure, ",".join(settings.hosts)
+            await store._give_up()
+            raise StoreError(
+                where,
+                f"no ZooKeeper that serves was reached within {settings.connection_timeout_ms} ms "
+                f"(last: {reason}); check zookeeper.connect and that the ensemble has its quorum",
+            ) from None
+        except BaseException:
+            await store._give_up()
+            raise
+        return store
+
+    @property
+    def session_id(self) -> int:
+        return self._session.session_id
+
+    @property
+    def session_state(self) -> SessionState:
+        self._session.look_at_the_clock()
+        return self._life.state
+
+    def watch_session(self, listener: SessionListener) -> Callable[[], None]:
+        return self._life.listen(listener)
+
+    async def renew(self) -> None:
+        async with self._renewing:
+            if self._is_closed:
+                raise SessionExpired()
+            if self.session_state is not SessionState.EXPIRED:
+                return
+            await self._begin_again()
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        operation = Create(path, data, ephemeral, sequential)
+        return self._inside(await self._write(operation))
+
+    async def get(self, path: str) -> Node:
+        check_path(path)
+        data, stat = await self._read(path, wire.GetData(self._outside(path), None))
+        return _node(data, stat)
+
+    async def exists(self, path: str) -> Node | None:
+        try:
+            return await self.get(path)
+        except NoNode:
+            return None
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        results = await self._read_many([wire.GetData(self._outside(path), None) for path in paths])
+        return [None if result is None else _node(*result) for result in _or_none(paths, results)]
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        stat = await self._write(SetData(path, data, version))
+        return int(stat.version)
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._write(Delete(path, version))
+
+    async def children(self, path: str) -> list[str]:
+        check_path(path)
+        return sorted(await self._read(path, wire.GetChildren(self._outside(path), None)))
+
+    async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        results = await self._read_many([wire.GetChildren(self._outside(path), None) for path in paths])
+        return [None if names is None else sorted(names) for names in _or_none(paths, results)]
+
+    async def multi(self, operations: Sequence[Operation]) -> list[str | int | None]:
+        if not operations:
+            self._session.check_alive()
+            return []
+        request = wire.Transaction([self._request(operation) for operation in operations])
+        results = await self._send_write(operations, request)
+        for operation, result in zip(operations, results, strict=True):
+            # Before the one that was refused stand some "rolled back", after it some "inconsistent".
+            if isinstance(result, Exception) and not isinstance(
+                result, zk.RolledBackError | zk.RuntimeInconsistency
+            ):
+                raise _store_error(operation, result)
+        assert not any(isinstance(result, Exception) for result in results), (
+            "refused, and by none of the operations"
+        )
+        return [self._outcome(result) for result in results]
+
+    def watch(self, path: str, listener: Listener) -> Callable[[], None]:
+        check_path(path)
+        self._session.check_alive()
+        if self._session.watched_path is None:
+            self._session.watch(self._outside("/"))
+        return self._watches.add(path, listener)
+
+    async def close(self) -> None:
+        if not self._is_closed:
+            await self._give_up()
+
+    async def abandon(self) -> None:
+        if not self._is_closed:
+            self._fall_silent()
+            await self._session.abandon()
+
+    # What the session tells
+
+    def on_session_state(self, state: SessionState) -> None:
+        self._life.become(state)
+
+    def on_watch_event(self, kind: int, path: str) -> None:
+        if kind in _EVENT_KINDS and is_within(path, self._outside("/")):
+            self._watches.tell([Event(_EVENT_KINDS[kind], self._inside(path))])
+
+    def on_watch_missed(self) -> None:
+        self._watches.tell_missed()
+
+    # Beginnings and ends
+
+    def _new_session(self) -> ZooKeeperSession:
+        return ZooKeeperSession(self._settings, self._tls, self._clock, self)
+
+    async def _begin_again(self) -> None:
+        lost, begun = self._session, self._new_session()
+        self._beginning = begun
+        await lost.abandon()
+        try:
+            if lost.watched_path is not None:
+                begun.watch(lost.watched_path)
+            await begun.connect()
+        except BaseException as error:
+            await begun.abandon()
+            if self._is_closed and isinstance(error, StoreError):
+                raise SessionExpired() from None
+            raise
+        finally:
+            self._beginning = None
+        self._session = begun
+        await self._clear_away(lost.session_id)
+        self._life.become(begun.state)
+
+    async def _clear_away(self, lost_session_id: int) -> None:
+        """The nodes of a session that we gave up before ZooKeeper did."""
+        paths, self._ephemerals = list(self._ephemerals), {}
+        for path, node in zip(paths, await self.get_many(paths), strict=True):
+            if node is not None and node.ephemeral_owner == lost_session_id:
+                try:
+                    await self.delete(path)
+                except NoNode:
+                    continue
+
+    async def _check_version(self) -> None:
+        """Asks for something that ZooKeeper can do since 3.6."""
+        await self._read("/", MultiRead([wire.GetData("/", None)]))
+
+    async def _make_chroot(self) -> None:
+        path = ""
+        for name in self._chroot.split("/")[1:]:
+            path = f"{path}/{name}"
+            try:
+                await self._read(path, wire.Create(path, b"", self._acl("/"), 0))
+            except (NodeExists, NotAllowed):
+                # There, or somebody else's directory above ours; the next one tells.
+                continue
+        await self.children("/")
+
+    async def _give_up(self) -> None:
+        self._fall_silent()
+        await self._session.end()
+
+    def _fall_silent(self) -> None:
+        self._is_closed = True
+        self._watches.clear()
+        self._life.end()
+        if self._beginning is not None:
+            self._beginning.refuse("the store was closed")
+
+    # Reads and writes
+
+    async def _read(self, path: str, request: Any) -> Any:
+        """The answer to what does no harm when it is asked twice."""
+        while True:
+            try:
+                return await self._session.call(request)
+            except (zk.ConnectionLoss, zk.OperationTimeoutError):
+                # The next call waits until there is a connection, or the session ends.
+                continue
+            except zk.ZookeeperError as error:
+                raise _store_error(Check(path), error) from None
+
+    async def _read_many(self, reads: Sequence[Any]) -> list[Any]:
+        chunks = [reads[at : at + _READS_AT_ONCE] for at in range(0, len(reads), _READS_AT_ONCE)]
+        self._session.check_alive()
+        answers = await asyncio.gather(*(self._read("/", MultiRead(chunk)) for chunk in chunks))
+        return [result for answer in answers for result in answer]
+
+    async def _write(self, operation: Operation) -> Any:
+        try:
+            return await self._send_write([operation], self._request(operation))
+        except zk.ZookeeperError as error:
+            raise _store_error(operation, error) from None
+
+    async def _send_write(self, operations: Sequence[Operation], request: Any) -> Any:
+        size_bytes = len(request.serialize())
+        if size_bytes > _MAX_REQUEST_BYTES:
+            raise StoreError(
+                operations[0].path,
+                f"a write of {size_bytes} bytes is more than ZooKeeper takes at once ({_MAX_REQUEST_BYTES})",
+            )
+        for operation in operations:
+            if isinstance(operation, Create) and operation.ephemeral:
+                self._ephemerals[operation.path] = None
+        try:
+            return await self._session.call(request)
+        except zk.ZookeeperError as error:
+            if isinstance(request, wire.Transaction):
+                raise _store_error(operations[0], error) from None
+            raise
+
+    def _request(self, operation: Operation) -> Any:
+        check_path(operation.path)
+        path = self._outside(operation.path)
+        match operation:
+            case Create(_, data, ephemeral, sequential):
+                flags = (_EPHEMERAL if ephemeral else 0) | (_SEQUENTIAL if sequential else 0)
+                return wire.Create(path, data, self._acl(operation.path), flags)
+            case SetData(_, data, version):
+                return wire.SetData(path, data, version)
+            case Delete(_, version):
+                if operation.path == "/":
+                    raise StoreError("/", "the root cannot be deleted")
+                return wire.Delete(path, version)
+            case Check(_, version):
+                return wire.CheckVersion(path, version)
+
+    def _outcome(self, result: Any) -> str | int | None:
+        if isinstance(result, ZnodeStat):
+            return int(result.version)
+        return self._inside(result) if isinstance(result, str) else None
+
+    def _acl(self, path: str) -> list[ACL]:
+        if not self._settings.sets_acl:
+            return OPEN_ACL_UNSAFE  # type: ignore[no-any-return]
+        if any(is_within(path, root) for root in _SENSITIVE):
+            return CREATOR_ALL_ACL  # type: ignore[no-any-return]
+        return CREATOR_ALL_ACL + READ_ACL_UNSAFE  # type: ignore[no-any-return]
+
+    def _outside(self, path: str) -> str:
+        """A path as ZooKeeper knows it."""
+        return (self._chroot + path if path != "/" else self._chroot) or "/"
+
+    def _inside(self, path: str) -> str:
+        return path[len(self._chroot) :] or "/"
+
+
+def _node(data: bytes | None, stat: ZnodeStat) -> Node:
+    return Node(data or b"", stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner)
+
+
+def _or_none(paths: Iterable[str], results: Iterable[Any]) -> Iterable[Any]:
+    """Each result, None where there is no node."""
+    for path, result in zip(paths, results, strict=True):
+        if isinstance(result, Exception) and not isinstance(result, zk.NoNodeError):
+            raise _store_error(Check(path), result)
+        yield None if isinstance(result, Exception) else result
+
+
+def _store_error(operation: Operation, error: Exception) -> StoreError:
+    """What a refusal by ZooKeeper means, at the node that it is about."""
+    path = operation.path
+    match error:
+        case zk.NoNodeError():
+            return NoNode(parent_of(path) if isinstance(operation, Create) else path)
+        case zk.NodeExistsError():
+            return NodeExists(path)
+        case zk.BadVersionError():
+            return BadVersion(path, getattr(operation, "version", ANY_VERSION))
+        case zk.NotEmptyError():
+            return NotEmpty(path)
+        case zk.NoChildrenForEphemeralsError():
+            return NoChildrenForEphemerals(parent_of(path))
+        case zk.ConnectionLoss() | zk.OperationTimeoutError() | zk.RequestTimeoutError():
+            return StoreUnavailable(path, "the connection to ZooKeeper was lost before the answer came")
+        case zk.NoAuthError() | zk.AuthFailedError() | zk.InvalidACLError():
+            return NotAllowed(
+                path, "ZooKeeper does not allow it; check zookeeper.digest.auth and the node's access list"
+            )
+        case zk.UnimplementedError():
+            return StoreError(path, "this ZooKeeper is older than 3.6, the oldest that can be used")
+        case zk.SessionExpiredError() | zk.ConnectionClosedError() | zk.SessionMovedError():
+            return SessionExpired(path)
+        case _:
+            return StoreError(path, f"ZooKeeper answered with {type(error).__name__}")
