@@ -18,8 +18,9 @@ from random import Random
 from typing import Any
 
 from felice.client.batches import PartitionQueue, ProducerBatch, Report
-from felice.client.errors import KafkaError, failure, kafka_error
+from felice.client.errors import KafkaError, KafkaException, failure, kafka_error
 from felice.client.partitioners import Partitioner
+from felice.client.transactions import Transaction
 from felice.records.builder import BatchBuilder
 from felice.records.compression import Codec
 
@@ -79,7 +80,9 @@ class Accumulator:
         codec: int = 0,
         level: int = -1,
         random: Random | None = None,
+        transaction: Transaction | None = None,
     ) -> None:
+        self.transaction = transaction
         self.limits = limits
         self.lock = threading.Lock()
         self.topics: dict[str, TopicQueues] = {}
@@ -136,10 +139,16 @@ class Accumulator:
 
     def _check_room(self, size: int) -> None:
         limits = self.limits
-        if self.closed:
-            raise failure(KafkaError._STATE, "the producer is closed")
+        self._check_open()
         if self.record_count >= limits.queue_records > 0 or self.size_bytes + size > limits.queue_bytes:
             raise BufferError("Local: Queue full")
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise failure(KafkaError._STATE, "the producer is closed")
+        refused = self.transaction.refusal() if self.transaction is not None else None
+        if refused is not None:
+            raise KafkaException(refused)
 
     def _hold(self, record: HeldRecord) -> bool:
         topic = record.topic
@@ -204,7 +213,7 @@ class Accumulator:
 
     def _begin(self, queue: PartitionQueue, now: float) -> ProducerBatch:
         batch = ProducerBatch(queue.topic, queue.partition, now)
-        batch.builder = BatchBuilder(self._codec, self._level)
+        batch.builder = BatchBuilder(self._codec, self._level, transactional=self.transaction is not None)
         queue.open = self._open[queue] = batch
         return batch
 
@@ -219,6 +228,7 @@ class Accumulator:
         """Take in a batch that is built already. Its topic must be known."""
         size = len(data)
         with self.lock:
+            self._check_open()
             if self.record_count and self.record_count + record_count > self.limits.queue_records > 0:
                 raise BufferError("Local: Queue full")
             queue = self._choose(self.topics[topic], partition, None, now)

@@ -14,7 +14,7 @@ from felice.client.arrow_delivery import ArrowDelivery
 from felice.client.consuming import ConsumerCore, offsets_of
 from felice.client.delivery import Delivery
 from felice.client.errors import KafkaError, KafkaException, error_of
-from felice.client.model import ClusterMetadata, Message, TopicPartition, error_message
+from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message, TopicPartition, error_message
 from felice.client.options import parse_settings
 from felice.env import Environment
 
@@ -169,6 +169,10 @@ class AsyncConsumer:
 
     async def metadata(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
         return await self.core.metadata(topics)
+
+    def consumer_group_metadata(self) -> ConsumerGroupMetadata:
+        """For `send_offsets_to_transaction`."""
+        return self.core.group_metadata()
 
     async def close(self) -> None:
         if self._core is not None:

@@ -7,17 +7,20 @@ Keeps true:  `send` hands out a future per record, done when the record is ackno
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from felice.client.accumulator import Accumulator, HeldRecord
 from felice.client.cluster import Cluster
+from felice.client.consuming import offsets_of
 from felice.client.errors import KafkaError, KafkaException, failure
-from felice.client.model import ClusterMetadata, Message
+from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message, TopicPartition
 from felice.client.options import Settings, parse_settings
 from felice.client.producing import as_bytes, as_headers, dropped_message, make_accumulator, reports_of
 from felice.client.sender import Delivered, Sender
+from felice.client.transacting import Transactor, timed_out
 from felice.env import Environment
 
 
@@ -37,6 +40,16 @@ class ProducerCore:
         log = settings["logger"] or logging.getLogger("felice.client")
         self.cluster = Cluster(settings, log, inbox.on_error)
         self.sender = Sender(self.cluster, accumulator, settings, inbox.on_delivered, inbox.on_dropped)
+        transaction = accumulator.transaction
+        self._transactor = (
+            Transactor(self.cluster, self.sender, transaction, settings) if transaction is not None else None
+        )
+
+    @property
+    def transactor(self) -> Transactor:
+        if self._transactor is None:
+            raise failure(KafkaError._NOT_CONFIGURED, 'transactions need a "transactional.id"')
+        return self._transactor
 
     @classmethod
     async def start(cls, settings: Settings, accumulator: Accumulator, inbox: Inbox) -> ProducerCore:
@@ -171,6 +184,69 @@ class AsyncProducer:
             with self._accumulator.lock:
                 self._accumulator.flushing -= 1
 
+    # Transactions. A call that timed out goes on, and may be made again.
+
+    async def init_transactions(self, timeout_s: float | None = None) -> None:
+        """Become the one producer of this `transactional.id`; what another left open is aborted. Once, first."""
+        await self._started()[0].transactor.init(timeout_s)
+
+    async def begin_transaction(self) -> None:
+        await self._started()[0].transactor.begin()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Sequence[TopicPartition],
+        group_metadata: ConsumerGroupMetadata,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Commit these offsets on the consumer's behalf, if and when the transaction commits."""
+        chosen = offsets_of(None, offsets) or {}
+        await self._started()[0].transactor.send_offsets(chosen, group_metadata, timeout_s)
+
+    async def commit_transaction(self, timeout_s: float | None = None) -> None:
+        """Flush and commit. Where the error says `txn_requires_abort`, abort."""
+        await self._end("commit_transaction", timeout_s)
+
+    async def abort_transaction(self, timeout_s: float | None = None) -> None:
+        """Give up what waits, and abort."""
+        await self._end("abort_transaction", timeout_s)
+
+    async def _end(self, name: str, timeout_s: float | None) -> None:
+        transactor = self._started()[0].transactor
+        loop = asyncio.get_running_loop()
+        limit_s = transactor.time_limit_s(timeout_s)
+        deadline = loop.time() + limit_s
+        await transactor.start_ending(name)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self.flush()
+        except TimeoutError:
+            raise timed_out(name, limit_s) from None
+        await transactor.finish_ending(name, max(0.0, deadline - loop.time()))
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """`async with producer.transaction(): ...` commits at the end, and aborts when something is raised."""
+        await self.begin_transaction()
+        try:
+            yield
+        except BaseException:
+            await self._give_up()
+            raise
+        try:
+            await self.commit_transaction()
+        except KafkaException as error:
+            if error.error.txn_requires_abort():
+                await self.abort_transaction()
+            raise
+
+    async def _give_up(self) -> None:
+        """Abort if that can be done; what led here is to be told, not that it could not."""
+        transaction = self._accumulator.transaction
+        if transaction is not None and transaction.may_abort:
+            with contextlib.suppress(KafkaException):
+                await self.abort_transaction()
+
     async def metadata(self, topics: Iterable[str] | None = None) -> ClusterMetadata:
         return await self._started()[0].metadata(topics)
 
@@ -178,6 +254,7 @@ class AsyncProducer:
         if self._core is None:
             return
         try:
+            await self._give_up()
             await self.flush()
         finally:
             core, self._core = self._core, None

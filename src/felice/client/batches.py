@@ -114,7 +114,7 @@ class ProducerBatch:
         halves = []
         for start, end in ((0, middle), (middle, len(records))):
             half = ProducerBatch(self.topic, self.partition, self.created)
-            half.builder = BatchBuilder(Codec(header.codec))
+            half.builder = BatchBuilder(Codec(header.codec), transactional=header.is_transactional)
             for record in records[start:end]:
                 half.size_bytes += half.builder.append(
                     record.timestamp, record.key, record.value, record.headers

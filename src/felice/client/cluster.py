@@ -25,10 +25,12 @@ from felice.client.requests import metadata_request
 from felice.client.topology import Topology
 from felice.client.wire import ByVersion
 from felice.protocol.errors import ErrorCode
-from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
+from felice.protocol.messages.find_coordinator import (
+    GROUP_KEY_TYPE,
+    TRANSACTION_KEY_TYPE,
+    FindCoordinatorRequest,
+)
 from felice.protocol.messages.metadata import MetadataResponse
-
-GROUP_COORDINATOR = 0
 
 _RETRY_COORDINATOR = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -43,11 +45,13 @@ def backoff_s(attempt: int, first_ms: float, limit_ms: float, random: Random) ->
     return wait * random.uniform(0.8, 1.2)
 
 
-def _find_group(group_id: str) -> Callable[[int], FindCoordinatorRequest]:
+def _find_coordinator(key: str, key_type: int) -> Callable[[int], FindCoordinatorRequest]:
     def build(version: int) -> FindCoordinatorRequest:
         if version >= 4:
-            return FindCoordinatorRequest(key_type=GROUP_COORDINATOR, coordinator_keys=[group_id])
-        return FindCoordinatorRequest(key=group_id)
+            return FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        if version == 0 and key_type != GROUP_KEY_TYPE:
+            raise failure(KafkaError._UNSUPPORTED_FEATURE, "the broker has no transactions")
+        return FindCoordinatorRequest(key_type=key_type, key=key)
 
     return build
 
@@ -88,7 +92,7 @@ class Cluster:
         self._complained = False
         self._loop = asyncio.get_running_loop()
         self._nodes: dict[tuple[str, int, str], _Node] = {}
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_at = float("-inf")
         self._background: set[asyncio.Task[Any]] = set()
@@ -285,13 +289,13 @@ class Cluster:
 
     # Coordinators
 
-    async def coordinator(self, group_id: str, timeout_s: float) -> int:
-        """Node id of the group's coordinator; waits while the brokers make one."""
+    async def coordinator(self, key: str, timeout_s: float, key_type: int = GROUP_KEY_TYPE) -> int:
+        """Node id of the coordinator of a group, or of a transactional id; waits while the brokers make one."""
         deadline = self._loop.time() + timeout_s
         attempt = 0
-        while group_id not in self._coordinators:
+        while (key_type, key) not in self._coordinators:
             try:
-                return await self._find_coordinator(group_id)
+                return await self._find_coordinator(key, key_type)
             except KafkaException as error:
                 if not error.error.retriable() or self._loop.time() >= deadline:
                     raise
@@ -299,20 +303,22 @@ class Cluster:
             first, limit = settings["retry.backoff.ms"], settings["retry.backoff.max.ms"]
             await asyncio.sleep(backoff_s(attempt, first, limit, settings.env.random))
             attempt += 1
-        return self._coordinators[group_id]
+        return self._coordinators[key_type, key]
 
-    async def _find_coordinator(self, group_id: str) -> int:
-        response = await self.call_any(ByVersion(FindCoordinatorRequest, _find_group(group_id)))
+    async def _find_coordinator(self, key: str, key_type: int) -> int:
+        asked = ByVersion(FindCoordinatorRequest, _find_coordinator(key, key_type))
+        response = await self.call_any(asked)
         found = response.coordinators[0] if response.coordinators else response
         if found.error_code:
             retriable = found.error_code in _RETRY_COORDINATOR
-            raise failure(found.error_code, f"coordinator of group {group_id!r}", retriable=retriable)
+            kind = "transactional id" if key_type == TRANSACTION_KEY_TYPE else "group"
+            raise failure(found.error_code, f"coordinator of {kind} {key!r}", retriable=retriable)
         self.topology.brokers.setdefault(found.node_id, BrokerMetadata(found.node_id, found.host, found.port))
-        self._coordinators[group_id] = found.node_id
+        self._coordinators[key_type, key] = found.node_id
         return int(found.node_id)
 
-    def forget_coordinator(self, group_id: str) -> None:
-        self._coordinators.pop(group_id, None)
+    def forget_coordinator(self, key: str, key_type: int = GROUP_KEY_TYPE) -> None:
+        self._coordinators.pop((key_type, key), None)
 
     def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
         """Run in the background until done or the cluster is closed."""

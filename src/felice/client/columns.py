@@ -60,6 +60,7 @@ def _batches(rows: Any, settings: Settings) -> Iterator[Any]:
         timestamp_ms=time.time_ns() // 1_000_000,
         codec=Codec(settings["compression.type"]),
         level=None if level < 0 else level,
+        transactional=settings["transactional.id"] is not None,
         target_bytes=min(settings["batch.size"], settings["message.max.bytes"]),
     )
 

@@ -66,6 +66,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _name(value: Any) -> str:
+    if not _text(value):
+        raise ValueError("expected a name")
+    return _text(value)
+
+
 def _named(**values: Any) -> Callable[[Any], Any]:
     """One of some names, each standing for a value."""
 
@@ -140,6 +146,8 @@ KEYS = (
     # Producer
     Key("acks", lambda value: _named(**_ACKS)(value), -1, "p", ("request.required.acks",)),
     Key("enable.idempotence", _boolean, True, "p"),
+    Key("transactional.id", _name, None, "p"),
+    Key("transaction.timeout.ms", _integer(1), 60_000, "p"),
     Key("batch.size", _integer(1), 1_000_000, "p"),
     Key("batch.num.messages", _integer(1, 1_000_000), 10_000, "p"),
     Key("linger.ms", _number(0, 900_000), 5.0, "p", ("queue.buffering.max.ms",)),
@@ -182,7 +190,7 @@ KEYS = (
 )
 
 # Well known from other clients; here they would have no effect, so they are refused, and not as misspelt.
-_NOT_YET = ("transaction", "sasl.", "ssl.", "stats_cb", "statistics.", "oauthbearer", "debug", "log_level")
+_NOT_YET = ("sasl.", "ssl.", "stats_cb", "statistics.", "oauthbearer", "debug", "log_level")
 
 _BY_NAME = {name: key for key in KEYS for name in (key.name, *key.aliases)}
 _CLIENTS = {"p": "producer", "c": "consumer", "a": "admin client"}
@@ -257,6 +265,10 @@ def _check(settings: Settings) -> None:
 
 
 def _check_producer(settings: Settings) -> None:
+    if settings["transactional.id"]:
+        _check_transactional(settings)
+    elif "transaction.timeout.ms" in settings.explicit:
+        raise _invalid('"transaction.timeout.ms" needs "transactional.id"')
     broken = None
     if settings["acks"] != -1:
         broken = '"acks" must be "all"'
@@ -268,8 +280,21 @@ def _check_producer(settings: Settings) -> None:
         return
     if "enable.idempotence" in settings.explicit:
         raise _invalid(f'{broken} when "enable.idempotence" is true')
+    if settings["transactional.id"]:
+        raise _invalid(f'{broken} when there is a "transactional.id"')
     # KIP-679: a default does not overrule what was asked for.
     settings["enable.idempotence"] = False
+
+
+def _check_transactional(settings: Settings) -> None:
+    if not settings["enable.idempotence"]:
+        raise _invalid('"enable.idempotence" must be true when there is a "transactional.id"')
+    limit_ms = settings["transaction.timeout.ms"]
+    if "delivery.timeout.ms" not in settings.explicit:
+        # Behind the transaction's end there is nothing to deliver to.
+        settings["delivery.timeout.ms"] = min(settings["delivery.timeout.ms"], limit_ms)
+    elif not 0 < settings["delivery.timeout.ms"] <= limit_ms:
+        raise _invalid('"delivery.timeout.ms" must be from 1 to "transaction.timeout.ms"')
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:

@@ -8,6 +8,7 @@ How:         `produce` appends to the accumulator in the caller's thread; a loop
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -17,12 +18,14 @@ from typing import Any
 from felice.client.accumulator import Accumulator, HeldRecord
 from felice.client.aio_producer import ProducerCore
 from felice.client.batches import Report
-from felice.client.errors import KafkaError, failure, kafka_exception
+from felice.client.consuming import offsets_of
+from felice.client.errors import KafkaError, KafkaException, failure, kafka_exception
 from felice.client.loop_thread import LoopThread
-from felice.client.model import ClusterMetadata, Message
+from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message, TopicPartition
 from felice.client.options import parse_settings
 from felice.client.producing import as_bytes, as_headers, dropped_message, make_accumulator, reports_of
 from felice.client.sender import Delivered
+from felice.client.transacting import timed_out
 
 
 class _Inbox:
@@ -252,6 +255,39 @@ class Producer:
             self._accumulator.release(count, size)
         return 0
 
+    # Transactions. A call that timed out (the error is `retriable`) goes on, and may be made again.
+
+    def init_transactions(self, timeout: float = -1) -> None:
+        """Become the one producer of this `transactional.id`; what another left open is aborted. Once, first."""
+        self._thread.run(self._core.transactor.init(timeout))
+
+    def begin_transaction(self) -> None:
+        self._thread.run(self._core.transactor.begin())
+
+    def send_offsets_to_transaction(
+        self, positions: list[TopicPartition], group_metadata: ConsumerGroupMetadata, timeout: float = -1
+    ) -> None:
+        """Commit these offsets on the consumer's behalf, if and when the transaction commits."""
+        offsets = offsets_of(None, positions) or {}
+        self._thread.run(self._core.transactor.send_offsets(offsets, group_metadata, timeout))
+
+    def commit_transaction(self, timeout: float = -1) -> None:
+        """Flush, serving reports, and commit. Where the error says `txn_requires_abort`, abort."""
+        self._end_transaction("commit_transaction", timeout)
+
+    def abort_transaction(self, timeout: float = -1) -> None:
+        """Give up what waits (reported as _PURGE_QUEUE), and abort."""
+        self._end_transaction("abort_transaction", timeout)
+
+    def _end_transaction(self, name: str, timeout: float) -> None:
+        transactor = self._core.transactor
+        limit_s = transactor.time_limit_s(timeout)
+        deadline = time.monotonic() + limit_s
+        self._thread.run(transactor.start_ending(name))
+        if self.flush(limit_s):
+            raise timed_out(name, limit_s)
+        self._thread.run(transactor.finish_ending(name, max(0.0, deadline - time.monotonic())))
+
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Give up records that wait, or are under way; their reports say _PURGE_QUEUE or _PURGE_INFLIGHT."""
 
@@ -277,10 +313,13 @@ class Producer:
         return self.list_topics("", timeout).cluster_id
 
     def close(self, timeout: float = -1) -> None:
-        """Flush, then end. What is not delivered in time is lost."""
+        """Flush, then end. What is not delivered in time is lost, and an open transaction is aborted."""
         if not self._thread.alive:
             return
         try:
+            if self._accumulator.transaction is not None and self._accumulator.transaction.may_abort:
+                with contextlib.suppress(KafkaException):
+                    self.abort_transaction(timeout)
             self.flush(timeout)
         finally:
             with self._accumulator.lock:

@@ -21,6 +21,7 @@ from felice.client.model import (
 from felice.client.options import Settings
 from felice.client.partitioners import make_partitioner
 from felice.client.sender import Delivered
+from felice.client.transactions import Transaction
 from felice.records.batch import BatchHeader
 from felice.records.reader import read_batch
 
@@ -28,6 +29,7 @@ Headers = list[tuple[str, bytes | None]]
 
 
 def make_accumulator(settings: Settings) -> Accumulator:
+    transactional_id = settings["transactional.id"]
     memory = settings["buffer.memory"] or settings["queue.buffering.max.kbytes"] * 1024
     limits = Limits(
         batch_size_bytes=min(settings["batch.size"], settings["message.max.bytes"]),
@@ -41,7 +43,8 @@ def make_accumulator(settings: Settings) -> Accumulator:
     random = settings.env.random
     partitioner = make_partitioner(settings["partitioner"], random)
     codec, level = settings["compression.type"], settings["compression.level"]
-    return Accumulator(limits, partitioner, codec, level, random)
+    transaction = Transaction(transactional_id) if transactional_id else None
+    return Accumulator(limits, partitioner, codec, level, random, transaction)
 
 
 def as_bytes(value: Any, what: str) -> bytes | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from felice.client.errors import KafkaError, failure
 from felice.client.model import Partition
 from felice.client.topology import Topology
 from felice.client.wire import ByVersion
@@ -24,6 +25,9 @@ from felice.protocol.primitives import ZERO_UUID
 
 LAST_VERSION_BY_NAME = 12
 """Of both Produce and Fetch: from 13 on topics are named by id alone."""
+
+LAST_EXPLICIT_PRODUCE = 11
+"""From 12 on a transactional Produce adds its partitions to the transaction by itself (KIP-890)."""
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
@@ -104,8 +108,10 @@ def produce_request(
     acks: int,
     timeout_ms: int,
     transactional_id: str | None = None,
+    *,
+    adds_partitions: bool = False,
 ) -> ByVersion:
-    """One batch per partition."""
+    """One batch per partition. `adds_partitions`: to the transaction, if there is one."""
     topics = [
         TopicProduceData(
             name=topic,
@@ -119,4 +125,15 @@ def produce_request(
     request = ProduceRequest(
         transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=topics
     )
-    return ByVersion(ProduceRequest, lambda version: request, _cap(topology, by_topic(batches)))
+
+    def build(version: int) -> ProduceRequest:
+        if adds_partitions and version <= LAST_EXPLICIT_PRODUCE:
+            raise failure(
+                KafkaError._UNSUPPORTED_FEATURE,
+                f"Produce version {version} cannot write to a transaction of version 2",
+            )
+        return request
+
+    explicit = transactional_id is not None and not adds_partitions
+    cap = LAST_EXPLICIT_PRODUCE if explicit else _cap(topology, by_topic(batches))
+    return ByVersion(ProduceRequest, build, cap)

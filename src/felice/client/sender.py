@@ -5,6 +5,8 @@ Keeps true:  every record is answered for exactly once: with its offset, or with
              At most `max.in.flight` requests are under way per broker. A partition's batches are retried in order.
              With idempotence a batch is written once: a gap in the numbering, however it came, makes the partition
              begin again in a new epoch (KIP-360), never send the same records under two sequences of one epoch.
+             In a transaction nothing is sent to a partition that does not belong to it yet; a record that fails
+             fails the transaction, what still waits is given up, and the new epoch is the coordinator's to give.
 How:         one coroutine per request; `_pump` runs on the loop whenever there may be something to send.
 """
 
@@ -24,6 +26,7 @@ from felice.client.model import Origin
 from felice.client.options import Settings
 from felice.client.requests import produce_request
 from felice.client.topology import NO_LEADER
+from felice.client.transactions import Transaction
 from felice.client.wire import ByVersion
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -67,6 +70,8 @@ class Sender:
         self._settings = settings
         self._on_delivered = on_delivered
         self._on_dropped = on_dropped
+        self._transaction = accumulator.transaction
+        self.on_transaction_changed: Callable[[], None] = lambda: None
         self._log = logging.getLogger("felice.client.sender")
         self._loop = asyncio.get_running_loop()
         self._acks: int = settings["acks"]
@@ -101,6 +106,8 @@ class Sender:
             self._timer = None
         now = self._loop.time()
         self._follow_topology(now)
+        if self._transaction is not None:
+            self._follow_transaction(self._transaction)
         accumulator = self._accumulator
         with accumulator.lock:
             due = accumulator.close_lingering(now)
@@ -135,6 +142,11 @@ class Sender:
                 if queues.queues and count > len(queues.queues):
                     self._accumulator.open_topic(name, count, now)
 
+    def _follow_transaction(self, transaction: Transaction) -> None:
+        self._identity = transaction.identity
+        if not transaction.may_send:
+            self.purge(in_queue=True, in_flight=False)
+
     async def _resolve(self, topic: str) -> None:
         """Learn a topic's partitions, or give up the records held for it."""
         patience_s = self._settings["topic.metadata.propagation.max.ms"] / 1000
@@ -150,13 +162,13 @@ class Sender:
             with self._accumulator.lock:
                 dropped = self._accumulator.drop_topic(topic)
             for record in dropped:
-                self._on_dropped(record, reason)
+                self._drop(record, reason)
         else:
             count = self._cluster.topology.partition_count(topic)
             with self._accumulator.lock:
                 misfits = self._accumulator.open_topic(topic, count, self._loop.time())
             for record, misfit in misfits:
-                self._on_dropped(record, misfit)
+                self._drop(record, misfit)
         finally:
             self._resolving.discard(topic)
             self.wake()
@@ -182,7 +194,7 @@ class Sender:
         for batch in batches:
             self._finish(batch, error_of(KafkaError._PURGE_QUEUE))
         for record in held:
-            self._on_dropped(record, error_of(KafkaError._PURGE_QUEUE))
+            self._drop(record, error_of(KafkaError._PURGE_QUEUE))
         for queue, batch in flying if in_flight else []:
             queue.in_flight.remove(batch)
             queue.renumber = queue.renumber or batch.numbered
@@ -192,6 +204,8 @@ class Sender:
 
     def _identify(self) -> bool:
         """True if batches can be numbered (or need no numbers); else an identity is on its way."""
+        if self._transaction is not None:
+            return self._transaction.may_send
         if self._identity is not None:
             return True
         if not self._identifying:
@@ -230,7 +244,7 @@ class Sender:
         for batch in batches:
             self._finish(batch, error)
         for record in held:
-            self._on_dropped(record, error)
+            self._drop(record, error)
 
     def _renumber(self, queue: PartitionQueue) -> None:
         """Begin a partition again in an epoch it has not used."""
@@ -238,6 +252,8 @@ class Sender:
         if identity is None:
             return
         if queue.identity == identity:
+            if self._transaction is not None:
+                return  # the coordinator gives the next epoch, when the transaction was aborted
             if identity.epoch >= _LAST_EPOCH:
                 self._identity = None
                 self._identify()
@@ -250,9 +266,12 @@ class Sender:
 
     def _send(self, queues: list[PartitionQueue], now: float) -> None:
         by_leader: dict[int, list[PartitionQueue]] = {}
-        leaderless = False
+        leaderless = unlisted = False
         for queue in queues:
             if not queue.ready:
+                continue
+            if self._transaction is not None and not self._transaction.enlist((queue.topic, queue.partition)):
+                unlisted = True
                 continue
             if queue.renumber and not queue.in_flight:
                 self._renumber(queue)
@@ -261,6 +280,8 @@ class Sender:
                 leaderless = True
             elif queue.may_send and not queue.renumber:
                 by_leader.setdefault(leader, []).append(queue)
+        if unlisted:
+            self.on_transaction_changed()
         if leaderless:
             self._cluster.refresh_soon().add_done_callback(lambda task: self.wake())
         for leader, group in by_leader.items():
@@ -297,7 +318,15 @@ class Sender:
     async def _request(self, leader: int, batches: list[tuple[PartitionQueue, ProducerBatch]]) -> None:
         data = {(batch.topic, batch.partition): batch.data for _, batch in batches}
         timeout_ms = self._settings["request.timeout.ms"]
-        request = produce_request(self._cluster.topology, data, self._acks, timeout_ms)
+        transaction = self._transaction
+        request = produce_request(
+            self._cluster.topology,
+            data,
+            self._acks,
+            timeout_ms,
+            transaction.transactional_id if transaction is not None else None,
+            adds_partitions=transaction is not None and transaction.implicit,
+        )
         try:
             connection = await self._cluster.connection(leader)
             if self._acks == 0:
@@ -347,7 +376,7 @@ class Sender:
         elif row.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             # Written long ago: the broker no longer remembers where.
             self._deliver(queue, batch, -1, -1)
-        elif row.error_code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
+        elif row.error_code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1 and self._may_send():
             self._give_back(queue, batch, batch.split())
         else:
             leader = row.current_leader
@@ -371,7 +400,7 @@ class Sender:
     def _on_failure(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
         if batch not in queue.in_flight:
             return
-        renumber = batch.numbered and error.code() in _RENUMBERING
+        renumber = self._transaction is None and batch.numbered and error.code() in _RENUMBERING
         if renumber:
             with self._accumulator.lock:
                 # If nothing before it is missing, the broker has lost (or never had) our numbering.
@@ -379,7 +408,8 @@ class Sender:
         now = self._loop.time()
         timeout_s = self._settings["delivery.timeout.ms"] / 1000
         in_time = not timeout_s or now - batch.created < timeout_s
-        if (error.retriable() or renumber) and batch.attempts <= self._settings["retries"] and in_time:
+        may_retry = in_time and batch.attempts <= self._settings["retries"] and self._may_send()
+        if (error.retriable() or renumber) and may_retry:
             self._give_back(queue, batch, [batch])
             leader = self._cluster.topology.leader(queue.topic, queue.partition)
             settings = self._settings
@@ -395,8 +425,23 @@ class Sender:
             error = error_of(KafkaError._MSG_TIMED_OUT, error.str())
         self._finish(batch, error)
 
+    def _may_send(self) -> bool:
+        return self._transaction is None or self._transaction.may_send
+
+    def _drop(self, record: HeldRecord, error: KafkaError) -> None:
+        self._fail_transaction(error, numbered=False)
+        self._on_dropped(record, error)
+
+    def _fail_transaction(self, error: KafkaError, *, numbered: bool) -> None:
+        if self._transaction is not None:
+            self._transaction.on_record_failed(error, numbered=numbered)
+            self.on_transaction_changed()
+            self.wake()
+
     def _finish(
         self, batch: ProducerBatch, error: KafkaError | None, offset: int = -1, append_time_ms: int = -1
     ) -> None:
+        if error is not None:
+            self._fail_transaction(error, numbered=batch.numbered)
         origin = Origin(batch.topic, batch.partition, latency_s=self._loop.time() - batch.created)
         self._on_delivered(Delivered(batch, error, offset, append_time_ms, origin))

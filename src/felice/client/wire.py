@@ -44,11 +44,14 @@ class ByVersion:
 
 
 class BrokerVersions:
-    """The version ranges one broker offers."""
+    """The version ranges one broker offers, and the features that its cluster has settled on."""
 
     def __init__(self, response: ApiVersionsResponse | None = None) -> None:
         rows = response.api_keys if response is not None else []
         self.ranges = {row.api_key: (row.min_version, row.max_version) for row in rows}
+        settled = response is not None and response.finalized_features_epoch >= 0
+        features = response.finalized_features if response is not None and settled else []
+        self.features = {row.name: row.max_version_level for row in features}
 
     def choose(self, api: Api, cap: int | None = None) -> int:
         """The highest version both sides have, at most `cap`."""

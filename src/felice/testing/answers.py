@@ -17,6 +17,12 @@ from uuid import UUID
 from felice.metadata.image import ZERO_UUID
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
 from felice.protocol.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from felice.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from felice.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
@@ -32,6 +38,17 @@ from felice.protocol.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+)
+from felice.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from felice.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
 )
 from felice.protocol.schema import schema_of
 from felice.replication.partition import Partition
@@ -56,6 +73,11 @@ _ERRORS_AT: dict[int, tuple[str, ...]] = {
     API.OFFSET_FOR_LEADER_EPOCH.key: ("topics", "partitions"),
     API.DELETE_RECORDS.key: ("topics", "partitions"),
     API.OFFSET_COMMIT.key: ("topics", "partitions"),
+    API.TXN_OFFSET_COMMIT.key: ("topics", "partitions"),
+    API.ADD_PARTITIONS_TO_TXN.key: ("results_by_topic_v3_and_below", "results_by_partition"),
+    API.WRITE_TXN_MARKERS.key: ("markers", "topics", "partitions"),
+    API.DESCRIBE_PRODUCERS.key: ("topics", "partitions"),
+    API.DESCRIBE_TRANSACTIONS.key: ("transaction_states",),
     API.METADATA.key: ("topics",),
     API.DESCRIBE_TOPIC_PARTITIONS.key: ("topics",),
     API.CREATE_TOPICS.key: ("topics",),
@@ -69,6 +91,10 @@ _ERRORS_AT: dict[int, tuple[str, ...]] = {
     API.ALTER_CONFIGS.key: ("responses",),
     API.INCREMENTAL_ALTER_CONFIGS.key: ("responses",),
 }
+# Where a later version has them elsewhere: from which version, and where.
+_ERRORS_MOVED: dict[int, tuple[int, tuple[str, ...]]] = {
+    API.ADD_PARTITIONS_TO_TXN.key: (4, ("results_by_transaction", "topic_results", "results_by_partition")),
+}
 _READS = {
     api.key
     for api in (
@@ -80,6 +106,8 @@ _READS = {
         API.DESCRIBE_CONFIGS,
         API.DESCRIBE_CLUSTER,
         API.LIST_GROUPS,
+        API.DESCRIBE_PRODUCERS,
+        API.DESCRIBE_TRANSACTIONS,
         API.API_VERSIONS,
     )
 }
@@ -90,15 +118,23 @@ _EMPTIED = {API.METADATA.key, API.DESCRIBE_TOPIC_PARTITIONS.key}
 def check_can_fail(api: Api) -> None:
     """Raises `ValueError` for an API whose errors nobody has described here."""
     described = BY_PARTITION | _READS | _FROM_REQUEST.keys()
-    if api.key not in described and not hasattr(api.response(), "error_code"):
+    if api.key not in described and not _has_its_own_error(api):
         raise ValueError(f"{api.name} cannot be made to fail; drop, delay and black_hole work with it")
+
+
+def _has_its_own_error(api: Api) -> bool:
+    """One for the whole answer, in every version."""
+    fields = [field for field in schema_of(api.response).fields if field.name == "error_code"]
+    return all(any(version in field.versions for field in fields) for version in api.versions)
 
 
 def topics_of(api: Api, request: Any, broker: Broker) -> frozenset[str]:
     """The topics that a request is about, those of its fetch session too. Groups' offsets name them as well."""
     rows: list[Any] = []
-    for holder in (request, *getattr(request, "groups", ())):
-        rows += getattr(holder, "topics", None) or getattr(holder, "topic_data", None) or ()
+    inner = (row for name in ("groups", "transactions", "markers") for row in getattr(request, name, ()))
+    for holder in (request, *inner):
+        for name in ("topics", "topic_data", "v3_and_below_topics"):
+            rows += getattr(holder, name, None) or ()
     named = {_name_of(row, broker) for row in rows} | set(getattr(request, "topic_names", ()))
     if api is API.METADATA and request.topics is None:
         named |= broker.image.topics.keys()
@@ -144,13 +180,18 @@ def _read_then_overwrite(fault: Fault, answer: Any, context: RequestContext) -> 
 def overwritten(fault: Fault, response: Any, context: RequestContext) -> Any:
     """The answer with the fault's error in every row of the fault's topic (without one: in every row)."""
     api = _api_of(response)
-    path = _ERRORS_AT.get(api.key, ())
+    path = _errors_at(api, context.version)
     rows = _rows(response, path, fault.topic, context.broker)
     for row in rows:
         _spoil(row, fault, api, context.version)
     if not rows and hasattr(response, "error_code"):
         response.error_code = fault.error
     return response
+
+
+def _errors_at(api: Api, version: int) -> tuple[str, ...]:
+    since, moved = _ERRORS_MOVED.get(api.key, (0, ()))
+    return moved if moved and version >= since else _ERRORS_AT.get(api.key, ())
 
 
 def _rows(response: Any, path: tuple[str, ...], topic: str | None, broker: Broker) -> list[Any]:
@@ -165,7 +206,8 @@ def _rows(response: Any, path: tuple[str, ...], topic: str | None, broker: Broke
 
 
 def _spoil(row: Any, fault: Fault, api: Api, version: int) -> None:
-    row.error_code = fault.error
+    name = "partition_error_code" if hasattr(row, "partition_error_code") else "error_code"
+    setattr(row, name, fault.error)
     if any(
         field.name == "error_message" and version in field.versions for field in schema_of(type(row)).fields
     ):
@@ -235,6 +277,62 @@ def _offset_commit(request: Any, error: ErrorCode) -> OffsetCommitResponse:
     return OffsetCommitResponse(topics=topics)
 
 
+def _txn_offset_commit(request: Any, error: ErrorCode) -> TxnOffsetCommitResponse:
+    topics = [
+        TxnOffsetCommitResponseTopic(
+            name=topic.name,
+            partitions=[
+                TxnOffsetCommitResponsePartition(partition_index=row.partition_index, error_code=error)
+                for row in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+def _add_partitions_to_txn(request: Any, error: ErrorCode) -> AddPartitionsToTxnResponse:
+    def rows(topics: Iterable[Any]) -> list[AddPartitionsToTxnTopicResult]:
+        return [
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=error)
+                    for number in topic.partitions
+                ],
+            )
+            for topic in topics
+        ]
+
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=rows(request.v3_and_below_topics),
+        results_by_transaction=[
+            AddPartitionsToTxnResult(transactional_id=row.transactional_id, topic_results=rows(row.topics))
+            for row in request.transactions
+        ],
+    )
+
+
+def _write_txn_markers(request: Any, error: ErrorCode) -> WriteTxnMarkersResponse:
+    markers = [
+        WritableTxnMarkerResult(
+            producer_id=marker.producer_id,
+            topics=[
+                WritableTxnMarkerTopicResult(
+                    name=topic.name,
+                    partitions=[
+                        WritableTxnMarkerPartitionResult(partition_index=number, error_code=error)
+                        for number in topic.partition_indexes
+                    ],
+                )
+                for topic in marker.topics
+            ],
+        )
+        for marker in request.markers
+    ]
+    return WriteTxnMarkersResponse(markers=markers)
+
+
 def _create_topics(request: Any, error: ErrorCode) -> CreateTopicsResponse:
     rows = [
         CreatableTopicResult(name=topic.name, error_code=error, error_message=MESSAGE)
@@ -301,6 +399,9 @@ def _join_group(request: Any, error: ErrorCode) -> JoinGroupResponse:
 
 _FROM_REQUEST: dict[int, Callable[[Any, ErrorCode], Any]] = {
     API.OFFSET_COMMIT.key: _offset_commit,
+    API.TXN_OFFSET_COMMIT.key: _txn_offset_commit,
+    API.ADD_PARTITIONS_TO_TXN.key: _add_partitions_to_txn,
+    API.WRITE_TXN_MARKERS.key: _write_txn_markers,
     API.CREATE_TOPICS.key: _create_topics,
     API.CREATE_PARTITIONS.key: _create_partitions,
     API.DELETE_TOPICS.key: _delete_topics,

@@ -20,7 +20,7 @@ def test_unknown_key_is_refused_by_name_with_the_nearest_known_one() -> None:
 
 
 def test_what_this_client_cannot_do_yet_is_refused_as_such() -> None:
-    for name in ("transactional_id", "sasl_mechanism", "ssl_ca_location"):
+    for name in ("sasl_mechanism", "ssl_ca_location"):
         assert "not supported by this client" in refused("p", **{name: "x"}).str()
 
 
@@ -88,3 +88,27 @@ def test_addresses() -> None:
 def test_bootstrap_servers_are_required() -> None:
     with pytest.raises(KafkaException, match="bootstrap.servers"):
         parse_settings("a", {})
+
+
+@pytest.mark.parametrize(
+    ("said", "keys"),
+    [
+        ("expected a name", {"transactional_id": ""}),
+        ('needs "transactional.id"', {"transaction_timeout_ms": 1000}),
+        ('"enable.idempotence" must be true', {"transactional_id": "t", "enable_idempotence": False}),
+        ('"acks" must be "all"', {"transactional_id": "t", "acks": 1}),
+        (
+            "from 1 to",
+            {"transactional_id": "t", "transaction_timeout_ms": 1000, "delivery_timeout_ms": 1001},
+        ),
+        ("from 1 to", {"transactional_id": "t", "delivery_timeout_ms": 0}),
+        ("belongs to the producer", {"transactional_id": "t"}),
+    ],
+)
+def test_what_a_transactional_producer_cannot_be_is_refused(said: str, keys: dict[str, object]) -> None:
+    assert said in refused("c" if "belongs" in said else "p", **keys).str()
+
+
+def test_records_are_not_delivered_behind_the_end_of_their_transaction() -> None:
+    keys = {"bootstrap.servers": "h", "transactional.id": "t", "transaction.timeout.ms": 5000}
+    assert parse_settings("p", keys)["delivery.timeout.ms"] == 5000

@@ -13,6 +13,12 @@ import pytest
 
 from conformance.wire import ConnectionClosed, Wire
 from felice.protocol.api import API
+from felice.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from felice.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from felice.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from felice.protocol.messages.api_versions import ApiVersionsRequest
 from felice.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -27,7 +33,11 @@ from felice.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTo
 from felice.protocol.messages.describe_cluster import DescribeClusterRequest
 from felice.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from felice.protocol.messages.describe_groups import DescribeGroupsRequest
+from felice.protocol.messages.describe_producers import DescribeProducersRequest
+from felice.protocol.messages.describe_producers import TopicRequest as DescribedTopic
 from felice.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from felice.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from felice.protocol.messages.end_txn import EndTxnRequest
 from felice.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
 from felice.protocol.messages.heartbeat import HeartbeatRequest
@@ -38,6 +48,7 @@ from felice.protocol.messages.join_group import JoinGroupRequest
 from felice.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from felice.protocol.messages.list_groups import ListGroupsRequest
 from felice.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from felice.protocol.messages.list_transactions import ListTransactionsRequest
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from felice.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -57,6 +68,16 @@ from felice.protocol.messages.offset_for_leader_epoch import (
 )
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from felice.protocol.messages.sync_group import SyncGroupRequest
+from felice.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from felice.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from felice.protocol.schema import schema_of
 from felice.records.builder import BatchBuilder
 from felice.server.handlers.table import OFFERED
@@ -188,8 +209,28 @@ def one_of_each(broker: Broker) -> dict[str, Any]:
         ),
         DescribeClusterRequest(),
         DescribeTopicPartitionsRequest(topics=[TopicRequest(name="orders")]),
+        *of_transactions(),
     ]
     return {type(request).__name__.removesuffix("Request"): request for request in requests}
+
+
+def of_transactions() -> list[Any]:
+    added = AddPartitionsToTxnTopic(name="orders", partitions=[0])
+    batched = AddPartitionsToTxnTransaction(transactional_id="t", topics=[added])
+    offsets = [TxnOffsetCommitRequestTopic(name="orders", partitions=[TxnOffsetCommitRequestPartition()])]
+    marked = WritableTxnMarkerTopic(name="orders", partition_indexes=[0])
+    return [
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="t", v3_and_below_topics=[added], transactions=[batched]
+        ),
+        AddOffsetsToTxnRequest(transactional_id="t", group_id="g"),
+        EndTxnRequest(transactional_id="t"),
+        TxnOffsetCommitRequest(transactional_id="t", group_id="g", topics=offsets),
+        WriteTxnMarkersRequest(markers=[WritableTxnMarker(topics=[marked])]),
+        DescribeProducersRequest(topics=[DescribedTopic(name="orders", partition_indexes=[0])]),
+        DescribeTransactionsRequest(transactional_ids=["t"]),
+        ListTransactionsRequest(),
+    ]
 
 
 def in_version(request: Any, version: int) -> Any:
@@ -204,7 +245,7 @@ def codes_in(message: Any) -> set[int]:
     found = set()
     for name in type(message).__slots__:
         value = getattr(message, name)
-        if name == "error_code":
+        if name.endswith("error_code"):
             found.add(value)
         for row in value if isinstance(value, list) else ():
             if hasattr(type(row), "__slots__"):
@@ -237,6 +278,21 @@ def test_an_api_whose_errors_nobody_described_is_refused(
     with pytest.raises(ValueError, match="OffsetCommit cannot be made to fail"):
         broker.faults.fail("OffsetCommit", REFUSAL)
     broker.faults.drop("OffsetCommit")
+
+
+@pytest.mark.parametrize("name", ["AddPartitionsToTxn", "TxnOffsetCommit", "WriteTxnMarkers"])
+def test_what_names_topics_in_a_transaction_fails_for_these_alone_and_after_it_was_done(
+    broker: Broker, wire: Wire, name: str
+) -> None:
+    request = one_of_each(broker)[name]
+    api = next(api for api in OFFERED.values() if api.name == name)
+    for version in filter(api.accepts, api.versions):
+        with broker.faults.fail(name, REFUSAL, topic="other"):
+            answer = wire.ask(in_version(request, version), version)
+            assert REFUSAL not in codes_in(answer), (version, answer)
+        broker.faults.fail(name, REFUSAL, topic="orders", applied=True)
+        answer = wire.ask(in_version(request, version), version)
+        assert codes_in(answer) - {0} == {REFUSAL}, (version, answer)
 
 
 def test_only_partitions_of_the_topic_fail_and_the_rest_of_the_request_is_served(

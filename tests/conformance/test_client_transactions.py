@@ -1,0 +1,454 @@
+"""Our own client's transactions: against any broker, and against one that fails between the steps."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from conformance.targets import Target
+from conformance.topics import create_topic
+from conformance.wire import unique_name
+from felice.client import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+    aio,
+)
+from felice.testing import Broker, ErrorCode, Fault
+
+TIMEOUT_S = 20
+PARTITIONS = 2
+
+
+def producer(bootstrap: str, name: str = "", **settings: Any) -> Producer:
+    config = {
+        "bootstrap.servers": bootstrap,
+        "transactional.id": name or unique_name("producer"),
+        "linger.ms": 1,
+        "retry.backoff.ms": 10,
+        "reconnect.backoff.ms": 10,
+        "reconnect.backoff.max.ms": 100,
+    }
+    made = Producer({**config, **{key.replace("_", "."): value for key, value in settings.items()}})
+    made.init_transactions(TIMEOUT_S)
+    return made
+
+
+def write(made: Producer, topic: str, name: str, count: int = 4) -> list[KafkaError | None]:
+    reports: list[KafkaError | None] = []
+    for number in range(count):
+        made.produce(
+            topic,
+            f"{name}-{number}",
+            partition=number % PARTITIONS,
+            on_delivery=lambda error, message: reports.append(error),
+        )
+    return reports
+
+
+def written(*names: str, count: int = 4) -> list[str]:
+    return sorted(f"{name}-{number}" for name in names for number in range(count))
+
+
+def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[str]:
+    """Everything that is there."""
+    config = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "reader",
+        "isolation.level": isolation,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
+    found: list[str] = []
+    with Consumer(config) as consumer:
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+        ended = 0
+        while ended < PARTITIONS:
+            message = consumer.poll(TIMEOUT_S)
+            assert message is not None, found
+            if message.error() is None:
+                found.append((message.value() or b"").decode())
+            else:
+                assert message.error() == KafkaError._PARTITION_EOF, message.error()
+                ended += 1
+    return sorted(found)
+
+
+def raised(call: Callable[[], object]) -> KafkaError:
+    with pytest.raises(KafkaException) as caught:
+        call()
+    return caught.value.error
+
+
+def joined(bootstrap: str, topic: str, group: str, **settings: Any) -> Consumer:
+    """A consumer that has its partitions."""
+    config = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer({**config, **{key.replace("_", "."): value for key, value in settings.items()}})
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(consumer.assignment()) < PARTITIONS and time.monotonic() < deadline:
+        consumer.poll(0.05)
+    return consumer
+
+
+@pytest.fixture
+def topic(broker: Target) -> str:
+    return create_topic(broker, unique_name("topic"), PARTITIONS)
+
+
+# Any broker
+
+
+def test_what_is_committed_is_seen_and_what_is_aborted_is_not(broker: Target, topic: str) -> None:
+    with producer(broker.bootstrap) as made:
+        for name, kept in (("one", True), ("two", False), ("three", True), ("four", False)):
+            made.begin_transaction()
+            reports = write(made, topic, name)
+            if kept:
+                made.commit_transaction(TIMEOUT_S)
+                assert reports == [None] * 4
+            else:
+                assert made.flush(TIMEOUT_S) == 0
+                made.abort_transaction(TIMEOUT_S)
+    assert read(broker.bootstrap, topic) == written("one", "three")
+    assert read(broker.bootstrap, topic, "read_uncommitted") == written("one", "two", "three", "four")
+
+
+def test_records_that_wait_are_given_up_by_an_abort_and_reported(broker: Target, topic: str) -> None:
+    with producer(broker.bootstrap, linger_ms=10_000) as made:
+        made.begin_transaction()
+        write(made, topic, "first", 2)
+        made.commit_transaction(TIMEOUT_S)
+        made.begin_transaction()
+        reports = write(made, topic, "waiting")
+        made.abort_transaction(TIMEOUT_S)
+        assert [error and error.name() for error in reports] == ["_PURGE_QUEUE"] * 4
+        made.begin_transaction()
+        write(made, topic, "next")
+        made.commit_transaction(TIMEOUT_S)
+    assert read(broker.bootstrap, topic) == sorted(["first-0", "first-1", *written("next")])
+
+
+def test_tables_are_written_inside_the_transaction(broker: Target, topic: str) -> None:
+    import pyarrow as pa
+
+    with producer(broker.bootstrap) as made:
+        assert (
+            raised(lambda: made.produce_arrow(topic, pa.table({"value": [b"before"]}))) == KafkaError._STATE
+        )
+        for kept in (True, False):
+            made.begin_transaction()
+            values = [f"{kept}-{number}".encode() for number in range(1000)]
+            assert made.produce_arrow(topic, pa.table({"value": values})) == 1000
+            if kept:
+                made.commit_transaction(TIMEOUT_S)
+            else:
+                made.flush(TIMEOUT_S)
+                made.abort_transaction(TIMEOUT_S)
+    assert read(broker.bootstrap, topic) == written("True", count=1000)
+
+
+def test_offsets_count_with_the_transaction(broker: Target, topic: str) -> None:
+    with producer(broker.bootstrap) as made:
+        made.begin_transaction()
+        write(made, topic, "source")
+        made.commit_transaction(TIMEOUT_S)
+        with joined(broker.bootstrap, topic, unique_name("group")) as consumer:
+            group = consumer.consumer_group_metadata()
+            for offset, kept in ((1, True), (2, False)):
+                made.begin_transaction()
+                positions = [TopicPartition(topic, number, offset) for number in range(PARTITIONS)]
+                made.send_offsets_to_transaction(positions, group, TIMEOUT_S)
+                (made.commit_transaction if kept else made.abort_transaction)(TIMEOUT_S)
+                found = consumer.committed(positions, TIMEOUT_S)
+                assert [row.offset for row in found] == [1, 1]
+
+
+def test_offsets_of_a_consumer_that_lost_its_place_must_be_aborted(broker: Target, topic: str) -> None:
+    group = unique_name("group")
+    with producer(broker.bootstrap) as made, joined(broker.bootstrap, topic, group) as consumer:
+        stale = consumer.consumer_group_metadata()
+        consumer.close()
+        with joined(broker.bootstrap, topic, group):
+            made.begin_transaction()
+            write(made, topic, "zombie")
+            positions = [TopicPartition(topic, 0, 1)]
+            error = raised(lambda: made.send_offsets_to_transaction(positions, stale, TIMEOUT_S))
+            assert error.txn_requires_abort()
+            assert error.code() in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
+            assert raised(lambda: made.produce(topic, b"more")) == KafkaError._STATE
+            assert raised(lambda: made.commit_transaction(TIMEOUT_S)).txn_requires_abort()
+            made.abort_transaction(TIMEOUT_S)
+            made.begin_transaction()
+            write(made, topic, "next")
+            made.commit_transaction(TIMEOUT_S)
+    assert read(broker.bootstrap, topic) == written("next")
+
+
+def test_who_was_taken_over_is_fenced_for_good_and_its_transaction_aborted(
+    broker: Target, topic: str
+) -> None:
+    name = unique_name("producer")
+    with producer(broker.bootstrap, name) as old:
+        old.begin_transaction()
+        write(old, topic, "old")
+        assert old.flush(TIMEOUT_S) == 0
+        with producer(broker.bootstrap, name) as new:
+            error = raised(lambda: old.commit_transaction(TIMEOUT_S))
+            assert error.fatal() and error == KafkaError._FENCED
+            assert raised(old.begin_transaction).fatal()
+            assert raised(lambda: old.abort_transaction(TIMEOUT_S)).fatal()
+            new.begin_transaction()
+            write(new, topic, "new")
+            new.commit_transaction(TIMEOUT_S)
+    assert read(broker.bootstrap, topic) == written("new")
+
+
+def test_a_record_that_is_refused_fails_its_transaction_and_not_the_next(broker: Target, topic: str) -> None:
+    small = create_topic(broker, unique_name("small"), PARTITIONS, max_message_bytes=1000)
+    with producer(broker.bootstrap) as made:
+        made.begin_transaction()
+        write(made, topic, "lost")
+        reports: list[KafkaError | None] = []
+        made.produce(small, b"x" * 5000, on_delivery=lambda error, message: reports.append(error))
+        error = raised(lambda: made.commit_transaction(TIMEOUT_S))
+        assert error.txn_requires_abort() and error == KafkaError.MSG_SIZE_TOO_LARGE
+        assert reports == [KafkaError.MSG_SIZE_TOO_LARGE]
+        made.abort_transaction(TIMEOUT_S)
+        made.begin_transaction()
+        write(made, topic, "kept")
+        write(made, small, "kept")
+        made.commit_transaction(TIMEOUT_S)
+    assert read(broker.bootstrap, topic) == read(broker.bootstrap, small) == written("kept")
+
+
+def test_closing_aborts_what_is_open(broker: Target, topic: str) -> None:
+    with producer(broker.bootstrap) as made:
+        made.begin_transaction()
+        write(made, topic, "open")
+        made.flush(TIMEOUT_S)
+    assert read(broker.bootstrap, topic) == []
+
+
+def test_calls_out_of_turn_are_refused_before_anything_is_asked(broker: Target, topic: str) -> None:
+    with producer(broker.bootstrap) as made:
+        for call in (made.init_transactions, made.commit_transaction, made.abort_transaction):
+            assert raised(call) == KafkaError._STATE
+        assert raised(lambda: made.produce(topic, b"outside")) == KafkaError._STATE
+    with Producer({"bootstrap.servers": broker.bootstrap}) as plain:
+        assert raised(plain.init_transactions) == KafkaError._NOT_CONFIGURED
+
+
+def test_a_transaction_timeout_beyond_the_brokers_bound_is_told(broker: Target) -> None:
+    error = raised(lambda: producer(broker.bootstrap, transaction_timeout_ms=2_000_000_000))
+    assert error.fatal() and error == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+def test_coroutines_commit_at_the_end_of_the_block_and_abort_when_it_raises(
+    broker: Target, topic: str
+) -> None:
+    async def use() -> None:
+        config = {"bootstrap.servers": broker.bootstrap, "transactional.id": unique_name("aio")}
+        async with aio.Producer(config) as made:
+            await made.init_transactions(TIMEOUT_S)
+            async with made.transaction():
+                sent = [await made.send(topic, f"in-{number}", partition=number % 2) for number in range(4)]
+            assert [(await future).error() for future in sent] == [None] * 4
+            with pytest.raises(ZeroDivisionError):
+                async with made.transaction():
+                    await made.send_and_wait(topic, b"out", partition=0)
+                    raise ZeroDivisionError
+            await made.begin_transaction()
+            await made.send_and_wait(topic, b"closed", partition=0)
+
+    asyncio.run(asyncio.wait_for(use(), TIMEOUT_S * 2))
+    assert read(broker.bootstrap, topic) == written("in")
+
+
+def test_coroutines_commit_offsets_in_the_transaction(broker: Target, topic: str) -> None:
+    async def use() -> list[int]:
+        config = {"bootstrap.servers": broker.bootstrap, "group.id": unique_name("group")}
+        names = {"bootstrap.servers": broker.bootstrap, "transactional.id": unique_name("aio")}
+        async with aio.Producer(names) as made, aio.Consumer(config) as consumer:
+            await made.init_transactions(TIMEOUT_S)
+            positions = [TopicPartition(topic, number, 3) for number in range(PARTITIONS)]
+            async with made.transaction():
+                group = consumer.consumer_group_metadata()
+                await made.send_offsets_to_transaction(positions, group, TIMEOUT_S)
+            return [row.offset for row in await consumer.committed(positions)]
+
+    assert asyncio.run(asyncio.wait_for(use(), TIMEOUT_S * 2)) == [3, 3]
+
+
+# A broker that fails
+
+
+@pytest.fixture
+def failing() -> Iterator[Broker]:
+    with Broker(topics={"t": PARTITIONS}) as running:
+        yield running
+
+
+def one_round(made: Producer, consumer: Consumer, name: str) -> None:
+    made.begin_transaction()
+    write(made, "t", name)
+    positions = [TopicPartition("t", number, 1) for number in range(PARTITIONS)]
+    made.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), TIMEOUT_S)
+    made.commit_transaction(TIMEOUT_S)
+
+
+PASSING: dict[str, Callable[[Broker], Fault]] = {
+    "commit asked for, connection lost": lambda b: b.faults.drop("EndTxn", times=2),
+    "committed, answer lost": lambda b: b.faults.drop("EndTxn", times=2, applied=True),
+    "partitions added, answer lost": lambda b: b.faults.drop("AddPartitionsToTxn", applied=True),
+    "group added, answer lost": lambda b: b.faults.drop("AddOffsetsToTxn", applied=True),
+    "offsets stored, answer lost": lambda b: b.faults.drop("TxnOffsetCommit", applied=True),
+    "written, answer lost": lambda b: b.faults.drop("Produce", applied=True),
+    "partitions, another coordinator": lambda b: b.faults.fail(
+        "AddPartitionsToTxn", ErrorCode.NOT_COORDINATOR, times=2
+    ),
+    "group, another coordinator": lambda b: b.faults.fail("AddOffsetsToTxn", ErrorCode.NOT_COORDINATOR),
+    "end, another coordinator": lambda b: b.faults.fail("EndTxn", ErrorCode.NOT_COORDINATOR, times=2),
+    "end, coordinator loads": lambda b: b.faults.fail("EndTxn", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    "offsets, another coordinator": lambda b: b.faults.fail(
+        "TxnOffsetCommit", ErrorCode.NOT_COORDINATOR, times=2
+    ),
+    "partitions, the last one still ends": lambda b: b.faults.fail(
+        "AddPartitionsToTxn", ErrorCode.CONCURRENT_TRANSACTIONS, times=4
+    ),
+    "end, concurrent": lambda b: b.faults.fail("EndTxn", ErrorCode.CONCURRENT_TRANSACTIONS, times=2),
+    "no coordinator": lambda b: b.faults.fail("FindCoordinator", ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    "another leader": lambda b: b.faults.fail("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=2),
+}
+
+
+@pytest.mark.felice_only
+@pytest.mark.parametrize("what", PASSING)
+def test_passing_failures_are_outlived_and_everything_is_there_once(failing: Broker, what: str) -> None:
+    with joined(failing.bootstrap, "t", "g") as consumer, producer(failing.bootstrap) as made:
+        one_round(made, consumer, "before")
+        if what == "no coordinator":
+            failing.faults.fail("EndTxn", ErrorCode.NOT_COORDINATOR)
+        PASSING[what](failing)
+        one_round(made, consumer, "during")
+        failing.faults.assert_all_fired()
+        one_round(made, consumer, "after")
+    assert read(failing.bootstrap, "t") == written("before", "during", "after")
+
+
+ABORTABLE = {
+    "partitions": ("AddPartitionsToTxn", ErrorCode.TRANSACTION_ABORTABLE),
+    "group": ("AddOffsetsToTxn", ErrorCode.TRANSACTION_ABORTABLE),
+    "group forbidden": ("AddOffsetsToTxn", ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    "offsets": ("TxnOffsetCommit", ErrorCode.TRANSACTION_ABORTABLE),
+    "generation": ("TxnOffsetCommit", ErrorCode.ILLEGAL_GENERATION),
+    "end": ("EndTxn", ErrorCode.TRANSACTION_ABORTABLE),
+    "forgotten": ("AddPartitionsToTxn", ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    "records": ("Produce", ErrorCode.TRANSACTION_ABORTABLE),
+    "records forbidden": ("Produce", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    "sequence": ("Produce", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    "epoch": ("Produce", ErrorCode.INVALID_PRODUCER_EPOCH),
+}
+
+
+@pytest.mark.felice_only
+@pytest.mark.parametrize("what", ABORTABLE)
+def test_failures_of_the_transaction_ask_for_an_abort_and_the_next_is_whole(
+    failing: Broker, what: str
+) -> None:
+    with joined(failing.bootstrap, "t", "g") as consumer, producer(failing.bootstrap) as made:
+        one_round(made, consumer, "before")
+        api, code = ABORTABLE[what]
+        failing.faults.fail(api, code)
+        error = raised(lambda: one_round(made, consumer, "during"))
+        assert error.txn_requires_abort() and error.code() in (code, KafkaError._STATE), error
+        made.abort_transaction(TIMEOUT_S)
+        failing.faults.assert_all_fired()
+        one_round(made, consumer, "after")
+    assert read(failing.bootstrap, "t") == written("before", "after")
+
+
+@pytest.mark.felice_only
+@pytest.mark.parametrize("api", ["InitProducerId", "AddPartitionsToTxn", "EndTxn", "Produce"])
+def test_who_is_fenced_does_nothing_more(failing: Broker, api: str) -> None:
+    failing.faults.fail(api, ErrorCode.PRODUCER_FENCED)
+
+    def use() -> None:
+        with producer(failing.bootstrap) as made:
+            made.begin_transaction()
+            write(made, "t", "fenced")
+            made.commit_transaction(TIMEOUT_S)
+
+    error = raised(use)
+    assert error.fatal() and error == KafkaError._FENCED
+    failing.faults.assert_all_fired()
+
+
+@pytest.mark.felice_only
+def test_a_call_that_timed_out_goes_on_and_its_outcome_is_taken_by_calling_again(failing: Broker) -> None:
+    with producer(failing.bootstrap) as made:
+        made.begin_transaction()
+        write(made, "t", "slow")
+        with failing.faults.delay("EndTxn", 500):
+            error = raised(lambda: made.commit_transaction(0.2))
+            assert error == KafkaError._TIMED_OUT and error.retriable() and not error.txn_requires_abort()
+            for call in (made.begin_transaction, made.abort_transaction):
+                assert "commit_transaction" in raised(call).str()
+            time.sleep(0.6)
+        assert "outcome of commit_transaction" in raised(made.begin_transaction).str()
+        made.commit_transaction(TIMEOUT_S)
+        made.begin_transaction()
+        made.commit_transaction(TIMEOUT_S)
+    assert read(failing.bootstrap, "t") == written("slow")
+
+
+@pytest.mark.felice_only
+def test_a_commit_that_timed_out_while_flushing_is_called_again(failing: Broker) -> None:
+    with producer(failing.bootstrap) as made:
+        made.begin_transaction()
+        with failing.faults.delay("Produce", 400):
+            write(made, "t", "slow")
+            assert raised(lambda: made.commit_transaction(0.1)).retriable()
+            made.commit_transaction(TIMEOUT_S)
+    assert read(failing.bootstrap, "t") == written("slow")
+
+
+@pytest.mark.felice_only
+@pytest.mark.parametrize("moment", ["begun", "written", "offsets sent", "committed", "ending"])
+@pytest.mark.parametrize("kept", [True, False], ids=["commit", "abort"])
+def test_a_broker_killed_between_the_steps_leaves_what_was_decided(
+    failing: Broker, moment: str, kept: bool
+) -> None:
+    def kill_at(now: str) -> None:
+        if moment == now:
+            failing.kill()
+            failing.start()
+
+    with joined(failing.bootstrap, "t", "g") as consumer, producer(failing.bootstrap) as made:
+        one_round(made, consumer, "before")
+        made.begin_transaction()
+        kill_at("begun")
+        write(made, "t", "during")
+        assert made.flush(TIMEOUT_S) == 0
+        kill_at("written")
+        positions = [TopicPartition("t", number, 2) for number in range(PARTITIONS)]
+        made.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), TIMEOUT_S)
+        kill_at("offsets sent")
+        if moment == "ending":
+            failing.faults.drop("EndTxn", applied=True)
+        (made.commit_transaction if kept else made.abort_transaction)(TIMEOUT_S)
+        kill_at("committed")
+        one_round(made, consumer, "after")
+    assert read(failing.bootstrap, "t") == written(*["before", "during", "after"][:: 1 if kept else 2])
