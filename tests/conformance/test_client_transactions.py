@@ -301,9 +301,11 @@ def failing() -> Iterator[Broker]:
         yield running
 
 
-def one_round(made: Producer, consumer: Consumer, name: str) -> None:
+def one_round(made: Producer, consumer: Consumer, name: str, *, flushed: bool = False) -> None:
     made.begin_transaction()
     write(made, "t", name)
+    if flushed:
+        assert made.flush(TIMEOUT_S) == 0
     positions = [TopicPartition("t", number, 1) for number in range(PARTITIONS)]
     made.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), TIMEOUT_S)
     made.commit_transaction(TIMEOUT_S)
@@ -372,7 +374,7 @@ def test_failures_of_the_transaction_ask_for_an_abort_and_the_next_is_whole(
         one_round(made, consumer, "before")
         api, code = ABORTABLE[what]
         failing.faults.fail(api, code)
-        error = raised(lambda: one_round(made, consumer, "during"))
+        error = raised(lambda: one_round(made, consumer, "during", flushed=True))
         assert error.txn_requires_abort() and error.code() in (code, KafkaError._STATE), error
         made.abort_transaction(TIMEOUT_S)
         failing.faults.assert_all_fired()
