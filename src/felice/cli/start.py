@@ -15,6 +15,11 @@ from felice.config.kafka_only import is_kafkas, nearest
 
 if TYPE_CHECKING:
     from felice.server.broker import Broker
+    from felice.server.local_cluster import LocalCluster
+
+_EACH_BROKERS_OWN = frozenset(
+    ("node.id", "broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir")
+)
 
 
 @click.command()
@@ -31,6 +36,11 @@ if TYPE_CHECKING:
     show_default=True,
 )
 @click.option(
+    "--brokers",
+    type=click.IntRange(1, 100),
+    help="This many brokers in one process, on the next ports; DIR/broker-N is each one's.",
+)
+@click.option(
     "--option", "-o", "options", multiple=True, metavar="KEY=VALUE", help="Any broker option; may come often."
 )
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -41,21 +51,31 @@ if TYPE_CHECKING:
     show_default=True,
 )
 def start(
-    host: str, port: int, data_dir: Path, options: tuple[str, ...], log_format: str, log_level: str
+    host: str,
+    port: int,
+    data_dir: Path,
+    brokers: int | None,
+    options: tuple[str, ...],
+    log_format: str,
+    log_level: str,
 ) -> None:
-    """Start a broker with an embedded store; needs nothing else.
+    """Start a broker, or several, with an embedded store; needs nothing else.
 
     \b
     felice start
+    felice start --brokers 3
     felice start --port 0 --data-dir /tmp/data -o num.partitions=3
 
     Nothing authenticates yet, so it listens to this machine alone unless --host
     says otherwise. Stop it with Ctrl-C; it leaves its data behind.
     """
-    from felice.server.embedded import DEVELOPMENT_SETTINGS
+    from felice.server.local_cluster import local_settings
 
+    if brokers is not None:
+        _run_cluster(data_dir, brokers, host, port, key_values(options), log_format, log_level)
+        return
     listener = Listener("PLAINTEXT", host, port)
-    properties = {"listeners": str(listener), "log.dirs": str(data_dir), **DEVELOPMENT_SETTINGS}
+    properties = {"listeners": str(listener), "log.dirs": str(data_dir), **local_settings(1)}
     properties.update(key_values(options))
     _run(properties, log_format, log_level)
 
@@ -83,18 +103,54 @@ def broker(properties_file: Path, overrides: tuple[str, ...], log_format: str, l
 
 
 def _run(properties: dict[str, str], log_format: str, log_level: str) -> None:
-    from felice.server.broker import run
+    from felice.server.running import run
+
+    _configure_logs(log_format, log_level)
+    config, unknown = BrokerConfig.parse(properties)
+    _warn_of(unknown)
+    _warn_of_open(config)
+    run(config, on_ready=_say_ready)
+
+
+def _run_cluster(
+    data_dir: Path,
+    broker_count: int,
+    host: str,
+    port: int,
+    options: dict[str, str],
+    log_format: str,
+    log_level: str,
+) -> None:
+    from felice.server.local_cluster import LocalCluster
+    from felice.server.running import run_cluster
+
+    _configure_logs(log_format, log_level)
+    if fixed := sorted(_EACH_BROKERS_OWN.intersection(options)):
+        raise Fault(f"{fixed[0]} is each broker's own; use --host, --port and --data-dir")
+    _, unknown = BrokerConfig.parse(options)
+    _warn_of(unknown)
+    options = {name: text for name, text in options.items() if name not in unknown}
+    cluster = LocalCluster(data_dir, broker_count, host, port, options)
+    _warn_of_open(cluster.config(1))
+    run_cluster(cluster, on_ready=lambda: click.echo(f"Felice is ready on {_addresses(cluster, host)}"))
+
+
+def _addresses(cluster: LocalCluster, host: str) -> str:
+    return ", ".join(str(Listener("PLAINTEXT", host, port)) for port in cluster.ports.values())
+
+
+def _configure_logs(log_format: str, log_level: str) -> None:
     from felice.server.logs import configure_logs
 
     configure_logs(as_json=log_format == "json", level=getattr(logging, log_level.upper()))
-    config, unknown = BrokerConfig.parse(properties)
-    _warn_of(unknown)
+
+
+def _warn_of_open(config: BrokerConfig) -> None:
     for listener in config.parsed_listeners:
         if listener.host in ("", "0.0.0.0", "::"):
             click.echo(
                 f"warning: {listener} is open to every network, and nothing authenticates yet", err=True
             )
-    run(config, on_ready=_say_ready)
 
 
 def _warn_of(unknown: list[str]) -> None:

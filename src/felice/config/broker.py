@@ -49,8 +49,43 @@ class BrokerConfig:
     """The effective configuration of one broker. Defaults are Kafka 4.3's."""
 
     node_id: int = option(
-        "node.id", Kind.INT, 0, "The broker's number in its cluster.", minimum=0, synonyms=(("broker.id", 1),)
+        "node.id", Kind.INT, 0,
+        "The broker's number in its cluster; -1 has one generated, above reserved.broker.max.id, and kept in log.dirs.",
+        minimum=-1, synonyms=(("broker.id", 1),),
+    )  # fmt: skip
+    broker_id_generation_enable: bool = option(
+        "broker.id.generation.enable", Kind.BOOLEAN, True, "Whether node.id=-1 has the store generate an id."
     )
+    reserved_broker_max_id: int = option(
+        "reserved.broker.max.id", Kind.INT, 1000, "Generated ids are above this one.", minimum=0
+    )
+    controlled_shutdown_enable: bool = option(
+        "controlled.shutdown.enable",
+        Kind.BOOLEAN,
+        True,
+        "Whether a broker that stops gives its leaderships away first.",
+    )
+    controlled_shutdown_max_retries: int = option(
+        "controlled.shutdown.max.retries", Kind.INT, 3,
+        "How often a broker that stops tries again to give leaderships away that nobody could take.", minimum=0,
+    )  # fmt: skip
+    controlled_shutdown_retry_backoff_ms: int = option(
+        "controlled.shutdown.retry.backoff.ms", Kind.LONG, 5_000, "How long it waits before it tries again.",
+        minimum=0,
+    )  # fmt: skip
+    auto_leader_rebalance_enable: bool = option(
+        "auto.leader.rebalance.enable", Kind.BOOLEAN, True,
+        "Whether the controller gives leadership back to the first replicas by the clock.",
+    )  # fmt: skip
+    leader_imbalance_check_interval_seconds: int = option(
+        "leader.imbalance.check.interval.seconds", Kind.LONG, 300, "How often it looks; first after 5 seconds.",
+        minimum=1,
+    )  # fmt: skip
+    leader_imbalance_per_broker_percentage: int = option(
+        "leader.imbalance.per.broker.percentage", Kind.INT, 10,
+        "How many of the partitions that are to be led by a broker may be led by others before they are given back.",
+        minimum=0,
+    )  # fmt: skip
     broker_rack: str | None = option("broker.rack", Kind.STRING, None, "The rack that the broker stands in.")
     listeners: tuple[str, ...] = option(
         "listeners",
@@ -370,6 +405,10 @@ class BrokerConfig:
 
     def _check(self) -> None:
         self._check_listeners()
+        if self.node_id < 0 and not self.broker_id_generation_enable:
+            raise ConfigError(
+                "node.id", self.node_id, "broker.id.generation.enable is false, so it must be 0 or more"
+            )
         if not self.log_dirs:
             raise ConfigError("log.dirs", "", "at least one directory is needed")
         if len(set(self.log_dirs)) != len(self.log_dirs):

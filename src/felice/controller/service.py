@@ -1,11 +1,11 @@
-"""The controller's shell: decisions become compare-and-set writes in the store.
+"""What clients ask of the controller: topics, partitions, configurations, blocks of producer ids.
 
-Keeps true: C1 every decision is one multi that also checks the controller epoch, so a
-            controller that was replaced writes nothing; it names the versions it read.
+Keeps true: C1 every decision is one multi that also checks the controller epoch and names the versions it read.
+            Therefore any broker may decide, on whichever a client asks; nothing is forwarded.
             A topic, its partitions' states and its configuration appear at once and go at once.
 How:        reads come from the current image, whose versions the writes name. A write that
             lost a race is decided again, on a newer image.
-Leaves:     telling brokers: they watch the store.
+Leaves:     telling brokers: they watch the store. What nobody asks for is the duty of `role`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 
 from felice.config import BrokerConfig, ConfigError, TopicConfig
 from felice.controller import topic_names
-from felice.controller.election import elect, first_state
+from felice.controller.election import first_state
 from felice.controller.placement import PlacementError, check_assignment, place_replicas
+from felice.controller.writing import LOST_RACE, EpochPassed, answering, write_guarded
 from felice.env import Environment
 from felice.metadata import (
     BadVersion,
@@ -34,7 +35,7 @@ from felice.metadata import (
     TopicImage,
     layout,
 )
-from felice.metadata.layout import ProducerIdBlock, StateNode, TopicNode
+from felice.metadata.layout import ProducerIdBlock, TopicNode
 from felice.metadata.store import Operation
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
@@ -80,8 +81,6 @@ class Controller:
         broker_id: int,
         config: Callable[[], BrokerConfig],
     ) -> None:
-        self.epoch = 0
-        self._epoch_version = -1
         self._store = store
         self._watcher = watcher
         self._env = env
@@ -92,46 +91,16 @@ class Controller:
     def _image(self) -> ClusterImage:
         return self._watcher.image
 
-    async def elect_self(self) -> None:
-        """Takes the controllership under the next epoch; raises `NodeExists` if another has it."""
-        node = await self._store.exists(layout.CONTROLLER_EPOCH)
-        if node is None:
-            await self._store.create(layout.CONTROLLER_EPOCH, b"0")
-            node = await self._store.get(layout.CONTROLLER_EPOCH)
-        epoch = int(node.data) + 1
-        controller = layout.encode_controller(self._broker_id, self._env.clock.now_ms())
-        await self._store.multi(
-            [
-                Create(layout.CONTROLLER, controller, ephemeral=True),
-                SetData(layout.CONTROLLER_EPOCH, b"%d" % epoch, node.version),
-            ]
-        )
-        self.epoch, self._epoch_version = epoch, node.version + 1
-
-    async def elect_leaders(self) -> None:
-        """After a broker came back: every partition gets a leader of a new epoch.
-
-        A crash may have cost this broker's logs their tail; only a new epoch lets consumers
-        that read it notice (KIP-320).
-        """
-        alive = set(self._image.brokers)
-        elected: dict[tuple[str, int], StateNode] = {}
-        operations: list[Operation] = []
-        for topic in self._image.topics.values():
-            for partition in topic.partitions:
-                state = elect(partition, alive, self.epoch)
-                elected[topic.name, partition.partition] = state
-                path = layout.state_path(topic.name, partition.partition)
-                operations.append(_state_write(path, state, partition.partition_epoch))
-        if operations:
-            await self._write(operations)
-            await self._follow(lambda image: _shows(image, elected))
-
+    @answering
     async def create_topic(self, wish: NewTopic, *, validate_only: bool = False) -> PlannedTopic:
         """Makes the topic; the image shows it when this returns."""
-        planned = self._plan_topic(wish)
-        if validate_only:
-            return planned
+        for _ in range(_MAX_ATTEMPTS):
+            planned = self._plan_topic(wish)
+            if validate_only or await self._try_create(planned):
+                return planned
+        raise ApiError(ErrorCode.NOT_CONTROLLER, "controllers kept changing")
+
+    async def _try_create(self, planned: PlannedTopic) -> bool:
         node = TopicNode(planned.topic_id, planned.partitions, {}, {})
         operations: list[Operation] = [
             Create(layout.topic_path(planned.name), layout.encode_topic(node)),
@@ -144,12 +113,14 @@ class Controller:
             Create(layout.topic_config_path(planned.name), layout.encode_config(planned.configs))
         )
         try:
-            await self._write(operations)
+            if not await self._write(operations):
+                return False
         except NodeExists:
             raise _already_exists(planned.name) from None
         await self._follow(lambda image: _has_leaders(image.topic_by_id(planned.topic_id)))
-        return planned
+        return True
 
+    @answering
     async def delete_topic(self, name: str) -> None:
         """Removes the topic and all that belongs to it; the image lacks it when this returns."""
         wanted = self._existing(name)
@@ -171,7 +142,8 @@ class Controller:
         if await self._store.exists(layout.topic_config_path(topic.name)):
             operations.append(Delete(layout.topic_config_path(topic.name)))
         try:
-            await self._write(operations)
+            if not await self._write(operations):
+                return False
         except (NoNode, NotEmpty):
             # Partitions came or went since the image was made: look again when it shows them.
             await self._follow(lambda image: image.topics.get(topic.name) is not topic)
@@ -179,6 +151,7 @@ class Controller:
         await self._follow(lambda image: image.topic_by_id(topic.topic_id) is None)
         return True
 
+    @answering
     async def create_partitions(
         self,
         name: str,
@@ -204,13 +177,15 @@ class Controller:
             *self._new_partitions(name, added),
         ]
         try:
-            await self._write(operations)
-        except (BadVersion, NodeExists, NoNode):
+            if not await self._write(operations):
+                return False
+        except LOST_RACE:
             await self._follow(lambda image: image.topics.get(name) is not topic)
             return False
         await self._follow(lambda image: _has_leaders(image.topics.get(name), total_count))
         return True
 
+    @answering
     async def change_topic_config(
         self,
         name: str,
@@ -233,6 +208,7 @@ class Controller:
         except NoNode:
             raise _unknown_topic() from None
 
+    @answering
     async def change_broker_config(
         self,
         entity: str,
@@ -358,7 +334,7 @@ class Controller:
     def _new_partitions(self, topic: str, partitions: Mapping[int, tuple[int, ...]]) -> list[Operation]:
         operations: list[Operation] = []
         for partition, replicas in partitions.items():
-            state = first_state(replicas, self._image.brokers, self.epoch)
+            state = first_state(replicas, self._image.brokers, self._image.controller_epoch)
             operations.append(Create(layout.partition_path(topic, partition)))
             operations.append(Create(layout.state_path(topic, partition), layout.encode_state(state)))
         return operations
@@ -378,8 +354,9 @@ class Controller:
             data = layout.encode_config(changed)
             try:
                 change = SetData(path, data, node.version) if node else Create(path, data)
-                await self._write([*guards, change])
-            except (BadVersion, NodeExists, NoNode) as error:
+                if not await self._write([*guards, change]):
+                    continue
+            except LOST_RACE as error:
                 if any(error.path == guard.path for guard in guards):
                     raise
                 continue
@@ -394,15 +371,15 @@ class Controller:
         else:
             await self._follow(lambda image: image.broker_configs.get(entity) == config)
 
-    async def _write(self, operations: Sequence[Operation]) -> None:
+    async def _write(self, operations: Sequence[Operation]) -> bool:
+        """False when the controller changed meanwhile: what was planned must be planned again."""
+        version = self._image.controller_epoch_version
         try:
-            await self._store.multi([Check(layout.CONTROLLER_EPOCH, self._epoch_version), *operations])
-        except BadVersion as error:
-            if error.path == layout.CONTROLLER_EPOCH:
-                raise ApiError(ErrorCode.NOT_CONTROLLER) from error
-            raise
-        except StoreUnavailable as error:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata store: {error}") from error
+            await write_guarded(self._store, version, operations)
+        except EpochPassed:
+            await self._follow(lambda image: image.controller_epoch_version != version)
+            return False
+        return True
 
     async def _follow(self, condition: Callable[[ClusterImage], bool]) -> None:
         """Waits for the image to show a write, so that the client's next request finds it."""
@@ -445,16 +422,3 @@ def _has_leaders(topic: TopicImage | None, partition_count: int = 1) -> bool:
         and len(topic.partitions) >= partition_count
         and all(partition.partition_epoch >= 0 for partition in topic.partitions)
     )
-
-
-def _state_write(path: str, state: StateNode, version: int) -> Operation:
-    data = layout.encode_state(state)
-    return SetData(path, data, version) if version >= 0 else Create(path, data)
-
-
-def _shows(image: ClusterImage, elected: Mapping[tuple[str, int], StateNode]) -> bool:
-    for (topic, partition), state in elected.items():
-        found = image.partition(topic, partition)
-        if found is None or found.leader_epoch < state.leader_epoch:
-            return False
-    return True

@@ -6,6 +6,8 @@ How:        writes are taken one at a time: planned, appended to `journal`, sync
             When the journal outgrows the tree, `snapshot` is replaced and the journal emptied;
             a journal frame not newer than the snapshot is skipped, so a crash between the two
             steps does no harm. A torn tail is cut, damage elsewhere is refused by name.
+            Every broker of the process has a session of its own (`connect`); what one writes the
+            others' watches hear of.
 Leaves out: more than one process. The owner of the data directory holds its lock.
 """
 
@@ -27,7 +29,7 @@ from felice.metadata.journal import (
     frames,
 )
 from felice.metadata.session import TreeSession
-from felice.metadata.store import EventKind, Operation, SessionState, StoreUnavailable
+from felice.metadata.store import EventKind, Operation, SessionExpired, SessionState, StoreUnavailable
 from felice.metadata.tree import Change, Outcome, Tree
 
 _log = logging.getLogger(__name__)
@@ -40,8 +42,29 @@ class CorruptStore(Exception):
     """The files of the store are damaged; the message names file and position."""
 
 
+class EmbeddedSession(TreeSession):
+    """A further session with an `EmbeddedStore`: one broker's, among several of one process."""
+
+    def __init__(self, store: EmbeddedStore, tree: Tree, session_id: int) -> None:
+        super().__init__(tree, session_id)
+        self._store = store
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
+        return await self._store.write(operations, self)
+
+    async def renew(self) -> None:
+        self._check_alive()
+
+    async def close(self) -> None:
+        await self._store.end(self)
+
+    async def abandon(self) -> None:
+        # Nobody would end it later: a store in this process has no clock for sessions.
+        await self.close()
+
+
 class EmbeddedStore(TreeSession):
-    """The one session of a store on this machine's disk. Make it with `open`."""
+    """A store on this machine's disk, and its owner's session. Make it with `open`."""
 
     def __init__(self, disk: Disk, directory: Path, tree: Tree) -> None:
         super().__init__(tree, tree.zxid + 1)
@@ -49,6 +72,8 @@ class EmbeddedStore(TreeSession):
         self._snapshot_path = directory / "snapshot"
         self._journal = disk.open(directory / "journal", create=True)
         self._snapshot_size_bytes = 0
+        self._sessions: list[TreeSession] = [self]
+        self._last_session_id = self.session_id
         self._writing = asyncio.Lock()
         self._under_way: set[asyncio.Future[list[Outcome]]] = set()
         self._failure: str | None = None
@@ -70,9 +95,20 @@ class EmbeddedStore(TreeSession):
         store._discard_ephemerals()
         return store
 
+    def connect(self) -> EmbeddedSession:
+        """Another session, which ends by itself or with the store."""
+        self._last_session_id += 1
+        session = EmbeddedSession(self, self._tree, self._last_session_id)
+        self._sessions.append(session)
+        return session
+
     async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
+        return await self.write(operations, self)
+
+    async def write(self, operations: Sequence[Operation], session: TreeSession) -> list[Outcome]:
+        """A session's write."""
         # A caller who gives up must not leave a write half done: in the journal but not in the tree.
-        write = asyncio.ensure_future(self._multi(operations))
+        write = asyncio.ensure_future(self._write_one(operations, session))
         self._under_way.add(write)
         write.add_done_callback(self._on_done)
         return await asyncio.shield(write)
@@ -82,12 +118,13 @@ class EmbeddedStore(TreeSession):
         if not write.cancelled():
             write.exception()  # looked at, or asyncio complains where the caller gave up
 
-    async def _multi(self, operations: Sequence[Operation]) -> list[Outcome]:
+    async def _write_one(self, operations: Sequence[Operation], session: TreeSession) -> list[Outcome]:
         async with self._writing:
-            self._check_alive()
+            if session.session_state is SessionState.EXPIRED:
+                raise SessionExpired()
             if self._failure is not None:
                 raise StoreUnavailable("/", self._failure)
-            changes, outcomes = self._tree.plan(operations, self.session_id)
+            changes, outcomes = self._tree.plan(operations, session.session_id)
             if changes:
                 await self._write(changes)
         return outcomes
@@ -99,12 +136,28 @@ class EmbeddedStore(TreeSession):
     async def abandon(self) -> None:
         await self.close()
 
+    async def end(self, session: TreeSession) -> None:
+        """Ends a session: its ephemeral nodes go, and the others hear of it."""
+        async with self._writing:
+            if session.session_state is SessionState.EXPIRED:
+                return
+            self._silence(session)
+            changes = [Change(EventKind.DELETED, path) for path in self._tree.ephemerals(session.session_id)]
+            if changes and self._failure is None:
+                await self._write(changes)
+
+    def _silence(self, session: TreeSession) -> None:
+        session.watches.clear()
+        session.life.end()
+        self._sessions.remove(session)
+
     async def close(self) -> None:
+        """Ends every session, and brings the store to rest."""
         async with self._writing:
             if self.life.state is SessionState.EXPIRED:
                 return
-            self.watches.clear()
-            self.life.end()
+            for session in list(self._sessions):
+                self._silence(session)
             try:
                 if self._failure is None:
                     self._discard_ephemerals()
@@ -122,7 +175,9 @@ class EmbeddedStore(TreeSession):
             # After a failed sync nobody knows what the disk holds (and asking again may lie).
             self._failure = f"the journal could not be synced: {error}"
             raise StoreUnavailable("/", self._failure) from error
-        self.watches.tell(self._tree.apply(changes))
+        events = self._tree.apply(changes)
+        for session in list(self._sessions):
+            session.watches.tell(events)
         if self._journal.size_bytes > max(_MIN_COMPACTION_BYTES, 4 * self._snapshot_size_bytes):
             await self._try_compact()
 

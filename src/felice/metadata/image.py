@@ -33,6 +33,20 @@ class PartitionImage:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
 
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The replicas that a reassignment under way began with (KIP-455)."""
+        return tuple(replica for replica in self.replicas if replica not in self.adding)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas that there are to be."""
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
+
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
@@ -58,6 +72,8 @@ class ClusterImage:
     cluster_id: str | None = None
     controller_id: int = -1
     controller_epoch: int = 0
+    # What every decision's write is guarded by.
+    controller_epoch_version: int = -1
     brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
@@ -72,6 +88,19 @@ class ClusterImage:
     def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
         return self.topics.get(name) if name is not None else None
+
+    def without_leaders(self) -> ClusterImage:
+        """What a broker that was cut off from the store may still take for granted: that nobody leads."""
+        topics = {
+            name: replace(
+                topic,
+                partitions=tuple(
+                    replace(partition, leader=layout.NO_LEADER) for partition in topic.partitions
+                ),
+            )
+            for name, topic in self.topics.items()
+        }
+        return replace(self, topics=MappingProxyType(topics))
 
 
 class ImageBuilder:
@@ -104,6 +133,7 @@ class ImageBuilder:
                 self._changes["controller_id"] = layout.decode_controller(node.data) if node else -1
             case ["controller_epoch"]:
                 self._changes["controller_epoch"] = int(node.data) if node else 0
+                self._changes["controller_epoch_version"] = node.version if node else -1
 
     def build(self) -> ClusterImage:
         if self._topics is not None:

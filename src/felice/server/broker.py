@@ -5,29 +5,27 @@ Keeps true: a port that clients can reach means a broker that is ready. A start 
             under way, brings everything to disk and marks the directories clean.
 How:        the order of `start` is the order of dependence: metadata store, log directories,
             image, partitions, controller, listeners. Every new image goes through
-            `_on_image`: configuration first, then partitions, then coordinators.
+            `_follow`: configuration first, then partitions, then coordinators. A broker that has
+            lost its session follows an image in which nobody leads.
+Leaves:     identity, registration and sessions to `membership`, the controller's duties to its role.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import signal
 import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from felice.config import BrokerConfig, ConfigError, TopicConfig
 from felice.controller import topic_names
+from felice.controller.role import ControllerRole
 from felice.controller.service import Controller, NewTopic
-from felice.env import DiskLocked, Environment, Lock
-from felice.env.network import hostname
+from felice.env import Environment
 from felice.log.directory import LogDirectory
 from felice.log.errors import LogDirectoryError
-from felice.metadata import ClusterImage, Create, NodeExists, layout
-from felice.metadata.embedded import CorruptStore, EmbeddedStore
-from felice.metadata.layout import BrokerNode, Endpoint
+from felice.metadata import ClusterImage, layout
 from felice.metadata.store import MetadataStore, StoreError
 from felice.metadata.watcher import Watcher
 from felice.protocol.api import Api
@@ -42,9 +40,11 @@ from felice.server.fetch_sessions import FetchSessions
 from felice.server.handlers.table import OFFERED, Handle, Handlers
 from felice.server.listener import Listener
 from felice.server.maintenance import Maintenance
+from felice.server.membership import Membership, broker_id_of, prepare_store
 from felice.server.producer_ids import ProducerIds
 from felice.server.replica_moves import ReplicaMoves
-from felice.server.startup import BrokerFailed, StartupError
+from felice.server.startup import StartupError
+from felice.server.store_sources import StoreSource, source_of
 
 if TYPE_CHECKING:
     from felice.coordinator.group.coordinator import GroupCoordinator
@@ -52,9 +52,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("felice.server")
 
-# The embedded store's directory, inside the first of `log.dirs`.
-STORE_DIRECTORY = "metadata"
 _DRAIN_TIMEOUT_S = 3.0
+_CONTROLLER_TIMEOUT_S = 3.0
 # Memory for large requests that is kept for the next: eight of a producer's usual batches of a megabyte.
 _FRAME_POOL_BYTES = 8 * 1024 * 1024
 _MAPPED_FRAME_BYTES = 1024 * 1024
@@ -65,17 +64,23 @@ class Broker:
 
     partitions: Partitions
     watcher: Watcher
+    membership: Membership
     controller: Controller
+    controller_role: ControllerRole
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
 
     def __init__(
-        self, config: BrokerConfig, env: Environment, handlers: Mapping[int, Handle] | None = None
+        self,
+        config: BrokerConfig,
+        env: Environment,
+        handlers: Mapping[int, Handle] | None = None,
+        store_source: StoreSource | None = None,
     ) -> None:
         self.static_config = config
         self.config = config
         self.env = env
-        self.broker_id = config.node_id
+        self.broker_id = config.node_id  # -1 until `start` has generated one, if that is asked for
         self.apis: Mapping[int, Api] = OFFERED
         # Whoever wants to stand between sessions and handlers brings a table; nobody else pays for it.
         self.handlers: Mapping[int, Handle] = Handlers() if handlers is None else handlers
@@ -90,11 +95,14 @@ class Broker:
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
         self._store: MetadataStore | None = None
-        self._store_lock: Lock | None = None
+        self._store_source = source_of(config, env) if store_source is None else store_source
         self._maintenance = Maintenance(self)
         self.cleaner = Cleaner(self)
         self.replica_moves = ReplicaMoves(self)
-        self._is_serving = False
+        # The image that partitions and coordinators were told of last, and whether they are told of the next.
+        self._followed = ClusterImage()
+        self._is_following = False
+        self._stop_began = False
         self._creating: dict[str, asyncio.Task[int]] = {}
 
     @property
@@ -142,8 +150,9 @@ class Broker:
             raise
 
     async def _start(self) -> None:
-        store = self._store = self._open_store()
-        cluster_id = await self._prepare_store(store)
+        store = self._store = await self._store_source.open()
+        cluster_id = await prepare_store(store, self._new_uuid)
+        self.broker_id = await broker_id_of(self.config, self.env.disk, store)
         self._acquire_directories(cluster_id)
         self.watcher = Watcher(store, self._on_image)
         await self.watcher.start()
@@ -154,8 +163,11 @@ class Broker:
             listener = Listener(self, address)
             self.listeners.append(listener)
             await listener.start()
-        await self._register(store)
-        await self._take_leadership(store)
+        await self.membership.join()
+        self.controller_role.start()
+        await self.watcher.wait_until(lambda image: image.controller_id >= 0, _CONTROLLER_TIMEOUT_S)
+        self.lead_again()
+        self.partitions.set_strays_aside()
         self._maintenance.start()
         self.cleaner.start()
         self.replica_moves.start()
@@ -172,35 +184,6 @@ class Broker:
                 "port": self.port(),
             },
         )
-
-    def _open_store(self) -> EmbeddedStore:
-        directory = self.config.log_directories[0] / STORE_DIRECTORY
-        disk = self.env.disk
-        try:
-            disk.mkdir(directory)
-            self._store_lock = disk.lock(directory / ".lock")
-            return EmbeddedStore.open(disk, directory)
-        except DiskLocked:
-            raise StartupError(
-                f"data directory {directory.parent} is in use by another broker; stop it or choose another directory"
-            ) from None
-        except CorruptStore as error:
-            raise StartupError(str(error)) from error
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise StartupError(f"data directory {directory.parent} cannot be used: {reason}") from error
-
-    async def _prepare_store(self, store: MetadataStore) -> str:
-        """Makes sure of the nodes that everybody counts on; returns the cluster id."""
-        missing = [path for path in layout.PERSISTENT_PATHS if await store.exists(path) is None]
-        if missing:
-            await store.multi([Create(path) for path in missing])
-        node = await store.exists(layout.CLUSTER_ID)
-        if node is None:
-            cluster_id = layout.encode_uuid(self._new_uuid())
-            await store.create(layout.CLUSTER_ID, layout.encode_cluster_id(cluster_id))
-            return cluster_id
-        return layout.decode_cluster_id(node.data)
 
     def _acquire_directories(self, cluster_id: str) -> None:
         for path in self.config.log_directories:
@@ -239,6 +222,10 @@ class Broker:
         self.partitions = Partitions(self.broker_id, self.directories, self.topic_config, surroundings)
         self.partitions.on_unservable = self._give_up
         self.controller = Controller(store, self.watcher, env, self.broker_id, lambda: self.config)
+        self.controller_role = ControllerRole(
+            store, self.watcher, env.clock, self.broker_id, lambda: self.config
+        )
+        self.membership = Membership(self, store, self._store_source.session_timeout_ms)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, env.random)
 
@@ -275,41 +262,33 @@ class Broker:
         self._groups.start()
         self._transactions.start()
 
-    async def _register(self, store: MetadataStore) -> None:
-        """Tells the cluster of this broker, at the addresses that clients are to use."""
-        ports = {listener.name: listener.port for listener in self.listeners}
-        endpoints = tuple(
-            Endpoint(address.name, address.host or hostname(), address.port or ports[address.name])
-            for address in self.config.parsed_advertised_listeners
-        )
-        node = BrokerNode(
-            endpoints,
-            {endpoint.listener: "PLAINTEXT" for endpoint in endpoints},
-            self.config.broker_rack,
-            self.env.clock.now_ms(),
-        )
-        try:
-            await store.create(layout.broker_path(self.broker_id), layout.encode_broker(node), ephemeral=True)
-        except NodeExists:
-            raise StartupError(f"another broker with node.id {self.broker_id} is alive") from None
-        await self.watcher.wait_until(lambda image: self.broker_id in image.brokers, _DRAIN_TIMEOUT_S)
-
-    async def _take_leadership(self, store: MetadataStore) -> None:
-        await self.controller.elect_self()
-        await self.controller.elect_leaders()
-        self.partitions.apply(ClusterImage(), self.image)
-        self.partitions.set_strays_aside()
-        self._is_serving = True
-        await self.watcher.wait_until(lambda image: image.controller_id == self.broker_id, _DRAIN_TIMEOUT_S)
-
     def _new_uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self.env.random.getrandbits(128), version=4)
 
     # Following the store
 
-    def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        if not self._is_serving:
+    def _on_image(self, _: ClusterImage, new: ClusterImage) -> None:
+        if self._is_following:
+            self._follow(new)
+            self.controller_role.on_image()
+
+    def lead_again(self) -> None:
+        """The broker is registered: what the image says of it holds."""
+        if self._stop_began:
             return
+        self._is_following = True
+        self._follow(self.image)
+        self.controller_role.on_image()
+
+    def stop_leading(self) -> None:
+        """The broker's session has ended: others may lead by now what it leads."""
+        self.controller_role.resign()
+        if self._is_following:
+            self._is_following = False
+            self._follow(self._followed.without_leaders())
+
+    def _follow(self, new: ClusterImage) -> None:
+        old, self._followed = self._followed, new
         if new.broker_configs is not old.broker_configs:
             self._lay_config(new)
         self.partitions.apply(old, new)
@@ -348,12 +327,17 @@ class Broker:
 
     def _on_directory_offline(self, failed: LogDirectory) -> None:
         """Partitions elsewhere go on; without any directory there is nothing left to serve."""
-        if self._is_serving:
+        if self._is_following:
             self.partitions.on_directory_offline(failed)
         if all(directory.offline_reason is not None for directory in self.directories):
-            self.failure = f"all log directories are offline: {failed.path}: {failed.offline_reason}"
-            if self.on_failure is not None:
-                self.on_failure()
+            self.fail(f"all log directories are offline: {failed.path}: {failed.offline_reason}")
+
+    def fail(self, reason: str) -> None:
+        """The broker cannot go on; whoever runs it is told to stop it."""
+        self.failure = reason
+        _log.error("the broker cannot go on", extra={"broker": self.broker_id, "reason": reason})
+        if self.on_failure is not None:
+            self.on_failure()
 
     # Topics that nobody created by hand
 
@@ -399,30 +383,30 @@ class Broker:
         else:
             return NewTopic(name)
         alive = max(1, len(self.image.brokers))
-        if wanted > alive:
-            # The embedded store is one broker's: waiting for more would leave groups without a coordinator for ever.
+        if wanted > alive and self._store_source.stands_alone:
+            # Waiting for more brokers would leave groups without a coordinator for ever.
             _log.warning(
                 "internal topic gets fewer replicas than asked for",
                 extra={"topic": name, "replicas": alive, "asked": wanted},
             )
-        return NewTopic(name, count, min(wanted, alive), configs=configs)
+            wanted = alive
+        return NewTopic(name, count, wanted, configs=configs)
 
     # Stopping
 
-    async def stop(self) -> None:
-        """Finishes what is under way, brings everything to disk, and lets go of the directories."""
-        if self.is_stopping:
+    async def stop(self, *, hand_over: bool = True) -> None:
+        """Gives its leaderships to others, finishes what is under way, and brings everything to disk."""
+        if self._stop_began:
             return
+        self._stop_began = True
+        if hand_over and self._is_following and self.config.controlled_shutdown_enable:
+            await self.membership.hand_over()
         self.is_stopping = True
         for listener in self.listeners:
             await listener.stop_accepting()
-        if self._is_serving:
-            if self._transactions is not None:
-                self._transactions.stop()
-            if self._groups is not None:
-                self._groups.stop()
-            for partition in self.partitions:
-                partition.wake_readers()
+        self._stop_coordinators()
+        for partition in self.partitions:
+            partition.wake_readers()
         for listener in self.listeners:
             await listener.drain(_DRAIN_TIMEOUT_S)
         await self.cleaner.stop()
@@ -435,45 +419,50 @@ class Broker:
 
     async def kill(self) -> None:
         """Lets go of everything as a killed process would: no answer leaves, no directory is marked clean."""
-        if self.is_stopping:
+        if self._stop_began:
             return
-        self.is_stopping = True
+        self._stop_began = self.is_stopping = True
         for listener in self.listeners:
             await listener.stop_accepting()
             listener.abort("the broker was killed")
-        if self._is_serving:
-            if self._transactions is not None:
-                self._transactions.stop()
-            if self._groups is not None:
-                self._groups.stop()
-            for partition in self.partitions:
-                await partition.finish_flush()  # its thread must not meet a closed file
+        self._is_following = False
+        self._stop_coordinators()
+        for partition in self.partitions:
+            await partition.finish_flush()  # its thread must not meet a closed file
         await asyncio.gather(*self._creating.values(), return_exceptions=True)
-        await self._abandon()
+        await self._abandon(ends_session=False)
+
+    def _stop_coordinators(self) -> None:
+        if self._transactions is not None:
+            self._transactions.stop()
+        if self._groups is not None:
+            self._groups.stop()
 
     async def _close_directories(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._is_serving:
-            for partition in self.partitions:
-                await partition.finish_flush()
+        self._is_following = False
+        for partition in self.partitions:
+            await partition.finish_flush()
         for directory in self.directories:
-            offsets = self.partitions.high_watermarks(directory) if self._is_serving else {}
+            offsets = self.partitions.high_watermarks(directory)
             await loop.run_in_executor(None, directory.close, offsets)
         self.directories.clear()
 
-    async def _close_store(self) -> None:
+    async def _close_store(self, *, ends_session: bool = True) -> None:
+        if hasattr(self, "membership"):
+            await self.membership.stop()
+            await self.controller_role.stop()
+            self._isr_writer.stop()
         if hasattr(self, "watcher"):
             await self.watcher.stop()
         if self._store is not None:
-            await self._store.close()
+            await (self._store.close() if ends_session else self._store.abandon())
             self._store = None
-        if self._store_lock is not None:
-            self._store_lock.release()
-            self._store_lock = None
+        self._store_source.release()
 
-    async def _abandon(self) -> None:
+    async def _abandon(self, *, ends_session: bool = True) -> None:
         """Gives everything back and marks nothing clean: after a start that failed, and as a crash would."""
-        self.is_stopping = True
+        self._stop_began = self.is_stopping = True
         for listener in self.listeners:
             await listener.stop_accepting()
             await listener.drain(0)
@@ -482,31 +471,4 @@ class Broker:
         await self._maintenance.stop()
         for directory in self.directories:
             directory.abandon()
-        await self._close_store()
-
-
-def run(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = None) -> None:
-    """Runs a broker until SIGTERM or SIGINT; raises `StartupError`, or `BrokerFailed` if it had to stop."""
-    asyncio.run(_run(config, on_ready))
-
-
-async def _run(config: BrokerConfig, on_ready: Callable[[Broker], None] | None) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signal_number, stopping.set)
-    broker = Broker(config, Environment.system())
-
-    def stop_serving() -> None:
-        loop.call_soon_threadsafe(stopping.set)
-
-    broker.on_failure = stop_serving
-    await broker.start()
-    # What is here now stays: the collector need not look at it again.
-    gc.freeze()
-    if on_ready is not None:
-        on_ready(broker)
-    await stopping.wait()
-    await broker.stop()
-    if broker.failure is not None:
-        raise BrokerFailed(broker.failure)
+        await self._close_store(ends_session=ends_session)

@@ -1,4 +1,4 @@
-"""A broker inside the caller's process, on a thread of its own: for tests, the demo and benchmarks.
+"""A broker, or a cluster of them, inside the caller's process on a thread of its own: for tests, demo and benchmarks.
 
     with EmbeddedBroker("data") as broker:
         Producer({"bootstrap.servers": broker.bootstrap})
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -20,59 +21,35 @@ from felice.config import BROKER_OPTIONS, BrokerConfig
 from felice.env import Environment
 from felice.server.broker import Broker
 from felice.server.handlers.table import Handle
+from felice.server.local_cluster import LocalCluster, known_config, local_settings
 from felice.server.startup import StartupError
 
 HOST = "127.0.0.1"
-DEVELOPMENT_SETTINGS: Mapping[str, str] = {
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-}
 _STOP_TIMEOUT_S = 30.0
 
 T = TypeVar("T")
 
 
-class EmbeddedBroker:
-    """Starts when made (or raises `StartupError`), stops with `stop` or at the end of `with`.
+class ServerThread(ABC):
+    """What is served on an event loop and a thread of its own, from the end of the constructor until `stop`."""
 
-    Overrides are broker options by their attribute (`num_partitions=3`) or, in `properties`,
-    by their name (`{"num.partitions": "3"}`). Port 0 takes a free port.
-    """
-
-    def __init__(
-        self,
-        data_dir: str | Path,
-        port: int = 0,
-        *,
-        properties: Mapping[str, str] | None = None,
-        env: Environment | None = None,
-        handlers: Mapping[int, Handle] | None = None,
-        **overrides: Any,
-    ) -> None:
-        config = embedded_config(data_dir, port, {**(properties or {}), **_named(overrides)})
-        self.broker: Broker
-        self._config = config
-        self._env = env or Environment.system()
-        self._handlers = handlers
+    def __init__(self, name: str) -> None:
         self._is_killed = False
         self._started = threading.Event()
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="felice-broker", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
         self._started.wait()
         if self._failure is not None:
             self._thread.join()
             raise self._failure
 
-    @property
-    def port(self) -> int:
-        return self.broker.port()
+    @abstractmethod
+    async def _open(self) -> None:
+        """On the thread's loop; what it raises the constructor raises."""
 
-    @property
-    def bootstrap(self) -> str:
-        return f"{HOST}:{self.port}"
+    @abstractmethod
+    async def _close(self, *, killed: bool) -> None: ...
 
     def stop(self) -> None:
         """Stops cleanly; a second call does nothing."""
@@ -86,7 +63,7 @@ class EmbeddedBroker:
         self.stop()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine returns that runs on the broker's own loop, where its state may be touched."""
+        """What a coroutine returns that runs on the thread's own loop, where a broker's state may be touched."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def __enter__(self) -> Self:
@@ -111,24 +88,84 @@ class EmbeddedBroker:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        self.broker = Broker(self._config, self._env, self._handlers)
-        await self.broker.start()
+        await self._open()
         self._started.set()
         await self._stopping.wait()
-        await (self.broker.kill() if self._is_killed else self.broker.stop())
+        await self._close(killed=self._is_killed)
+
+
+class EmbeddedBroker(ServerThread):
+    """Starts when made (or raises `StartupError`), stops with `stop` or at the end of `with`.
+
+    Overrides are broker options by their attribute (`num_partitions=3`) or, in `properties`,
+    by their name (`{"num.partitions": "3"}`). Port 0 takes a free port.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | Path,
+        port: int = 0,
+        *,
+        properties: Mapping[str, str] | None = None,
+        env: Environment | None = None,
+        handlers: Mapping[int, Handle] | None = None,
+        **overrides: Any,
+    ) -> None:
+        config = embedded_config(data_dir, port, {**(properties or {}), **named(overrides)})
+        self.broker = Broker(config, env or Environment.system(), handlers)
+        super().__init__("felice-broker")
+
+    @property
+    def port(self) -> int:
+        return self.broker.port()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    async def _open(self) -> None:
+        await self.broker.start()
+
+    async def _close(self, *, killed: bool) -> None:
+        await (self.broker.kill() if killed else self.broker.stop())
+
+
+class EmbeddedCluster(ServerThread):
+    """`broker_count` brokers of one process, with the ids from 1 on; options as for `EmbeddedBroker`."""
+
+    def __init__(
+        self,
+        data_dir: str | Path,
+        broker_count: int = 3,
+        port: int = 0,
+        *,
+        properties: Mapping[str, str] | None = None,
+        env: Environment | None = None,
+        **overrides: Any,
+    ) -> None:
+        settings = {**(properties or {}), **named(overrides)}
+        self.cluster = LocalCluster(data_dir, broker_count, HOST, port, settings, env)
+        super().__init__("felice-cluster")
+
+    @property
+    def bootstrap(self) -> str:
+        """Every broker's address, whether it runs or not."""
+        return ",".join(f"{HOST}:{port}" for port in self.cluster.ports.values())
+
+    async def _open(self) -> None:
+        await self.cluster.start()
+
+    async def _close(self, *, killed: bool) -> None:
+        await (self.cluster.kill() if killed else self.cluster.stop())
 
 
 def embedded_config(data_dir: str | Path, port: int, properties: Mapping[str, str]) -> BrokerConfig:
     """The configuration of a broker for one machine: unknown names are refused."""
     listener = f"PLAINTEXT://{HOST}:{port}"
-    settings = {"listeners": listener, "log.dirs": str(data_dir), **DEVELOPMENT_SETTINGS, **properties}
-    config, unknown = BrokerConfig.parse(settings)
-    if unknown:
-        raise StartupError(f"unknown configuration: {', '.join(sorted(unknown))}")
-    return config
+    return known_config({"listeners": listener, "log.dirs": str(data_dir), **local_settings(1), **properties})
 
 
-def _named(overrides: Mapping[str, Any]) -> dict[str, str]:
+def named(overrides: Mapping[str, Any]) -> dict[str, str]:
     names = {option.attribute: option for option in BROKER_OPTIONS.values()}
     named = {}
     for attribute, value in overrides.items():

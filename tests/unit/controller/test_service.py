@@ -12,9 +12,10 @@ import pytest
 from felice.config import BrokerConfig
 from felice.controller.service import Controller, NewTopic
 from felice.env import Environment, SystemClock, SystemDisk, SystemNetwork
-from felice.metadata import Create, Delete, layout
+from felice.metadata import Create, Delete, EventKind, layout
 from felice.metadata.layout import BrokerNode, Endpoint, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
+from felice.metadata.tree import Change
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
 
@@ -40,8 +41,8 @@ def run(scenario: Callable[[Fixture], Awaitable[None]], brokers: int = 1) -> Non
             node = BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), {"PLAINTEXT": "PLAINTEXT"}, None, 0)
             await store.create(layout.broker_path(broker_id), layout.encode_broker(node), ephemeral=True)
         fixture = Fixture(ensemble, store)
+        await store.create(layout.CONTROLLER_EPOCH, b"1")
         await fixture.watcher.start()
-        await fixture.controller.elect_self()
         await scenario(fixture)
         await fixture.watcher.stop()
 
@@ -206,21 +207,22 @@ def test_a_deletion_that_comes_too_late_spares_the_successor() -> None:
     run(scenario)
 
 
-def test_a_controller_that_was_replaced_writes_nothing() -> None:
+def test_what_was_planned_under_a_controller_that_was_replaced_is_planned_again() -> None:
     async def scenario(f: Fixture) -> None:
-        await f.store.set(layout.CONTROLLER_EPOCH, b"99")
-        await expect(f.controller.create_topic(NewTopic("a")), ErrorCode.NOT_CONTROLLER)
-        assert "a" not in f.watcher.image.topics
+        f.ensemble.write(
+            [Change(EventKind.CHANGED, layout.CONTROLLER_EPOCH, b"99")]
+        )  # the image is of before
+        await f.controller.create_topic(NewTopic("a"))
+        state = layout.decode_state((await f.store.get(layout.state_path("a", 0))).data)
+        assert state.controller_epoch == 99
 
     run(scenario)
 
 
-def test_every_election_takes_the_next_leader_epoch() -> None:
+def test_a_broker_without_a_session_changes_nothing_and_says_so() -> None:
     async def scenario(f: Fixture) -> None:
-        await f.controller.create_topic(NewTopic("a", 2))
-        await f.controller.elect_leaders()
-        await f.controller.elect_leaders()
-        assert [p.leader_epoch for p in f.watcher.image.topics["a"].partitions] == [2, 2]
+        f.ensemble.expire(f.store.session_id)
+        await expect(f.controller.create_topic(NewTopic("a")), ErrorCode.NOT_CONTROLLER)
 
     run(scenario)
 

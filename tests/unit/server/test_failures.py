@@ -144,7 +144,7 @@ def test_metadata_that_cannot_be_written_is_refused_and_reads_go_on(tmp_path: Pa
 
 _PROGRAM = """
 import sys
-from felice.server.broker import run
+from felice.server.running import run
 from felice.server.embedded import embedded_config
 run(embedded_config(sys.argv[1], 0, {}), on_ready=lambda broker: print(broker.port(), flush=True))
 """

@@ -32,7 +32,7 @@ from typing import Any, TypeVar, cast
 from felice.config import BrokerConfig
 from felice.env import Environment
 from felice.server.broker import Broker
-from felice.server.embedded import DEVELOPMENT_SETTINGS
+from felice.server.local_cluster import local_settings
 from felice.testing.simulation.clock import SimClock
 from felice.testing.simulation.disk import SimDisk
 from felice.testing.simulation.loop import Deadlock, RunsForEver, SimLoop
@@ -262,7 +262,7 @@ class BrokerMachine(Machine):
         super().__init__(world, name, skew_ms)
         self.broker: Broker | None = None
         self.properties = {
-            **DEVELOPMENT_SETTINGS,
+            **local_settings(1),
             "listeners": f"PLAINTEXT://{name}:{BROKER_PORT}",
             "log.dirs": str(DATA_DIRECTORY),
             "node.id": str(node_id),

@@ -1,0 +1,135 @@
+"""What the controller has to do, seen from the cluster as it is. Pure.
+
+Keeps true: R2 and C2 by `election`. Deciding is idempotent: what is due follows from the image alone, so a controller
+            that takes over in any half-done state goes on where the last one stopped, and what was done is not
+            done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from felice.controller.election import first_state, preferred, settled
+from felice.controller.reassignment import Assignment, Move, completed
+from felice.metadata.image import ZERO_UUID, ClusterImage, PartitionImage, TopicImage
+from felice.metadata.layout import StateNode, TopicNode
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """A partition's next state. `version` is the one that was looked at, -1 where there was none."""
+
+    topic: str
+    partition: int
+    state: StateNode
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """A topic's next assignment, and the states that change with it."""
+
+    topic: str
+    node: TopicNode
+    version: int
+    states: tuple[StateChange, ...]
+
+
+Decision = StateChange | TopicChange
+
+
+def due(
+    image: ClusterImage,
+    controller_epoch: int,
+    allows_unclean: Callable[[str], bool],
+    since: ClusterImage | None = None,
+) -> list[Decision]:
+    """Everything that is to be done. `since` is an image of which nothing was left to do."""
+    decisions: list[Decision] = []
+    for topic in _changed_topics(image, since):
+        may_lose = allows_unclean(topic.name)
+        moves = _completed(topic, image, controller_epoch)
+        moved = {move.partition.partition for move in moves}
+        if moves:
+            decisions.append(topic_change(topic, moves))
+        for partition in topic.partitions:
+            if partition.partition not in moved:
+                state = _next_state(partition, image, controller_epoch, may_lose)
+                if state is not None:
+                    decisions.append(state_change(topic.name, partition, state))
+    return decisions
+
+
+def rebalanced(image: ClusterImage, controller_epoch: int, imbalance_percentage: int) -> list[Decision]:
+    """Leaders back to the first replicas, of every broker of whose partitions too many are led by others."""
+    by_preferred: dict[int, list[tuple[str, PartitionImage]]] = {}
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            if partition.partition_epoch >= 0 and not partition.is_reassigning:
+                by_preferred.setdefault(partition.replicas[0], []).append((topic.name, partition))
+    decisions: list[Decision] = []
+    for broker_id, rows in sorted(by_preferred.items()):
+        astray = [(topic, partition) for topic, partition in rows if partition.leader != broker_id]
+        if broker_id in image.brokers and len(astray) * 100 > imbalance_percentage * len(rows):
+            decisions += _preferred(astray, image, controller_epoch)
+    return decisions
+
+
+def topic_change(topic: TopicImage, moves: Iterable[Move]) -> TopicChange:
+    """The topic as several of its partitions' moves make it."""
+    assignments = {
+        partition.partition: Assignment(partition.replicas, partition.adding, partition.removing)
+        for partition in topic.partitions
+    }
+    states = []
+    for move in moves:
+        assignments[move.partition.partition] = move.assignment
+        if move.state is not None:
+            states.append(state_change(topic.name, move.partition, move.state))
+    node = TopicNode(
+        None if topic.topic_id == ZERO_UUID else topic.topic_id,
+        {partition: found.replicas for partition, found in assignments.items()},
+        {partition: found.adding for partition, found in assignments.items() if found.adding},
+        {partition: found.removing for partition, found in assignments.items() if found.removing},
+    )
+    return TopicChange(topic.name, node, topic.version, tuple(states))
+
+
+def state_change(topic: str, partition: PartitionImage, state: StateNode) -> StateChange:
+    return StateChange(topic, partition.partition, state, partition.partition_epoch)
+
+
+def _changed_topics(image: ClusterImage, since: ClusterImage | None) -> Iterator[TopicImage]:
+    """Only a topic's own change, or a broker's or a configuration's, makes something due."""
+    everything = (
+        since is None
+        or since.brokers is not image.brokers
+        or since.topic_configs is not image.topic_configs
+        or since.broker_configs is not image.broker_configs
+    )
+    for name, topic in image.topics.items():
+        if everything or (since is not None and since.topics.get(name) is not topic):
+            yield topic
+
+
+def _completed(topic: TopicImage, image: ClusterImage, controller_epoch: int) -> list[Move]:
+    moves = (completed(partition, image.brokers, controller_epoch) for partition in topic.partitions)
+    return [move for move in moves if move is not None]
+
+
+def _next_state(
+    partition: PartitionImage, image: ClusterImage, controller_epoch: int, may_lose: bool
+) -> StateNode | None:
+    if partition.partition_epoch < 0:
+        return first_state(partition.replicas, image.brokers, controller_epoch)
+    return settled(partition, image.brokers, controller_epoch, allows_unclean=may_lose)
+
+
+def _preferred(
+    rows: Iterable[tuple[str, PartitionImage]], image: ClusterImage, controller_epoch: int
+) -> Iterator[Decision]:
+    for topic, partition in rows:
+        state = preferred(partition, image.brokers, controller_epoch)
+        if state is not None:
+            yield state_change(topic, partition, state)

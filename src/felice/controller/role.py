@@ -1,0 +1,181 @@
+"""The one broker that is the controller: how it becomes so, and does its duties. (Every broker runs this.)
+
+Keeps true: C3 one controller in an epoch: `/controller` is made and `/controller_epoch` raised in one transaction,
+            and every write of the duties checks that epoch.
+            What is due is looked for at each new image, whoever changed the cluster and whatever was half done.
+How:        a task waits for images. `duties` decides, `writing` writes; the store's answer is the next image.
+            A session that ends takes the role with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from felice.config import BrokerConfig
+from felice.controller.duties import Decision, due, rebalanced
+from felice.controller.writing import EpochPassed, write_decisions
+from felice.env import Clock
+from felice.metadata import (
+    BadVersion,
+    ClusterImage,
+    Create,
+    MetadataStore,
+    NodeExists,
+    SetData,
+    StoreError,
+    layout,
+)
+from felice.metadata.watcher import Watcher
+
+_log = logging.getLogger("felice.controller")
+
+NO_CONTROLLER = -1
+_PAUSE_AFTER_FAULT_S = 1.0
+_FIRST_BALANCE_S = 5.0
+_UNCLEAN = "unclean.leader.election.enable"
+
+
+class ControllerRole:
+    def __init__(
+        self,
+        store: MetadataStore,
+        watcher: Watcher,
+        clock: Clock,
+        broker_id: int,
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        # 0 while another broker is the controller.
+        self.epoch = 0
+        self._epoch_version = -1
+        self._store = store
+        self._watcher = watcher
+        self._clock = clock
+        self._broker_id = broker_id
+        self._config = config
+        self._looked_at: ClusterImage | None = None  # the last image of which nothing was left to do
+        self._balance_is_due = False
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def is_controller(self) -> bool:
+        return self.epoch > 0 and self._watcher.image.controller_id == self._broker_id
+
+    def start(self) -> None:
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._call_for_balance())]
+            self._wake.set()
+
+    async def stop(self) -> None:
+        """Does no more duties; the role itself goes with the session."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    def on_image(self) -> None:
+        self._wake.set()
+
+    def resign(self) -> None:
+        """After the session has ended: what it held is somebody else's."""
+        self.epoch, self._epoch_version, self._looked_at = 0, -1, None
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._look()
+            except EpochPassed:
+                _log.info("controllership was lost", extra={"broker": self._broker_id, "epoch": self.epoch})
+                self.resign()
+            except StoreError as error:
+                _log.warning("the controller could not act", extra={"reason": str(error)})
+                await self._pause()
+            except Exception:
+                _log.exception("the controller failed")
+                await self._pause()
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(_PAUSE_AFTER_FAULT_S)
+        self._wake.set()
+
+    async def _look(self) -> None:
+        image = self._watcher.image
+        if image.controller_id == NO_CONTROLLER:
+            await self._stand()
+        elif image.controller_id != self._broker_id:
+            self.epoch = 0
+        elif self.epoch or await self._has_role_already():
+            await self._do_duties(image)
+
+    # Becoming the controller
+
+    async def _stand(self) -> None:
+        node = await self._store.get(layout.CONTROLLER_EPOCH)
+        epoch = int(node.data) + 1
+        controller = layout.encode_controller(self._broker_id, self._clock.now_ms())
+        try:
+            await self._store.multi(
+                [
+                    Create(layout.CONTROLLER, controller, ephemeral=True),
+                    SetData(layout.CONTROLLER_EPOCH, b"%d" % epoch, node.version),
+                ]
+            )
+        except (NodeExists, BadVersion):
+            return  # another broker was faster, and the image will show it
+        self._take(epoch, node.version + 1)
+
+    async def _has_role_already(self) -> bool:
+        """Whether `/controller` is this session's though no answer said so; an earlier session's goes by itself."""
+        node = await self._store.exists(layout.CONTROLLER)
+        if node is None or node.ephemeral_owner != self._store.session_id:
+            return False
+        epoch = await self._store.get(layout.CONTROLLER_EPOCH)
+        self._take(int(epoch.data), epoch.version)
+        return True
+
+    def _take(self, epoch: int, version: int) -> None:
+        self.epoch, self._epoch_version, self._looked_at = epoch, version, None
+        _log.info("this broker is the controller", extra={"broker": self._broker_id, "epoch": epoch})
+
+    # Duties
+
+    async def _do_duties(self, image: ClusterImage) -> None:
+        if image.controller_epoch != self.epoch:
+            return  # not yet the picture of a cluster that this controller has
+        decisions = due(image, self.epoch, self._allows_unclean(image), self._looked_at)
+        if not decisions:
+            self._looked_at = image
+            decisions = self._balance(image)
+        if decisions:
+            # A new image comes of this, or of what was faster, and with it the next look.
+            await write_decisions(self._store, self._epoch_version, decisions)
+
+    def _allows_unclean(self, image: ClusterImage) -> Callable[[str], bool]:
+        default = bool(self._config().topic_defaults().get("unclean_leader_election_enable", False))
+
+        def allows(topic: str) -> bool:
+            own = image.topic_configs.get(topic, {}).get(_UNCLEAN)
+            return default if own is None else own.lower() == "true"
+
+        return allows
+
+    def _balance(self, image: ClusterImage) -> list[Decision]:
+        if not self._balance_is_due:
+            return []
+        self._balance_is_due = False
+        return rebalanced(image, self.epoch, self._config().leader_imbalance_per_broker_percentage)
+
+    async def _call_for_balance(self) -> None:
+        pause_s = _FIRST_BALANCE_S
+        while True:
+            await asyncio.sleep(pause_s)
+            config = self._config()
+            if config.auto_leader_rebalance_enable and self.is_controller:
+                self._balance_is_due = True
+                self._wake.set()
+            pause_s = config.leader_imbalance_check_interval_seconds

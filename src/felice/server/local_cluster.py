@@ -1,0 +1,135 @@
+"""Brokers of one process around one store on disk: a whole cluster for development and tests, or a single broker.
+
+Keeps true: each broker has a session, ports and directories of its own, and knows the others only from the store and
+            over the network, as if they were on other machines. One that stops or dies may be started again.
+How:        one event loop for all of them. `DIR/metadata` is the store's, `DIR/broker-N` is broker N's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+from felice.config import BrokerConfig, Listener
+from felice.env import Environment
+from felice.metadata.embedded import EmbeddedStore
+from felice.server.broker import Broker
+from felice.server.startup import StartupError
+from felice.server.store_sources import STORE_DIRECTORY, SharedSource, StoreFiles
+
+MAX_BROKERS = 100
+_REPLICAS = 3
+
+
+def local_settings(broker_count: int) -> dict[str, str]:
+    """What suits brokers on one machine: no waiting for more members, and as many replicas as there are brokers."""
+    replicas = min(_REPLICAS, broker_count)
+    return {
+        "group.initial.rebalance.delay.ms": "0",
+        "default.replication.factor": str(replicas),
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": "2" if replicas == _REPLICAS else "1",
+    }
+
+
+class LocalCluster:
+    """`start`, serve, `stop`. Brokers are numbered from 1; port 0 gives each a free one, which it keeps."""
+
+    def __init__(
+        self,
+        data_dir: str | Path,
+        broker_count: int,
+        host: str,
+        port: int,
+        properties: Mapping[str, str],
+        env: Environment | None = None,
+    ) -> None:
+        if not 1 <= broker_count <= MAX_BROKERS:
+            raise StartupError(f"a cluster of {broker_count} brokers is not possible: 1 to {MAX_BROKERS} are")
+        if port and port + broker_count > 65_536:
+            raise StartupError(f"there are not {broker_count} ports from {port} on")
+        self._directory = Path(data_dir)
+        self._host = host
+        self._properties = {**local_settings(broker_count), **properties}
+        self._env = env or Environment.system()
+        self._files = StoreFiles(self._env.disk, self._directory / STORE_DIRECTORY)
+        self._store: EmbeddedStore | None = None
+        ids = range(1, broker_count + 1)
+        self.ports = {broker_id: port and port + broker_id - 1 for broker_id in ids}
+        # Those that run.
+        self.brokers: dict[int, Broker] = {}
+
+    async def start(self) -> None:
+        """Every broker is ready when it returns; raises `StartupError`, and leaves nothing running."""
+        self._store = self._files.open()
+        try:
+            starts = [self.start_broker(broker_id) for broker_id in self.ports]
+            for failure in await asyncio.gather(*starts, return_exceptions=True):
+                if isinstance(failure, BaseException):
+                    raise failure
+        except BaseException:
+            await self.kill()
+            raise
+
+    async def start_broker(self, broker_id: int) -> Broker:
+        """Starts one that does not run, at the address that it had."""
+        if broker_id in self.brokers:
+            return self.brokers[broker_id]
+        assert self._store is not None, "the cluster was started"
+        source = SharedSource(self._store.connect)
+        broker = Broker(self.config(broker_id), self._env, store_source=source)
+        await broker.start()
+        self.brokers[broker_id] = broker
+        self.ports[broker_id] = broker.port()
+        return broker
+
+    async def stop_broker(self, broker_id: int) -> None:
+        """Stops one in good order: the others lead on."""
+        broker = self.brokers.pop(broker_id, None)
+        if broker is not None:
+            await broker.stop()
+
+    async def kill_broker(self, broker_id: int) -> None:
+        """Ends one as `kill -9` would. Its session ends at once: the process that kept it is this one."""
+        broker = self.brokers.pop(broker_id, None)
+        if broker is not None:
+            await broker.kill()
+
+    async def stop(self) -> None:
+        # All at once: there is nobody to hand leaderships over to.
+        brokers, self.brokers = list(self.brokers.values()), {}
+        for broker in brokers:
+            await broker.controller_role.stop()
+        await asyncio.gather(*(broker.stop(hand_over=False) for broker in brokers))
+        await self._close_store()
+
+    async def kill(self) -> None:
+        for broker_id in list(self.brokers):
+            await self.kill_broker(broker_id)
+        await self._close_store()
+
+    async def _close_store(self) -> None:
+        if self._store is not None:
+            await self._store.close()
+            self._store = None
+        self._files.release()
+
+    def config(self, broker_id: int) -> BrokerConfig:
+        """Unknown names are refused."""
+        properties = {
+            "listeners": str(Listener("PLAINTEXT", self._host, self.ports[broker_id])),
+            "log.dirs": str(self._directory / f"broker-{broker_id}"),
+            **self._properties,
+            "node.id": str(broker_id),
+        }
+        return known_config(properties)
+
+
+def known_config(properties: Mapping[str, str]) -> BrokerConfig:
+    """The configuration that these make; a name that means nothing is refused."""
+    config, unknown = BrokerConfig.parse(properties)
+    if unknown:
+        raise StartupError(f"unknown configuration: {', '.join(sorted(unknown))}")
+    return config

@@ -1,0 +1,303 @@
+"""How a broker belongs to its cluster: identity, registration, sessions that end, and leaving in good order.
+
+Keeps true: C4 a broker id is one broker's: a second is refused. A broker whose session has ended leads nothing,
+            from the moment that it hears of it until it is registered again.
+            What an earlier life of this broker was given (a leadership, a place in an ISR) is ended before anything
+            is served: nobody knows what its log lost.
+How:        the registration is ephemeral; the node of an earlier life is waited out. Each change of a partition's
+            state is the same compare-and-set that the controller would write, so neither can undo the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from felice.config import BrokerConfig
+from felice.controller.duties import Decision, StateChange, state_change
+from felice.controller.election import restarted, stepped_down
+from felice.controller.writing import EpochPassed, write_decisions
+from felice.env import Disk
+from felice.env.network import hostname
+from felice.log import meta_properties
+from felice.log.errors import LogDirectoryError
+from felice.metadata import (
+    ClusterImage,
+    Create,
+    MetadataStore,
+    NodeExists,
+    PartitionImage,
+    SessionState,
+    StoreError,
+    layout,
+)
+from felice.metadata.layout import BrokerNode, Endpoint, StateNode
+from felice.server.startup import StartupError
+
+if TYPE_CHECKING:
+    from felice.server.broker import Broker
+
+_log = logging.getLogger("felice.server")
+
+_FOLLOW_TIMEOUT_S = 10.0
+_RETRY_PAUSE_S = 1.0
+_POLL_S = 0.1
+
+NextState = Callable[[PartitionImage, ClusterImage, int], StateNode | None]
+
+
+class Membership:
+    def __init__(self, broker: Broker, store: MetadataStore, session_timeout_ms: int) -> None:
+        self._broker = broker
+        self._store = store
+        self._session_timeout_ms = session_timeout_ms
+        self._rejoining: asyncio.Task[None] | None = None
+        self._stop_listening = store.watch_session(self._on_session)
+
+    # Joining
+
+    async def join(self) -> None:
+        """Registered, known to the image, and rid of an earlier life, when it returns; raises `StartupError`."""
+        await self._register()
+        registration = await self._store.get(layout.broker_path(self._broker.broker_id))
+
+        def is_known(image: ClusterImage) -> bool:
+            known = image.brokers.get(self._broker.broker_id)
+            return known is not None and known.epoch == registration.created_zxid
+
+        if not await self._broker.watcher.wait_until(is_known, _FOLLOW_TIMEOUT_S):
+            raise StartupError("the metadata store does not tell of its changes")
+        await self._end_earlier_life()
+
+    async def _register(self) -> None:
+        """Tells the cluster of this broker, at the addresses that clients are to use."""
+        broker = self._broker
+        path, data = layout.broker_path(broker.broker_id), layout.encode_broker(self._description())
+        deadline = broker.env.clock.monotonic() + self._session_timeout_ms / 1000
+        while True:
+            try:
+                await self._store.create(path, data, ephemeral=True)
+                return
+            except NodeExists:
+                node = await self._store.exists(path)
+                if node is not None and node.ephemeral_owner == self._store.session_id:
+                    return  # the answer to an earlier attempt was lost
+            if broker.env.clock.monotonic() >= deadline:
+                raise StartupError(f"another broker with node.id {broker.broker_id} is alive{_at(node)}")
+            # The session of this broker's earlier life may have some time left.
+            await asyncio.sleep(_POLL_S)
+
+    def _description(self) -> BrokerNode:
+        broker = self._broker
+        ports = {listener.name: listener.port for listener in broker.listeners}
+        endpoints = tuple(
+            Endpoint(address.name, address.host or hostname(), address.port or ports[address.name])
+            for address in broker.config.parsed_advertised_listeners
+        )
+        protocols = {endpoint.listener: "PLAINTEXT" for endpoint in endpoints}
+        return BrokerNode(endpoints, protocols, broker.config.broker_rack, broker.env.clock.now_ms())
+
+    async def _end_earlier_life(self) -> None:
+        broker_id = self._broker.broker_id
+
+        def next_state(partition: PartitionImage, image: ClusterImage, epoch: int) -> StateNode | None:
+            return restarted(partition, broker_id, _others(image, broker_id), epoch)
+
+        image = self._broker.watcher.image
+        pending = {
+            (topic.name, partition.partition)
+            for topic in image.topics.values()
+            for partition in topic.partitions
+            if broker_id in (partition.leader, *partition.isr)
+        }
+        while pending:
+            pending = await self._write_states(pending, next_state)
+
+    # Leaving
+
+    async def hand_over(self) -> None:
+        """Before a stop: others lead what this broker led, and their ISRs do without it."""
+        config = self._broker.config
+        retries = config.controlled_shutdown_max_retries
+        for attempt in range(retries + 1):
+            try:
+                await self._step_down(self._held())
+            except StoreError as error:
+                _log.warning("leaderships could not be given away", extra={"reason": str(error)})
+                return
+            stuck = self._led_though_shared()
+            if not stuck or attempt == retries:
+                break
+            _log.info("nobody is in sync to lead what this broker leads", extra={"partitions": len(stuck)})
+            backoff_s = config.controlled_shutdown_retry_backoff_ms / 1000
+            # Somebody may catch up meanwhile.
+            await self._broker.watcher.wait_until(self._can_be_relieved, backoff_s)
+
+    async def _step_down(self, pending: set[tuple[str, int]]) -> None:
+        broker_id = self._broker.broker_id
+
+        def next_state(partition: PartitionImage, image: ClusterImage, epoch: int) -> StateNode | None:
+            return stepped_down(partition, broker_id, _others(image, broker_id), epoch)
+
+        while pending:
+            pending = await self._write_states(pending, next_state)
+
+    def _held(self) -> set[tuple[str, int]]:
+        broker_id = self._broker.broker_id
+        return {
+            (topic.name, partition.partition)
+            for topic in self._broker.image.topics.values()
+            for partition in topic.partitions
+            if broker_id in partition.isr
+        }
+
+    def _led_though_shared(self) -> list[PartitionImage]:
+        """What this broker leads though another replica is alive."""
+        image, broker_id = self._broker.image, self._broker.broker_id
+        others = _others(image, broker_id)
+        return [
+            partition
+            for topic in image.topics.values()
+            for partition in topic.partitions
+            if partition.leader == broker_id and any(replica in others for replica in partition.replicas)
+        ]
+
+    def _can_be_relieved(self, image: ClusterImage) -> bool:
+        others = _others(image, self._broker.broker_id)
+        return any(replica in others for partition in self._led_though_shared() for replica in partition.isr)
+
+    async def _write_states(
+        self, pending: set[tuple[str, int]], next_state: NextState
+    ) -> set[tuple[str, int]]:
+        """One pass over partitions; returns those that somebody else changed meanwhile, once the image shows it."""
+        watcher = self._broker.watcher
+        image = watcher.image
+        decisions: list[Decision] = []
+        for topic, index in sorted(pending):
+            partition = image.partition(topic, index)
+            if partition is None:
+                continue
+            state = next_state(partition, image, image.controller_epoch)
+            if state is not None:
+                decisions.append(state_change(topic, partition, state))
+        try:
+            lost = await write_decisions(self._store, image.controller_epoch_version, decisions)
+        except EpochPassed:
+            lost = decisions
+            await watcher.wait_until(lambda newer: not _same_epoch(newer, image), _FOLLOW_TIMEOUT_S)
+        else:
+            await watcher.wait_until(lambda newer: _all_changed(newer, image, decisions), _FOLLOW_TIMEOUT_S)
+        return {(one.topic, one.partition) for one in lost if isinstance(one, StateChange)}
+
+    # Sessions
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.SUSPENDED:
+            _log.warning("the metadata store cannot be reached", extra={"broker": self._broker.broker_id})
+        if state is SessionState.EXPIRED:
+            _log.error(
+                "the session with the metadata store has ended", extra={"broker": self._broker.broker_id}
+            )
+            self._broker.stop_leading()
+            if self._rejoining is None:
+                self._rejoining = asyncio.get_running_loop().create_task(self._rejoin())
+
+    async def _rejoin(self) -> None:
+        try:
+            while not await self._try_rejoin():
+                await asyncio.sleep(_RETRY_PAUSE_S)
+            self._broker.lead_again()
+        except StartupError as error:
+            self._broker.fail(str(error))
+        finally:
+            self._rejoining = None
+
+    async def _try_rejoin(self) -> bool:
+        try:
+            await self._store.renew()
+            await self.join()
+        except StoreError as error:
+            _log.warning("the cluster could not be joined again", extra={"reason": str(error)})
+            return False
+        return self._store.session_state is not SessionState.EXPIRED
+
+    async def stop(self) -> None:
+        self._stop_listening()
+        if self._rejoining is not None:
+            self._rejoining.cancel()
+            await asyncio.gather(self._rejoining, return_exceptions=True)
+
+
+def _others(image: ClusterImage, broker_id: int) -> set[int]:
+    return {other for other in image.brokers if other != broker_id}
+
+
+def _same_epoch(newer: ClusterImage, older: ClusterImage) -> bool:
+    return newer.controller_epoch_version == older.controller_epoch_version
+
+
+def _all_changed(newer: ClusterImage, older: ClusterImage, decisions: list[Decision]) -> bool:
+    """Whether every partition has changed since it was looked at, by this decision or by somebody else's."""
+    return all(
+        newer.partition(one.topic, one.partition) is not older.partition(one.topic, one.partition)
+        for one in decisions
+        if isinstance(one, StateChange)
+    )
+
+
+def _at(node: object) -> str:
+    data = getattr(node, "data", b"")
+    if not data:
+        return ""
+    endpoints = layout.decode_broker(data).endpoints
+    return f" at {endpoints[0].host}:{endpoints[0].port}" if endpoints else ""
+
+
+# Identity
+
+
+async def prepare_store(store: MetadataStore, new_uuid: Callable[[], uuid.UUID]) -> str:
+    """Makes sure of the nodes that everybody counts on; returns the cluster id."""
+    cluster_id = layout.encode_cluster_id(layout.encode_uuid(new_uuid()))
+    wanted = [(path, b"") for path in layout.PERSISTENT_PATHS]
+    wanted += [(layout.CONTROLLER_EPOCH, b"0"), (layout.CLUSTER_ID, cluster_id)]
+    while True:
+        found = await store.get_many([path for path, _ in wanted])
+        missing = [Create(*row) for row, node in zip(wanted, found, strict=True) if node is None]
+        try:
+            await store.multi(missing)
+        except NodeExists:
+            continue  # another broker starts at the same time
+        return layout.decode_cluster_id((await store.get(layout.CLUSTER_ID)).data)
+
+
+async def broker_id_of(config: BrokerConfig, disk: Disk, store: MetadataStore) -> int:
+    """The configured id; for -1 the one in the log directories, or the next that the store generates."""
+    if config.node_id >= 0:
+        return config.node_id
+    for path in config.log_directories:
+        found = _stored_id(disk, path)
+        if found is not None:
+            return found
+    return config.reserved_broker_max_id + await _next_in_sequence(store)
+
+
+def _stored_id(disk: Disk, path: Path) -> int | None:
+    try:
+        meta = meta_properties.read(disk, path)
+    except LogDirectoryError as error:
+        raise StartupError(str(error)) from error
+    return meta.node_id if meta is not None else None
+
+
+async def _next_in_sequence(store: MetadataStore) -> int:
+    """As Kafka counts: the version that a write of an empty node leaves."""
+    if await store.exists(layout.BROKER_SEQUENCE) is None:
+        with contextlib.suppress(NodeExists):  # another broker starts at the same time
+            await store.create(layout.BROKER_SEQUENCE)
+    return await store.set(layout.BROKER_SEQUENCE, b"")

@@ -1,0 +1,66 @@
+"""Serving until a signal says stop, or until a broker cannot go on."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from felice.config import BrokerConfig
+from felice.env import Environment
+from felice.server.broker import Broker
+from felice.server.startup import BrokerFailed
+
+if TYPE_CHECKING:
+    from felice.server.local_cluster import LocalCluster
+
+
+def run(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = None) -> None:
+    """Runs a broker until SIGTERM or SIGINT; raises `StartupError`, or `BrokerFailed` if it had to stop."""
+    broker = Broker(config, Environment.system())
+
+    async def start() -> list[Broker]:
+        await broker.start()
+        return [broker]
+
+    asyncio.run(_serve(start, broker.stop, lambda: on_ready(broker) if on_ready is not None else None))
+
+
+def run_cluster(cluster: LocalCluster, *, on_ready: Callable[[], None]) -> None:
+    """Runs all brokers of a cluster, as `run`."""
+
+    async def start() -> list[Broker]:
+        await cluster.start()
+        return list(cluster.brokers.values())
+
+    asyncio.run(_serve(start, cluster.stop, on_ready))
+
+
+async def _serve(
+    start: Callable[[], Awaitable[list[Broker]]],
+    stop: Callable[[], Awaitable[None]],
+    on_ready: Callable[[], None],
+) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop_serving() -> None:
+        loop.call_soon_threadsafe(stopping.set)
+
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, stopping.set)
+    brokers = await start()
+    for broker in brokers:
+        broker.on_failure = stop_serving
+        if broker.failure is not None:
+            stopping.set()
+    # What is here now stays: the collector need not look at it again.
+    gc.freeze()
+    on_ready()
+    await stopping.wait()
+    await stop()
+    for broker in brokers:
+        if broker.failure is not None:
+            raise BrokerFailed(broker.failure)

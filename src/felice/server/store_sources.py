@@ -1,0 +1,107 @@
+"""Where a broker's session with the metadata store comes from.
+
+`EmbeddedSource` is a journal in the broker's own first log directory, for a broker that stands alone.
+`SharedSource` is one session of a store that several brokers of this process share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from felice.config import BrokerConfig
+from felice.env import Disk, DiskLocked, Environment, Lock
+from felice.metadata.embedded import CorruptStore, EmbeddedStore
+from felice.metadata.store import MetadataStore
+from felice.server.startup import StartupError
+
+# The embedded store's directory, inside the first of `log.dirs`.
+STORE_DIRECTORY = "metadata"
+
+
+class StoreSource(Protocol):
+    """Opens the one store that a broker uses for its whole life; `renew` is the store's own."""
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether no other broker can ever come to this store."""
+        ...
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """How long the session of a broker that died may outlive it."""
+        ...
+
+    async def open(self) -> MetadataStore:
+        """Raises `StartupError` with the reason."""
+        ...
+
+    def release(self) -> None:
+        """After the store was closed."""
+        ...
+
+
+class EmbeddedSource:
+    stands_alone = True
+    session_timeout_ms = 0
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self._files = StoreFiles(disk, directory)
+
+    async def open(self) -> MetadataStore:
+        return self._files.open()
+
+    def release(self) -> None:
+        self._files.release()
+
+
+class SharedSource:
+    """`connect` begins a session with a store that somebody else opens and closes."""
+
+    stands_alone = False
+
+    def __init__(self, connect: Callable[[], MetadataStore], session_timeout_ms: int = 0) -> None:
+        self._connect = connect
+        self.session_timeout_ms = session_timeout_ms
+
+    async def open(self) -> MetadataStore:
+        return self._connect()
+
+    def release(self) -> None:
+        """Nothing of it is this broker's."""
+
+
+class StoreFiles:
+    """The files of an embedded store, which one process at a time may use."""
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._lock: Lock | None = None
+
+    def open(self) -> EmbeddedStore:
+        directory, disk = self._directory, self._disk
+        try:
+            disk.mkdir(directory)
+            self._lock = disk.lock(directory / ".lock")
+            return EmbeddedStore.open(disk, directory)
+        except DiskLocked:
+            raise StartupError(
+                f"data directory {directory.parent} is in use by another broker; stop it or choose another directory"
+            ) from None
+        except CorruptStore as error:
+            raise StartupError(str(error)) from error
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise StartupError(f"data directory {directory.parent} cannot be used: {reason}") from error
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+def source_of(config: BrokerConfig, env: Environment) -> StoreSource:
+    """The source that a configuration asks for."""
+    return EmbeddedSource(env.disk, config.log_directories[0] / STORE_DIRECTORY)

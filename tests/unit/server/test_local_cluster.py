@@ -1,0 +1,105 @@
+"""Several brokers of one process: who leads when one stops, dies, or comes back, and who is the controller."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from felice.controller.service import NewTopic
+from felice.metadata import PartitionImage
+from felice.server.broker import Broker
+from felice.server.embedded import EmbeddedCluster
+from felice.server.startup import StartupError
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(tmp_path / "data", 3) as started:
+        yield started
+
+
+def eventually(condition: Callable[[], bool], within_s: float = 10) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.01)
+
+
+def create(cluster: EmbeddedCluster, name: str, *replicas: tuple[int, ...]) -> None:
+    wish = NewTopic(name, assignment=dict(enumerate(replicas)))
+    cluster.run(cluster.cluster.brokers[2].controller.create_topic(wish))
+
+
+def row(broker: Broker, topic: str, partition: int = 0) -> PartitionImage:
+    found = broker.image.partition(topic, partition)
+    assert found is not None
+    return found
+
+
+def agree(cluster: EmbeddedCluster, says: Callable[[Broker], bool]) -> None:
+    eventually(lambda: all(says(broker) for broker in cluster.cluster.brokers.values()))
+
+
+def test_every_broker_knows_all_and_one_is_the_controller(cluster: EmbeddedCluster) -> None:
+    brokers = cluster.cluster.brokers
+    agree(cluster, lambda broker: sorted(broker.image.brokers) == [1, 2, 3])
+    assert sum(broker.controller_role.is_controller for broker in brokers.values()) == 1
+    # Whoever is asked decides, and all hear of it.
+    create(cluster, "a", (1, 2), (3, 1))
+    agree(cluster, lambda broker: "a" in broker.image.topics)
+    assert brokers[1].partitions.find("a", 0).is_leader
+    assert not brokers[2].partitions.find("a", 0).is_leader
+    assert brokers[2].partitions.get("a", 1) is None
+
+
+def test_when_a_broker_dies_others_in_sync_lead_and_its_own_wait_for_it(cluster: EmbeddedCluster) -> None:
+    create(cluster, "a", (1, 2, 3), (1, 3, 2), (2, 1, 3))
+    create(cluster, "alone", (1,))
+    cluster.run(cluster.cluster.kill_broker(1))
+    agree(cluster, lambda broker: row(broker, "a").leader == 2 and row(broker, "alone").leader == -1)
+    two = cluster.cluster.brokers[2]
+    assert [(row(two, "a", n).leader_epoch, row(two, "a", n).isr) for n in range(3)] == [
+        (1, (2, 3)), (1, (3, 2)), (0, (2, 3)),
+    ]  # fmt: skip
+    assert row(two, "alone").isr == (1,)
+    assert two.partitions.find("a", 0).is_leader
+    cluster.run(cluster.cluster.start_broker(1))
+    agree(cluster, lambda broker: row(broker, "alone").leader == 1)
+    assert row(two, "alone").leader_epoch == 2
+    assert row(two, "a").leader == 2
+
+
+def test_a_broker_that_stops_gives_its_leaderships_away_first(cluster: EmbeddedCluster) -> None:
+    create(cluster, "a", (1, 2, 3), (2, 1, 3))
+    two = cluster.cluster.brokers[2]
+    cluster.run(cluster.cluster.stop_broker(1))
+    assert (row(two, "a").leader, row(two, "a").isr) == (2, (2, 3))
+    assert (row(two, "a", 1).leader, row(two, "a", 1).leader_epoch, row(two, "a", 1).isr) == (2, 0, (2, 3))
+
+
+def test_another_broker_takes_over_from_a_controller_that_dies(cluster: EmbeddedCluster) -> None:
+    brokers = cluster.cluster.brokers
+    first, epoch = brokers[2].image.controller_id, brokers[2].image.controller_epoch
+    cluster.run(cluster.cluster.kill_broker(first))
+    agree(cluster, lambda broker: broker.image.controller_id not in (first, -1))
+    agree(cluster, lambda broker: broker.image.controller_epoch == epoch + 1)
+    assert sum(broker.controller_role.is_controller for broker in brokers.values()) == 1
+
+
+def test_a_cluster_comes_back_with_its_topics(tmp_path: Path) -> None:
+    with EmbeddedCluster(tmp_path / "data", 3) as first:
+        create(first, "a", (1, 2, 3), (2, 3, 1))
+        cluster_id = first.cluster.brokers[1].image.cluster_id
+    with EmbeddedCluster(tmp_path / "data", 3) as second:
+        assert second.cluster.brokers[1].image.cluster_id == cluster_id
+        agree(second, lambda broker: row(broker, "a").leader > 0 and row(broker, "a", 1).leader > 0)
+
+
+def test_an_impossible_cluster_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="1 to 100"):
+        EmbeddedCluster(tmp_path / "data", 0)
+    with pytest.raises(StartupError, match="ports"):
+        EmbeddedCluster(tmp_path / "data", 3, 65_534)
