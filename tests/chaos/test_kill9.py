@@ -12,17 +12,16 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from checkers.history import History, Read, Written, anomalies
+from chaos.load import Writer, read_all
+from checkers.history import History, anomalies
 
 PARTITIONS = 3
 KILLS = 20
@@ -72,86 +71,6 @@ def running(data_dir: Path) -> Iterator[Broker]:
         broker.end(signal.SIGKILL)
 
 
-class Writer(threading.Thread):
-    """Sends numbered records until it is told to stop, and keeps what it was promised."""
-
-    def __init__(self, name: str, bootstrap: str, topic: str, codec: str) -> None:
-        super().__init__(name=name)
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "compression.type": codec,
-                "linger.ms": 1,
-                "batch.num.messages": 200,
-                "message.timeout.ms": 60_000,
-                "reconnect.backoff.max.ms": 200,
-                "retry.backoff.ms": 50,
-            }
-        )
-        self._topic = topic
-        self._stopping = threading.Event()
-        self.offsets: dict[tuple[int, int], int | None] = {}
-        self.failures: list[KafkaError] = []
-
-    def run(self) -> None:
-        number = 0
-        while not self._stopping.is_set():
-            for _ in range(20):
-                partition = number % PARTITIONS
-                self._send(number, partition)
-                number += 1
-            self._producer.poll(0.002)
-        self._producer.flush(60)
-
-    def _send(self, number: int, partition: int) -> None:
-        self.offsets[number, partition] = None
-        value = f"{self.name}:{number}:".encode().ljust(200, b".")
-        while True:
-            try:
-                self._producer.produce(
-                    self._topic, value, partition=partition, on_delivery=self._delivered(number)
-                )
-                return
-            except BufferError:
-                # A broker that is down for long lets the queue fill; what is queued must not be lost.
-                self._producer.poll(0.05)
-
-    def _delivered(self, number: int):  # type: ignore[no-untyped-def]
-        def keep(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                self.offsets[number, message.partition()] = message.offset()
-            else:
-                self.failures.append(error)
-
-        return keep
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self.join(90)
-        assert not self.is_alive()
-
-    def written(self) -> list[Written]:
-        return [Written(self.name, number, p, offset) for (number, p), offset in sorted(self.offsets.items())]
-
-
-def read_all(bootstrap: str, topic: str) -> list[Read]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "judge", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
-    found: list[Read] = []
-    ended = 0
-    while ended < PARTITIONS:
-        for message in consumer.consume(2000, 10):
-            if message.error() is not None:
-                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-                ended += 1
-                continue
-            writer, number, _ = message.value().decode().split(":")
-            found.append(Read(writer, int(number), message.partition(), message.offset()))
-    consumer.close()
-    return found
-
-
 def create_topic(bootstrap: str) -> str:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("promises", PARTITIONS, 1)])["promises"].result(30)
@@ -163,7 +82,10 @@ def test_nothing_acknowledged_is_lost_by_twenty_kills(tmp_path: Path) -> None:
     rng = random.Random(20130101)
     with running(tmp_path / "data") as broker:
         topic = create_topic(broker.bootstrap)
-        writers = [Writer(f"w-{codec}", broker.bootstrap, topic, codec) for codec in ("none", "lz4", "zstd")]
+        writers = [
+            Writer(f"w-{codec}", broker.bootstrap, topic, PARTITIONS, codec)
+            for codec in ("none", "lz4", "zstd")
+        ]
         for writer in writers:
             writer.start()
         for _ in range(KILLS):
@@ -173,7 +95,8 @@ def test_nothing_acknowledged_is_lost_by_twenty_kills(tmp_path: Path) -> None:
         for writer in writers:
             writer.stop()
         history = History(
-            [record for writer in writers for record in writer.written()], read_all(broker.bootstrap, topic)
+            [record for writer in writers for record in writer.written()],
+            read_all(broker.bootstrap, topic, PARTITIONS),
         )
     assert not [failure for writer in writers for failure in writer.failures]
     assert len(history.acknowledged) > 1000, "the load was too small to judge"
@@ -185,11 +108,11 @@ def test_a_clean_stop_ends_with_success_and_leaves_nothing_to_recover(tmp_path: 
     broker = Broker(data_dir)
     broker.start()
     topic = create_topic(broker.bootstrap)
-    writer = Writer("w", broker.bootstrap, topic, "none")
+    writer = Writer("w", broker.bootstrap, topic, PARTITIONS, "none")
     writer.start()
     time.sleep(0.5)
     writer.stop()
     assert broker.end(signal.SIGTERM) == 0
     assert (data_dir / ".kafka_cleanshutdown").exists()
     with running(data_dir) as again:
-        assert anomalies(History(writer.written(), read_all(again.bootstrap, topic))) == []
+        assert anomalies(History(writer.written(), read_all(again.bootstrap, topic, PARTITIONS))) == []

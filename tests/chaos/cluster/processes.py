@@ -1,0 +1,134 @@
+"""Brokers and ZooKeeper servers as processes: started, killed, stopped in mid-breath, started again."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from chaos.cluster.network import Loopback, Namespaces
+
+Network = Loopback | Namespaces
+STOP_TIMEOUT_S = 60.0
+
+
+class Node(ABC):
+    """One process and its place in the network; what it prints goes to a file."""
+
+    def __init__(self, name: str, network: Network, directory: Path) -> None:
+        self.name = name
+        self.directory = directory
+        self.network = network
+        self.address = network.add(name)
+        self.is_paused = False
+        self._process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @abstractmethod
+    def command(self) -> Sequence[str]: ...
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "output.log"
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        assert not self.is_alive, f"{self.name} runs already"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.network.command(self.name, self.command()),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+
+    def pause(self) -> None:
+        """Stops it where it stands, as a long pause of its machine would."""
+        self._signal(signal.SIGSTOP)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+        self.is_paused = False
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+        self._wait()
+
+    def terminate(self) -> int:
+        """Asks it to end; its exit code."""
+        if self.is_paused:
+            self.resume()
+        self._signal(signal.SIGTERM)
+        return self._wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.is_alive:
+            assert self._process is not None
+            self._process.send_signal(number)
+
+    def _wait(self) -> int:
+        if self._process is None:
+            return 0
+        self.is_paused = False
+        try:
+            return self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"{self.name} did not end: {self.log.read_text()[-2000:]}") from None
+
+
+class BrokerNode(Node):
+    """`felice broker`, from a file in Kafka's keys."""
+
+    PORT = 9092
+
+    def __init__(
+        self,
+        number: int,
+        network: Network,
+        directory: Path,
+        zookeeper: str,
+        settings: Mapping[str, str],
+        port: int = PORT,
+    ) -> None:
+        super().__init__(f"b{number}", network, directory)
+        self.broker_id = number
+        self.data = directory / "data"
+        self.bootstrap = f"{self.address}:{port}"
+        properties = {
+            "broker.id": str(number),
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": str(self.data),
+            "zookeeper.connect": zookeeper,
+            **settings,
+        }
+        self._file = directory / "server.properties"
+        self._file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+
+    def command(self) -> Sequence[str]:
+        return [sys.executable, "-m", "felice.cli.main", "broker", str(self._file)]
+
+    def wait_until_ready(self, since: int = 0, timeout_s: float = 30.0) -> None:
+        """Until it has said, after byte `since` of its output, that it is ready."""
+        deadline = time.monotonic() + timeout_s
+        while b"Felice is ready" not in self.log.read_bytes()[since:]:
+            assert self.is_alive, f"{self.name} ended: {self.log.read_text()[-2000:]}"
+            assert time.monotonic() < deadline, f"{self.name} is not ready: {self.log.read_text()[-2000:]}"
+            time.sleep(0.05)
+
+    def start_and_wait(self) -> None:
+        since = self.log.stat().st_size if self.log.exists() else 0
+        self.start()
+        self.wait_until_ready(since)

@@ -1,0 +1,213 @@
+"""Chaos: a cluster of real processes under load and faults, and the judgement of what its clients were promised.
+
+    python tests/chaos/cluster/run.py --minutes 30 --seed 7
+
+Three brokers and three ZooKeeper servers, in network namespaces where that is allowed, are killed, paused, cut off,
+restarted and filled up, one fault after another. Idempotent producers and a group of consumers run all the while.
+Exit code 0 means: not one promise was broken.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+from confluent_kafka.admin import AdminClient, NewTopic
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from chaos.cluster.faults import Fault, Nemesis, Targets, faults_for
+from chaos.cluster.network import Loopback, Namespaces
+from chaos.cluster.processes import BrokerNode, Network, ZooKeeperNode
+from chaos.load import GroupReader, Writer, read_all, reader_anomalies
+from checkers.history import History, anomalies
+
+TOPIC = "promises"
+PARTITIONS = 6
+SMALL_DISK_MB = 768
+SETTINGS = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "6",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "6",
+    "group.initial.rebalance.delay.ms": "500",
+    "zookeeper.session.timeout.ms": "4000",
+    "replica.lag.time.max.ms": "5000",
+    "log.segment.bytes": str(4 * 1024 * 1024),
+}
+PATIENT = {"message.timeout.ms": 600_000, "request.timeout.ms": 5_000, "socket.timeout.ms": 10_000}
+
+
+@dataclass(slots=True)
+class Outcome:
+    minutes: float
+    faults: dict[str, int] = field(default_factory=dict)
+    acknowledged: int = 0
+    read: int = 0
+    anomalies: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def running_cluster(directory: Path, brokers: int = 3, zookeepers: int = 3) -> Iterator[Targets]:
+    """Everything up, with leaders for all that is made next; torn down whatever happens."""
+    with ExitStack() as stack:
+        network: Network = Namespaces() if Namespaces.is_possible() else Loopback()
+        stack.callback(network.close)
+        ensemble = ZooKeeperNode.ensemble(zookeepers, network, directory)
+        connect = ",".join(node.client_address for node in ensemble)
+        nodes = [
+            BrokerNode(number, network, directory / f"b{number}", f"{connect}/chaos", SETTINGS)
+            for number in range(1, brokers + 1)
+        ]
+        for node in nodes:
+            if _can_mount():
+                stack.callback(_unmount, node.data)
+                _mount(node.data)
+        for process in (*ensemble, *nodes):
+            stack.callback(process.kill)
+        for process in ensemble:
+            process.start()
+        for process in ensemble:
+            process.wait_until_serving()
+        for node in nodes:
+            node.start_and_wait()
+        yield Targets(network, nodes, ensemble)
+
+
+def _can_mount() -> bool:
+    return Namespaces.is_possible()
+
+
+def _mount(path: Path) -> None:
+    """A file system of its own, small enough to be filled."""
+    path.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_MB}m", "tmpfs", str(path)],
+        check=True,
+        capture_output=True,
+    )
+
+
+def _unmount(path: Path) -> None:
+    subprocess.run(["umount", "-l", str(path)], capture_output=True, check=False)
+
+
+def bootstrap_of(targets: Targets) -> str:
+    return ",".join(broker.bootstrap for broker in targets.brokers)
+
+
+def create_topic(bootstrap: str, name: str, partitions: int = PARTITIONS) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 3, config={"min.insync.replicas": "2"})])[name].result(30)
+
+
+def put_under_load(
+    targets: Targets, faults: list[Fault], seed: int, minutes: float, directory: Path
+) -> Outcome:
+    bootstrap = bootstrap_of(targets)
+    create_topic(bootstrap, TOPIC)
+    writers = [
+        Writer(
+            f"w-{codec}", bootstrap, TOPIC, PARTITIONS, codec, records_a_turn=5, pause_s=0.02, options=PATIENT
+        )
+        for codec in ("none", "lz4", "zstd")
+    ]
+    readers = [GroupReader(f"r-{number}", bootstrap, TOPIC, "readers") for number in range(3)]
+    nemesis = Nemesis(targets, faults, seed, journal=directory / "faults.log")
+    for thread in (*writers, *readers, nemesis):
+        thread.start()
+    _wait(minutes * 60, nemesis)
+    nemesis.stop()
+    for writer in writers:
+        writer.stop()
+    read = read_all(bootstrap, TOPIC, PARTITIONS)
+    _let_readers_finish(readers, {(found.partition, found.offset) for found in read})
+    history = History([record for writer in writers for record in writer.written()], read)
+    faults_found = [*anomalies(history), *reader_anomalies(readers, read), *_complaints(targets)]
+    faults_found += [f"{writer.name}: {error}" for writer in writers for error in writer.failures]
+    if nemesis.failure is not None:
+        faults_found.append(f"a fault could not be made good: {nemesis.failure!r}")
+    return Outcome(minutes, dict(nemesis.done), len(history.acknowledged), len(read), faults_found)
+
+
+def _wait(seconds: float, nemesis: Nemesis) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and nemesis.failure is None:
+        time.sleep(0.5)
+
+
+def _let_readers_finish(
+    readers: list[GroupReader], wanted: set[tuple[int, int]], timeout_s: float = 60
+) -> None:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if wanted <= set().union(*(set(reader.seen) for reader in readers)):
+            break
+        time.sleep(0.5)
+    for reader in readers:
+        reader.stop()
+
+
+def _complaints(targets: Targets) -> list[str]:
+    """Tracebacks in the brokers' output: a fault of ours, whatever was done to them."""
+    return [
+        f"{broker.name} has {count} tracebacks in {broker.log}"
+        for broker in targets.brokers
+        if (count := broker.log.read_text(errors="replace").count("Traceback (most recent call last)"))
+    ]
+
+
+@click.command()
+@click.option("--minutes", type=float, default=30.0, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True, help="Which faults come in which order.")
+@click.option(
+    "--directory", type=click.Path(file_okay=False, path_type=Path), help="Kept; else a temporary one."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def main(minutes: float, seed: int, directory: Path | None, as_json: bool) -> None:
+    """Put a cluster of real processes under load and faults, and judge what its clients were promised."""
+    where = directory or Path(tempfile.mkdtemp(prefix="felice-chaos-"))
+    where.mkdir(parents=True, exist_ok=True)
+    with running_cluster(where) as targets:
+        faults = faults_for(targets.network, small_disks=_can_mount())
+        outcome = put_under_load(targets, faults, seed, minutes, where)
+    _show(outcome, as_json)
+    if outcome.anomalies:
+        click.echo(f"what the processes said is in {where}", err=True)
+        sys.exit(1)
+    if directory is None:
+        shutil.rmtree(where, ignore_errors=True)
+
+
+def _show(outcome: Outcome, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(vars_of(outcome)))
+        return
+    click.echo(
+        f"{outcome.minutes:g} minutes, {outcome.acknowledged:,} records acknowledged, {outcome.read:,} read"
+    )
+    for name, count in sorted(outcome.faults.items()):
+        click.echo(f"  {count:4} × {name.replace('_', ' ')}")
+    click.echo("no anomaly" if not outcome.anomalies else f"{len(outcome.anomalies)} anomalies:")
+    for line in outcome.anomalies[:50]:
+        click.echo(f"  {line}")
+
+
+def vars_of(outcome: Outcome) -> dict[str, object]:
+    return {name: getattr(outcome, name) for name in outcome.__dataclass_fields__}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""Load that keeps a record of what it was promised: writers, group readers, and one last reading of everything."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from checkers.history import Read, Written
+
+
+class Writer(threading.Thread):
+    """Sends numbered records until it is told to stop, and keeps what it was promised."""
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        codec: str,
+        *,
+        records_a_turn: int = 20,
+        pause_s: float = 0.002,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(name=name)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "compression.type": codec,
+                "linger.ms": 1,
+                "batch.num.messages": 200,
+                "message.timeout.ms": 60_000,
+                "reconnect.backoff.max.ms": 200,
+                "retry.backoff.ms": 50,
+                **(options or {}),
+            }
+        )
+        self._topic, self._partitions = topic, partitions
+        self._records_a_turn, self._pause_s = records_a_turn, pause_s
+        self._stopping = threading.Event()
+        self.offsets: dict[tuple[int, int], int | None] = {}
+        self.failures: list[KafkaError] = []
+
+    def run(self) -> None:
+        number = 0
+        while not self._stopping.is_set():
+            for _ in range(self._records_a_turn):
+                self._send(number, number % self._partitions)
+                number += 1
+            self._producer.poll(self._pause_s)
+        self._producer.flush(60)
+
+    def _send(self, number: int, partition: int) -> None:
+        self.offsets[number, partition] = None
+        value = f"{self.name}:{number}:".encode().ljust(200, b".")
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, value, partition=partition, on_delivery=self._delivered(number)
+                )
+                return
+            except BufferError:
+                # A broker that is down for long lets the queue fill; what is queued must not be lost.
+                self._producer.poll(0.05)
+
+    def _delivered(self, number: int):  # type: ignore[no-untyped-def]
+        def keep(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                self.offsets[number, message.partition()] = message.offset()
+            else:
+                self.failures.append(error)
+
+        return keep
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(120)
+        assert not self.is_alive()
+
+    def written(self) -> list[Written]:
+        return [Written(self.name, number, p, offset) for (number, p), offset in sorted(self.offsets.items())]
+
+
+class GroupReader(threading.Thread):
+    """A member of a group that reads, notes and commits; it joins anew when it is told to."""
+
+    def __init__(
+        self, name: str, bootstrap: str, topic: str, group: str, options: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(name=name)
+        self._options = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6_000,
+            "reconnect.backoff.max.ms": 200,
+            **(options or {}),
+        }
+        self._topic = topic
+        self._stopping = threading.Event()
+        self._rejoining = threading.Event()
+        self.seen: dict[tuple[int, int], tuple[str, int]] = {}
+        self.gaps: list[str] = []
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            self._rejoining.clear()
+            self._live()
+
+    def _live(self) -> None:
+        consumer = Consumer(self._options)
+        positions: dict[int, int] = {}
+        consumer.subscribe([self._topic], on_assign=lambda *_: positions.clear())
+        try:
+            while not self._stopping.is_set() and not self._rejoining.is_set():
+                messages = [found for found in consumer.consume(500, 0.5) if found.error() is None]
+                for message in messages:
+                    self._note(message, positions)
+                if messages:
+                    self._commit(consumer)
+        finally:
+            consumer.close()
+
+    def _note(self, message: Message, positions: dict[int, int]) -> None:
+        """Within one assignment offsets follow each other, as no record of the topic is transactional."""
+        partition, offset = message.partition(), message.offset()
+        if offset != positions.get(partition, offset - 1) + 1:
+            self.gaps.append(
+                f"{self.name}: offset {offset} of partition {partition} after {positions[partition]}"
+            )
+        writer, number, _ = message.value().decode().split(":")
+        self.seen[partition, offset] = (writer, int(number))
+        positions[partition] = offset
+
+    def _commit(self, consumer: Consumer) -> None:
+        try:
+            consumer.commit(asynchronous=False)
+        except KafkaException:
+            # A rebalance or a coordinator on its way: what was not committed is read again.
+            return
+
+    def rejoin(self) -> None:
+        self._rejoining.set()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(60)
+        assert not self.is_alive()
+
+
+def reader_anomalies(readers: Iterable[GroupReader], read: Iterable[Read]) -> list[str]:
+    """What a group saw against what the log holds in the end: all of it, nothing else, without gaps."""
+    readers = list(readers)
+    held = {(found.partition, found.offset): (found.writer, found.number) for found in read}
+    faults = [gap for reader in readers for gap in reader.gaps]
+    for reader in readers:
+        faults += [
+            f"phantom: {reader.name} saw {what} at {where}, where the log has {held.get(where)}"
+            for where, what in reader.seen.items()
+            if held.get(where) != what
+        ]
+    seen = set().union(*(reader.seen for reader in readers))
+    return faults + [f"missed: no reader saw the record at {where}" for where in held if where not in seen]
+
+
+def read_all(bootstrap: str, topic: str, partitions: int, isolation: str = "read_uncommitted") -> list[Read]:
+    """One pass over every partition from its beginning to its end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "judge",
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+        }
+    )
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
+    found: list[Read] = []
+    ended: set[int] = set()
+    while len(ended) < partitions:
+        messages = consumer.consume(2000, 20)
+        assert messages, "nothing more comes, and no end"
+        for message in messages:
+            if message.error() is None:
+                writer, number, _ = message.value().decode().split(":")
+                found.append(Read(writer, int(number), message.partition(), message.offset()))
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
+    consumer.close()
+    return found
