@@ -13,6 +13,7 @@ from felice.protocol.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_configs,
+    alter_partition_reassignments,
     alter_replica_log_dirs,
     api_versions,
     create_partitions,
@@ -27,6 +28,7 @@ from felice.protocol.messages import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    elect_leaders,
     end_txn,
     fetch,
     find_coordinator,
@@ -38,6 +40,7 @@ from felice.protocol.messages import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     list_transactions,
     metadata,
     offset_commit,
@@ -176,6 +179,15 @@ class API:
     )
     OFFSET_DELETE = _api(offset_delete.OffsetDeleteRequest, offset_delete.OffsetDeleteResponse)
     DESCRIBE_CLUSTER = _api(describe_cluster.DescribeClusterRequest, describe_cluster.DescribeClusterResponse)
+    ELECT_LEADERS = _api(elect_leaders.ElectLeadersRequest, elect_leaders.ElectLeadersResponse)
+    ALTER_PARTITION_REASSIGNMENTS = _api(
+        alter_partition_reassignments.AlterPartitionReassignmentsRequest,
+        alter_partition_reassignments.AlterPartitionReassignmentsResponse,
+    )
+    LIST_PARTITION_REASSIGNMENTS = _api(
+        list_partition_reassignments.ListPartitionReassignmentsRequest,
+        list_partition_reassignments.ListPartitionReassignmentsResponse,
+    )
     LIST_CONFIG_RESOURCES = _api(
         list_config_resources.ListConfigResourcesRequest, list_config_resources.ListConfigResourcesResponse
     )
