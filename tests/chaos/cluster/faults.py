@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import socket
 import subprocess
 import threading
 import time
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.cluster.network import Namespaces
-from chaos.cluster.processes import BrokerNode, Network, Node
+from chaos.cluster.processes import BrokerNode, Network, Node, ZooKeeperNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Targets:
 
     network: Network
     brokers: Sequence[BrokerNode]
-    zookeepers: Sequence[Node]
+    zookeepers: Sequence[ZooKeeperNode]
 
 
 Fault = Callable[[Targets, random.Random], contextlib.AbstractContextManager[str]]
@@ -58,7 +57,7 @@ def restarted_broker(targets: Targets, dice: random.Random) -> Iterator[str]:
 
 @contextlib.contextmanager
 def killed_zookeeper_leader(targets: Targets, dice: random.Random) -> Iterator[str]:
-    leader = next((node for node in targets.zookeepers if mode_of(node) == "leader"), None)
+    leader = next((node for node in targets.zookeepers if node.mode == "leader"), None)
     victim = leader or dice.choice(targets.zookeepers)
     victim.kill()
     yield f"kill -9 of ZooKeeper's {'leader' if leader else 'server'} {victim.name}"
@@ -115,17 +114,6 @@ def _cut(network: Network, some: Sequence[Node], others: Sequence[Node], *, both
     finally:
         for link in links:
             network.heal(*link)
-
-
-def mode_of(node: Node) -> str | None:
-    """What a ZooKeeper server says that it is (`srvr`): leader, follower, or None if it does not answer."""
-    try:
-        with socket.create_connection((node.address, 2181), timeout=1) as connection:
-            connection.sendall(b"srvr")
-            text = connection.makefile("rb").read().decode(errors="replace")
-    except OSError:
-        return None
-    return next((line.split()[1] for line in text.splitlines() if line.startswith("Mode:")), None)
 
 
 def faults_for(network: Network, *, small_disks: bool) -> list[Fault]:

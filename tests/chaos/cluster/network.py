@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Sequence
 
@@ -33,6 +34,14 @@ class Loopback:
 
     def command(self, name: str, command: Sequence[str]) -> list[str]:
         return list(command)
+
+    def ports(self, count: int) -> list[int]:
+        """Free ones, for processes that share an address."""
+        probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+        numbers = [int(probe.getsockname()[1]) for probe in probes]
+        for probe in probes:
+            probe.close()
+        return numbers
 
     def close(self) -> None:
         pass
@@ -76,6 +85,9 @@ class Namespaces:
         _ip("-n", space, "link", "set", "lo", "up")
         self.addresses[name] = address
         return address
+
+    def ports(self, count: int) -> list[int]:
+        return list(range(9092, 9092 + count))
 
     def command(self, name: str, command: Sequence[str]) -> list[str]:
         return ["ip", "netns", "exec", _space(name), *command]

@@ -11,9 +11,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from chaos.cluster.network import Loopback, Namespaces
+from felice.ensemble.files import Ports, find_jars, node_config
+from felice.ensemble.node import node_status
+from felice.env.java import find_java
 
 Network = Loopback | Namespaces
 STOP_TIMEOUT_S = 60.0
+# Sessions may be as short as two of these.
+TICK_MS = 500
+SERVER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
 class Node(ABC):
@@ -89,10 +95,61 @@ class Node(ABC):
             raise AssertionError(f"{self.name} did not end: {self.log.read_text()[-2000:]}") from None
 
 
+class ZooKeeperNode(Node):
+    """A server of an ensemble, from PySpark's jars."""
+
+    def __init__(self, number: int, network: Network, directory: Path) -> None:
+        super().__init__(f"zk{number}", network, directory)
+        self.number = number
+        self.ports = network.ports(3)
+
+    @classmethod
+    def ensemble(cls, count: int, network: Network, directory: Path) -> list[ZooKeeperNode]:
+        nodes = [cls(number, network, directory / f"zk{number}") for number in range(1, count + 1)]
+        servers = {
+            f"server.{node.number}": f"{node.address}:{node.ports[1]}:{node.ports[2]}" for node in nodes
+        }
+        for node in nodes:
+            node._write_files(servers if count > 1 else {})
+        return nodes
+
+    def _write_files(self, servers: Mapping[str, str]) -> None:
+        data = self.directory / "data"
+        data.mkdir(exist_ok=True)
+        (data / "myid").write_text(f"{self.number}\n")
+        text = node_config(data, self.address, [Ports(*self.ports)], 1, TICK_MS, servers)
+        (self.directory / "zoo.cfg").write_text(text)
+
+    @property
+    def client_address(self) -> str:
+        return f"{self.address}:{self.ports[0]}"
+
+    @property
+    def mode(self) -> str | None:
+        """leader, follower or standalone; None while it does not serve."""
+        try:
+            status = node_status(self.address, self.ports[0])
+        except OSError:
+            return None
+        return status.mode if status is not None else None
+
+    def command(self) -> Sequence[str]:
+        jars = ":".join(str(jar) for jar in find_jars(with_logs=False))
+        java = str(find_java().home / "bin" / "java")
+        config = str(self.directory / "zoo.cfg")
+        return [java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", jars, SERVER, config]
+
+    def wait_until_serving(self, timeout_s: float = 60.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while self.mode is None:
+            assert self.is_alive and time.monotonic() < deadline, (
+                f"{self.name}: {self.log.read_text()[-2000:]}"
+            )
+            time.sleep(0.1)
+
+
 class BrokerNode(Node):
     """`felice broker`, from a file in Kafka's keys."""
-
-    PORT = 9092
 
     def __init__(
         self,
@@ -101,9 +158,9 @@ class BrokerNode(Node):
         directory: Path,
         zookeeper: str,
         settings: Mapping[str, str],
-        port: int = PORT,
     ) -> None:
         super().__init__(f"b{number}", network, directory)
+        [port] = network.ports(1)
         self.broker_id = number
         self.data = directory / "data"
         self.bootstrap = f"{self.address}:{port}"
