@@ -4,14 +4,17 @@
 #   make test    all tests; those that need Maven, Go, npm or Debian's kcat skip by name without them
 #   make lint    ruff and a strict type check
 #   make bench   throughput, latency, start-up and memory, measured on this machine
+#   make soak    mixed load for MINUTES (60) on one broker: memory, files and histories judged; files go to OUT
 #   make peers   what the tests with other people's clients need: jars, modules, packages
 
 PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
 PYTEST ?= $(PY) -m pytest
+MINUTES ?= 60
+OUT    ?= soak-result
 
-.PHONY: demo test lint format bench peers clean
+.PHONY: demo test lint format bench soak peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -30,6 +33,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(PY) -m bench $(ARGS)
+
+soak: $(VENV)/.dev
+	PYTHONPATH=tests $(PY) -m soak run --minutes $(MINUTES) --out $(OUT)
 
 peers: $(VENV)/.dev
 	$(PY) tests/peers/prepare.py

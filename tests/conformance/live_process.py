@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -16,17 +16,13 @@ STOP_TIMEOUT_S = 20.0
 READY = "Felice is ready on PLAINTEXT://"
 
 
-def start_command(data_dir: Path, port: int, options: Mapping[str, str]) -> list[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "felice.cli.main",
-        "start",
-        "--data-dir",
-        str(data_dir),
-        "--port",
-        str(port),
-    ]
+PROGRAM = ("-m", "felice.cli.main")
+
+
+def start_command(
+    data_dir: Path, port: int, options: Mapping[str, str], program: Sequence[str] = PROGRAM
+) -> list[str]:
+    command = [sys.executable, *program, "start", "--data-dir", str(data_dir), "--port", str(port)]
     for name, value in options.items():
         command += ["-o", f"{name}={value}"]
     return command
@@ -41,12 +37,21 @@ def start_in_vain(data_dir: Path, port: int = 0, **options: str) -> subprocess.C
 
 
 class LiveProcess:
-    def __init__(self, data_dir: Path, port: int = 0, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        port: int = 0,
+        options: Mapping[str, str] | None = None,
+        program: Sequence[str] = PROGRAM,
+    ) -> None:
         self.data_dir = data_dir
         self._log = data_dir.with_name(data_dir.name + ".stderr")
         with self._log.open("wb") as stderr:
             self._process = subprocess.Popen(
-                start_command(data_dir, port, options or {}), stdout=subprocess.PIPE, stderr=stderr, text=True
+                start_command(data_dir, port, options or {}, program),
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
             )
         assert self._process.stdout
         line = self._process.stdout.readline()

@@ -10,12 +10,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from peers import golang, java, kcat, node, spark_connector
+from peers import applications, golang, java, kcat, node, spark_connector
 from peers.cache import PeerMissing, cache_locked, peers_are_required
 
 STEPS = {
     "Kafka's jars (Maven)": java.prepare_jars,
     "Java programs (javac)": java.prepare_programs,
+    "Streams, Connect, MirrorMaker (Maven)": applications.prepare_jars,
+    "Streams programs (javac)": applications.prepare_programs,
     "Spark's Kafka connector (Maven)": spark_connector.prepare,
     "franz-go (Go)": golang.prepare,
     "kafkajs (npm)": node.prepare,

@@ -6,6 +6,8 @@ Python clients are pinned in pyproject.toml's `dev` extra; kcat is whatever Debi
 KAFKA = "4.3.1"
 SCALA = "2.13"
 SLF4J = "1.7.36"
+# What Kafka Streams of that release keeps its state in.
+ROCKSDB = "10.1.3"
 
 FRANZ_GO = "v1.22.2"
 KADM = "v1.19.0"

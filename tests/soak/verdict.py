@@ -1,0 +1,81 @@
+"""Whether a run was flat: two windows of samples are compared, one after the warm-up and the last one.
+
+Keeps true: pure arithmetic on samples; what it could not judge (a run too short) is a fault, not silence.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from soak.samples import Sample
+
+PARTS = 6
+"""The first part is warm-up, the second is compared with the last."""
+MEMORY_BOUND = 0.05
+# Topics come and go within a window; what leaks leaks every round, and there are hundreds of rounds in an hour.
+FILES_BOUND = 0.05
+SAMPLES_NEEDED = 5 * PARTS
+
+FIGURES = (
+    "rss_mib", "heap_mib", "open_files", "log_files", "sockets", "other_files", "threads",
+    "log_mib", "cpu_percent", "ping_ms", "worst_ping_ms", "tasks", "objects",
+)  # fmt: skip
+BOUNDS = {"rss_mib": MEMORY_BOUND, "open_files": FILES_BOUND, "threads": FILES_BOUND}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    figure: str
+    first: float
+    last: float
+
+    @property
+    def ratio(self) -> float:
+        return self.last / self.first - 1 if self.first else 0.0
+
+    @property
+    def bound(self) -> float | None:
+        return BOUNDS.get(self.figure)
+
+    @property
+    def is_kept(self) -> bool:
+        """Memory must be flat; files and threads must not become more."""
+        if self.bound is None:
+            return True
+        return (abs(self.ratio) if self.figure == "rss_mib" else self.ratio) <= self.bound
+
+
+def windows(samples: Sequence[Sample]) -> tuple[Sequence[Sample], Sequence[Sample]]:
+    part = len(samples) // PARTS
+    return samples[part : 2 * part], samples[-part:]
+
+
+def changes(samples: Sequence[Sample]) -> list[Change]:
+    first, last = windows(samples)
+    return [Change(figure, _median(first, figure), _median(last, figure)) for figure in FIGURES]
+
+
+def _median(samples: Sequence[Sample], figure: str) -> float:
+    return statistics.median(getattr(sample, figure) for sample in samples)
+
+
+def growth(samples: Sequence[Sample]) -> list[str]:
+    """Every figure that left its bound, in words."""
+    if len(samples) < SAMPLES_NEEDED:
+        return [f"{len(samples)} samples are too few to judge growth: at least {SAMPLES_NEEDED} are needed"]
+    return [
+        f"{change.figure} went from {change.first:.1f} to {change.last:.1f} ({change.ratio:+.1%}), "
+        f"where {change.bound:.0%} is allowed"
+        for change in changes(samples)
+        if not change.is_kept
+    ]
+
+
+def errors_in(broker_log: str) -> list[str]:
+    """Lines of the broker's log that tell of a fault of its own."""
+    return [
+        line for line in broker_log.splitlines() if re.search(r" (ERROR|CRITICAL) |Traceback|Error: ", line)
+    ]
