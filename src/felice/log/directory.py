@@ -206,6 +206,7 @@ class LogDirectory:
     def _on_truncated(self, topic_partition: TopicPartition, log: Log) -> None:
         """What is written again above the cut is neither on disk nor clean."""
         self.capture_recovery_points()()
+        self.capture_log_starts()()
         if self.clean_offsets.get(topic_partition, 0) > log.log_end_offset:
             self.clean_offsets[topic_partition] = log.log_end_offset
             self.capture_clean_offsets()()
@@ -361,11 +362,11 @@ class LogDirectory:
         return self._recovery_points.capture({**self._kept(self._read_recovery_points), **current})
 
     def capture_log_starts(self) -> Callable[[], None]:
-        """The log start offsets that are not simply those of the first segments."""
+        """The log start offsets. Those of first segments too: what was removed may come back with a loss of power."""
         moved = {
             topic_partition: log.log_start_offset
             for topic_partition, log in self.logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
+            if log.log_start_offset > 0
         }
         return self._log_starts.capture({**self._kept(self._read_log_starts), **moved})
 

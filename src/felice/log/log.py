@@ -565,7 +565,9 @@ class Log:
             del self.segments[: len(victims)], self._bases[: len(victims)]
             self.log_start_offset = max(self.log_start_offset, self._bases[0])
             self.epochs.truncate_from_start(self.log_start_offset)
-            self.recovery_point = max(self.recovery_point, self._bases[0])
+            # The recovery point stays, even below the log start: until the new names are on disk, a loss of power
+            # may bring the old segments back, and then the log may end where they were flushed up to.
+            self._names_changed = True
         return [
             DeletedSegment(segment.base_offset, segment.size_bytes, reason)
             for segment, reason in zip(victims, reasons, strict=True)
@@ -658,8 +660,9 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return
         now_ms = self._clock.now_ms()
+        kept = bisect_right(self._bases, offset)
         try:
-            kept = bisect_right(self._bases, offset)
+            self._lower_recovery_point(self._bases[kept - 1])
             self._discard(self.segments[kept:], now_ms)
             if kept < len(self.segments):
                 self.segments[kept - 1].unseal(self.config.segment_index_bytes)
@@ -676,6 +679,7 @@ class Log:
         """Removes everything; the next offset is `offset`, as where a leader's log begins."""
         self._check_online()
         try:
+            self._lower_recovery_point(0)
             self._discard(self.segments, self._clock.now_ms())
             for at in snapshots.offsets_in(self._disk, self.directory):
                 self._disk.remove(snapshots.path_of(self.directory, at))
@@ -687,14 +691,22 @@ class Log:
         except OSError as error:
             raise self._fail(error) from error
 
+    def _lower_recovery_point(self, offset: int) -> None:
+        """What was flushed above `offset` is flushed no more, and the disk must say so before the log is cut: a crash
+        in between would look as if flushed records were lost, and one after it leave unscanned what is written anew."""
+        self.recovery_point = min(self.recovery_point, offset)
+        if self.on_recovery_point_lowered is not None:
+            self.on_recovery_point_lowered(self)
+
     def _after_truncation(self) -> None:
-        """What was flushed above the cut is flushed no more: that must be on disk before it is written again."""
+        """What was cut off is gone for good before anything else is written: mixed with that, it might come back."""
         self._truncations += 1
         self._names_changed = True
         self._due_snapshots = [
             (path, data) for path, data in self._due_snapshots if int(path.stem) <= self.log_end_offset
         ]
+        self.segments[-1].log_file().sync()
+        self._disk.sync_dir(self.directory)
         self.epochs.flush()
-        self.recovery_point = min(self.recovery_point, self.log_end_offset)
-        if self.on_recovery_point_lowered is not None:
-            self.on_recovery_point_lowered(self)
+        # Again, for what else counts from the log's end.
+        self._lower_recovery_point(self.log_end_offset)

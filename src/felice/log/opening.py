@@ -41,7 +41,7 @@ def open_segments(
     clean_shutdown: bool,
     now_ms: int,
 ) -> Opened:
-    base_offsets = _tidy(files, directory)
+    base_offsets = _tidy(files, directory, None if clean_shutdown else recovery_point)
     if not base_offsets:
         _check_end(directory / f"{log_start_offset:020d}{LOG_SUFFIX}", 0, log_start_offset, recovery_point)
         segment = new_segment(files, directory, log_start_offset, config, now_ms)
@@ -78,7 +78,7 @@ def new_segment(
     )
 
 
-def _tidy(files: OpenFiles, directory: Path) -> list[int]:
+def _tidy(files: OpenFiles, directory: Path, recovery_point: int | None) -> list[int]:
     """Ends interrupted swaps, removes what interrupted deletions left, gives the base offsets of the segments."""
     segment_swap.finish(files, directory)
     names = files.disk.listdir(directory)
@@ -93,16 +93,23 @@ def _tidy(files: OpenFiles, directory: Path) -> list[int]:
         if f".{suffix}" in SUFFIXES and stem.isdigit() and int(stem) not in base_offsets:
             _logger.warning("%s has no log beside it and is removed", directory / name)
             files.disk.remove(directory / name)
-    return _without_empty(files, directory, base_offsets)
+    return _without_empty(files, directory, base_offsets, recovery_point)
 
 
-def _without_empty(files: OpenFiles, directory: Path, base_offsets: list[int]) -> list[int]:
-    """Removes empty segments beside others: a roll that failed may have left one that the log then passed by."""
+def _without_empty(
+    files: OpenFiles, directory: Path, base_offsets: list[int], recovery_point: int | None
+) -> list[int]:
+    """Removes empty segments beside others: a roll that failed may have left one that the log then passed by.
+
+    The first one stays if what it had may be lost with the power: without it the log would seem to begin later.
+    """
     kept: list[int] = []
-    for base_offset in base_offsets:
+    for number, base_offset in enumerate(base_offsets):
         stem = directory / f"{base_offset:020d}"
-        is_last_resort = base_offset == base_offsets[-1] and not kept
-        if is_last_resort or files.disk.size(stem.with_suffix(LOG_SUFFIX)):
+        following = base_offsets[number + 1] if number + 1 < len(base_offsets) else None
+        is_last_resort = following is None and not kept
+        was_lost = following is not None and recovery_point is not None and following > recovery_point
+        if is_last_resort or (was_lost and not kept) or files.disk.size(stem.with_suffix(LOG_SUFFIX)):
             kept.append(base_offset)
             continue
         for path in map(stem.with_suffix, SUFFIXES):
@@ -120,7 +127,8 @@ def _recover(
     cuts: list[recovery.Cut] = []
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else None
-        if following is not None and following <= recovery_point:
+        # One that ends at the recovery point was the active one at that flush, which left its indexes to a recovery.
+        if following is not None and following < recovery_point:
             recovery.ready_segment(segment, index_interval_bytes=config.index_interval_bytes)
             kept.append(segment)
             continue
@@ -150,7 +158,8 @@ def _recover_one(
             segment.log_path, segment.size_bytes,
             f"it goes up to offset {segment.next_offset}, but the next segment begins at {following}",
         )  # fmt: skip
-    if cut is None and following is not None and segment.next_offset < following and not config.is_compacted:
+    may_have_gaps = config.is_compacted and segment.size_bytes > 0
+    if cut is None and following is not None and segment.next_offset < following and not may_have_gaps:
         # Power was lost before this segment's tail was written, but after the next one's head: a log with a
         # hole is not what anybody appended. Only a cleaner may leave gaps.
         reason = f"offset {segment.next_offset} is due there, but the next segment begins at {following}"

@@ -32,8 +32,9 @@ def read(disk: Disk, directory: Path) -> UUID | None:
     if not disk.exists(path):
         return None
     data = disk.read_bytes(path)
-    if not data:
-        # Created, and the power failed before the first flush: the topic's metadata knows the id.
+    if not data.strip(b"\0"):
+        # Created, and the power failed before the first flush, which left nothing or only zeros of it: the topic's
+        # metadata knows the id.
         return None
     try:
         fields = parse_properties(data.decode("ascii"))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from felice.config import TopicConfig
-from felice.env import SystemDisk
 from felice.log import AppendOrigin, Log
 from felice.log.cleaner_pass import CleanerSettings, CleaningPass, log_facts
 from felice.log.cleaner_plan import Cleanable, cleanable
@@ -64,7 +63,7 @@ def clean(log: Log, clean_offset: int | None = None, **options: Any) -> Cleaning
         segment = work.clean(group)
         if segment is not None:
             assert work.swap_in(group, segment)
-            SystemDisk().sync_dir(log.directory)
+            log.files.disk.sync_dir(log.directory)
     return work
 
 

@@ -373,7 +373,7 @@ def test_truncation_removes_batches_epochs_and_producers_above_the_offset(tmp_pa
     append(log, "c", producer_id=1, producer_epoch=0, base_sequence=2, leader_epoch=2)
     log.flush()
     log.truncate_to(1)
-    assert (log.log_end_offset, log.recovery_point, log.epochs.latest) == (1, 1, 0)
+    assert (log.log_end_offset, log.recovery_point, log.epochs.latest) == (1, 0, 0)
     assert append(log, "B", producer_id=1, producer_epoch=0, base_sequence=1, leader_epoch=3) == 1
     assert values_in(log) == ["a", "B"]
     assert [tuple(entry) for entry in log.epochs.entries] == [(0, 0), (3, 1)]
@@ -381,15 +381,17 @@ def test_truncation_removes_batches_epochs_and_producers_above_the_offset(tmp_pa
     assert values_in(open_log(tmp_path)) == ["a", "B"]
 
 
-def test_truncation_says_that_the_recovery_point_was_lowered(tmp_path: Path) -> None:
+def test_truncation_says_that_the_recovery_point_is_lowered_before_anything_is_cut(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, "a")
+    log.roll()
     append(log, "b")
+    append(log, "c")
     log.flush()
     lowered = []
-    log.on_recovery_point_lowered = lambda log: lowered.append(log.recovery_point)
-    log.truncate_to(1)
-    assert lowered == [1]
+    log.on_recovery_point_lowered = lambda log: lowered.append((log.recovery_point, log.log_end_offset))
+    log.truncate_to(2)
+    assert lowered == [(1, 3), (1, 2)]
 
 
 def test_truncating_everything_begins_anew_at_an_offset(tmp_path: Path) -> None:

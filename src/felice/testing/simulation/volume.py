@@ -9,7 +9,8 @@ What may be left of unsynced changes:
 - of a file: a whole page or sector in any state that it was in since the last sync, each on its own, so later
   writes without earlier ones; any size that the file had, or a page boundary on the way to it; holes read as zeros.
   A page that a truncation dropped shows new content only if the truncation is there too, for its blocks are new.
-- of names: each change is there whole or not at all; changes of one name keep their order, others need not.
+- of names: each change is there whole or not at all, and with it those that were made in its directory before, as
+  journals of file systems have it. One directory may be ahead of another, and files behind the names they have.
 - a failed sync may have written anything, and no later one writes what it did not: as Linux, which calls the pages
   clean. Only emptying the file begins anew.
 
@@ -227,16 +228,16 @@ class Volume:
                 node.settle(_left_of(node, random))
 
     def _keep_some_names(self, random: Random) -> None:
-        each_on_its_own = random.randrange(2)
+        each_for_itself = random.randrange(2)
         count = random.randrange(len(self._names) + 1)
-        lost: set[Slot] = set()
+        ended: set[int] = set()
         for number, change in enumerate(self._names):
-            slots = [slot for slot, _ in change.slots]
-            kept = random.randrange(2) if each_on_its_own else number < count
-            if kept and lost.isdisjoint(slots):
+            directories = {slot[0] for slot, _ in change.slots}
+            kept = random.randrange(4) if each_for_itself else number < count
+            if kept and ended.isdisjoint(directories):
                 self._keep(change)
             else:
-                lost.update(slots)
+                ended |= directories
         self._names = []
 
 

@@ -136,13 +136,18 @@ def test_a_rename_is_there_whole_or_not_at_all() -> None:
     assert outcomes(disk, look) == {(None, b"new")}
 
 
-def test_changes_of_different_names_come_in_any_order_and_of_one_name_in_theirs() -> None:
+def test_names_of_a_directory_keep_the_order_of_their_changes_and_directories_keep_none() -> None:
     disk = durable_disk(a=b"a", b=b"b")
+    other = Path("/e")
+    disk.mkdir(other)
+    disk.sync_dir(Path("/"))
     disk.remove(A)
-    disk.remove(B)
+    disk.open(other / "c", create=True).close()
     disk.open(A, create=True).close()
-    seen = outcomes(disk, lambda disk: (content(A)(disk), disk.exists(B)))
-    assert seen == {(b"a", True), (b"a", False), (None, True), (None, False), (b"", True), (b"", False)}
+    disk.remove(B)
+    seen = outcomes(disk, lambda disk: (content(A)(disk), disk.exists(B), disk.exists(other / "c")))
+    in_order = [(b"a", True), (None, True), (b"", True), (b"", False)]
+    assert seen == {(*state, there) for state in in_order for there in (True, False)}
 
 
 def test_an_atomic_write_leaves_the_old_or_the_new_and_when_it_returns_the_new() -> None:

@@ -1,0 +1,5 @@
+"""How long the proofs run: `make crash-proof` sets `CRASH_PROOF_SEEDS`."""
+
+import os
+
+SEEDS = int(os.environ.get("CRASH_PROOF_SEEDS", "2"))

@@ -1,0 +1,137 @@
+"""What was once wrong after a loss of power, or a kill, at one particular moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from felice.config import TopicConfig
+from felice.log import AppendOrigin, Log
+from felice.log.directory import LogDirectory
+from felice.testing.simulation.disk import SimDisk
+from felice.testing.simulation.replay import moments
+from unit.log.logs import NOW, ManualClock, append, batch, marker, values_in
+
+DATA = Path("/data")
+KEY = ("events", 0)
+TOPIC_ID = UUID(int=7)
+
+
+def opened(disk: SimDisk, config: TopicConfig | None = None) -> LogDirectory:
+    directory = LogDirectory(disk, ManualClock(), DATA, recovery_threads=1)
+    directory.acquire(node_id=1, cluster_id="c", new_directory_id=UUID(int=3))
+    directory.load(lambda topic: config or TopicConfig())
+    assert directory.failed == {}
+    return directory
+
+
+def begun(config: TopicConfig | None = None) -> tuple[SimDisk, LogDirectory, Log]:
+    disk = SimDisk()
+    disk.mkdir(DATA)
+    disk.sync_dir(DATA.parent)
+    directory = opened(disk)
+    log = directory.create(*KEY, config or TopicConfig(), TOPIC_ID)
+    return disk, directory, log
+
+
+def test_partition_metadata_that_came_out_as_zeros_does_not_keep_the_partition_offline() -> None:
+    disk, _, log = begun()
+    append(log, "a")
+    for directory in (DATA, DATA / "events-0"):
+        disk.sync_dir(directory)
+    path = DATA / "events-0" / "partition.metadata"
+    contents = set()
+    for seed in range(60):
+        after = disk.copy()
+        after.crash(Random(seed))
+        contents.add(after.read_bytes(path).strip(b"\0"))
+        opened(after)
+    assert contents == {b"", disk.read_bytes(path)}
+
+
+def test_a_kill_during_a_truncation_leaves_a_log_that_opens() -> None:
+    disk, directory, log = begun()
+    for value in "abc":
+        append(log, value)
+        log.roll()
+    append(log, "d")
+    append(log, "e")
+    log.flush()
+    directory.capture_recovery_points()()
+    start, disk.journal = disk.copy(), []
+    log.truncate_to(1)
+    for moment in moments(start, disk.journal):
+        found = values_in(opened(moment.after_kill()).logs[KEY])
+        assert found[:1] == ["a"] and found == list("abcde")[: len(found)]
+
+
+def test_a_truncation_does_not_come_back_under_what_was_written_after_it() -> None:
+    disk, _, log = begun()
+    append(log, "a")
+    append(log, "b")
+    append(log, "c")
+    log.flush()
+    log.truncate_to(1)
+    log.roll()
+    append(log, "B", leader_epoch=1)
+    for seed in range(60):
+        after = disk.copy()
+        after.crash(Random(seed))
+        assert values_in(opened(after).logs[KEY]) in (["a"], ["a", "B"])
+
+
+def test_a_log_whose_first_segment_was_lost_does_not_begin_with_its_second() -> None:
+    disk, _, log = begun()
+    append(log, "a")
+    log.roll()
+    append(log, "b")
+    disk.sync_dir(DATA)
+    disk.sync_dir(DATA / "events-0")
+    log.segments[-1].log_file().sync()
+    seen = set()
+    for seed in range(60):
+        after = disk.copy()
+        after.crash(Random(seed))
+        found = opened(after).logs[KEY]
+        assert found.log_start_offset == 0
+        seen.add(tuple(values_in(found)))
+    assert seen == {(), ("a", "b")}
+
+
+def test_an_aborted_transaction_of_a_segment_that_ends_at_the_recovery_point_stays_aborted() -> None:
+    disk, directory, log = begun()
+    data = batch(["x"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    log.append(data, leader_epoch=0, now_ms=NOW)
+    log.append(marker(1, commit=False), leader_epoch=0, now_ms=NOW, origin=AppendOrigin.COORDINATOR)
+    log.flush()
+    directory.capture_recovery_points()()
+    log.roll()
+    append(log, "next")
+    expected = log.aborted_transactions(0, 2)
+    assert len(expected) == 1
+    for seed in range(60):
+        after = disk.copy()
+        after.crash(Random(seed))
+        assert opened(after).logs[KEY].aborted_transactions(0, 2) == expected
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_segments_that_retention_removed_may_come_back_but_not_as_damage(checkpointed: bool) -> None:
+    config = TopicConfig(segment_bytes=100, retention_bytes=100)
+    disk, directory, log = begun(config)
+    for value in "abcd":
+        append(log, value)
+    log.apply_retention(NOW, log.log_end_offset)
+    directory.capture_recovery_points()()
+    if checkpointed:
+        directory.capture_log_starts()()
+    assert log.log_start_offset > 0
+    for seed in range(60):
+        after = disk.copy()
+        after.crash(Random(seed))
+        found = opened(after, config).logs.get(KEY)
+        if found is not None and checkpointed:
+            assert found.log_start_offset == log.log_start_offset
