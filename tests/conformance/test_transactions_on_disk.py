@@ -15,7 +15,6 @@ DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.felice_only  # Apache Kafka writes version 1 where transaction V2 is on
 def test_kafka_decodes_our_transaction_topic_markers_and_index() -> None:
     require_java()
     with Target({"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}) as own:
@@ -42,7 +41,7 @@ def test_kafka_decodes_our_transaction_topic_markers_and_index() -> None:
     ]
     # Empty, Ongoing twice, PrepareCommit, CompleteCommit, Ongoing, PrepareAbort, CompleteAbort.
     assert numbers == ["0", "1", "1", "2", "4", "1", "3", "5"]
-    assert '"version":"0"' in states
+    assert '"version":"1"' in states
     assert '"transactionPartitions":null' in states
     assert f'{{"topic":"{topic}","partitionIds":[0]}}' in states
     assert "endTxnMarker: COMMIT coordinatorEpoch: 0" in data

@@ -34,6 +34,8 @@ RETRIED = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
 )
 PRODUCE_VERSION = 9
+# The first versions of transaction V2 (KIP-890).
+PRODUCE_V2, END_TXN_V2, TXN_OFFSET_COMMIT_V2, MARKERS_V2 = 12, 5, 5, 2
 READ_COMMITTED = 1
 
 
@@ -91,15 +93,10 @@ class WireProducer:
         """Until the transaction before is complete."""
         return until_settled(lambda: self.add((topic, partition), version=version)[topic, partition])
 
-    def send(
-        self,
-        topic: str,
-        *values: bytes,
-        partition: int = 0,
-        version: int = PRODUCE_VERSION,
-        transactional: bool = True,
-    ) -> Any:
-        """The row of the answer."""
+    def produce_request(
+        self, topic: str, *values: bytes, partition: int = 0, transactional: bool = True
+    ) -> ProduceRequest:
+        """The batch that `send` would send."""
         now_ms = int(time.time() * 1000)
         batch = build_batch(
             [Record(index, now_ms, None, value, ()) for index, value in enumerate(values)],
@@ -108,7 +105,7 @@ class WireProducer:
             base_sequence=self.sequence,
             transactional=transactional,
         )
-        asked = ProduceRequest(
+        return ProduceRequest(
             transactional_id=self.transactional_id if transactional else None,
             acks=-1,
             timeout_ms=10_000,
@@ -118,6 +115,17 @@ class WireProducer:
                 )
             ],
         )
+
+    def send(
+        self,
+        topic: str,
+        *values: bytes,
+        partition: int = 0,
+        version: int = PRODUCE_VERSION,
+        transactional: bool = True,
+    ) -> Any:
+        """The row of the answer."""
+        asked = self.produce_request(topic, *values, partition=partition, transactional=transactional)
         row = self.wire.ask(asked, version).responses[0].partition_responses[0]
         if row.error_code == 0:
             self.sequence += len(values)
@@ -161,6 +169,30 @@ class WireProducer:
             committed=commit,
         )
         return int(self.wire.ask(asked, version).error_code)
+
+    def end_v2(self, commit: bool) -> int:
+        """EndTxn of transaction V2: takes the identity that comes back."""
+        asked = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            committed=commit,
+        )
+        answer = self.wire.ask(asked, END_TXN_V2)
+        if answer.error_code == 0:
+            self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
+        return int(answer.error_code)
+
+    def write_v2(self, topic: str, *values: bytes, partition: int = 0) -> int:
+        """Sends, and leaves adding the partition to the broker; the offset."""
+        rows: list[Any] = []
+
+        def send() -> int:
+            rows.append(self.send(topic, *values, partition=partition, version=PRODUCE_V2))
+            return int(rows[-1].error_code)
+
+        assert until_settled(send) == 0, rows[-1]
+        return int(rows[-1].base_offset)
 
     def commit(self) -> None:
         assert self.end(True) == 0

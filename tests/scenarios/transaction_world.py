@@ -4,10 +4,12 @@
     init NAME [id= timeout= as=pid/epoch | resume]     NAME keeps the identity that it gets
     add NAME topic/0 ... [as=pid/epoch id=]  verify NAME topic/0 [as= id=]
     commit NAME [as= id=]                    abort NAME [as= id=]
+    level NUMBER                             the finalized level of transaction.version
     exhaust                                  the epoch is the last but two
     told [id]                                every partition has its marker
     advance MS    show    reload             hold | release | refuse ERROR | lose ERROR   (what becomes of writes)
 
+`add`, `commit` and `abort` with the word v2 are transaction V2's; then an end changes the identity that NAME keeps.
 `lose` leaves the records in the log, but says that they failed: a write that took too long.
 """
 
@@ -19,10 +21,10 @@ from typing import Any
 
 from felice.coordinator.shard import NEVER_MS, AfterWrite, Instant, Outcome, Undo
 from felice.coordinator.transaction.initialisation import InitWish
-from felice.coordinator.transaction.metadata import LAST_EPOCH, TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.metadata import LAST_EPOCH, V1, V2, TopicPartition, TransactionMetadata
 from felice.coordinator.transaction.records import TransactionRecord, TransactionRecordCodec, by_topic
 from felice.coordinator.transaction.settings import TransactionSettings
-from felice.coordinator.transaction.shard import Identity, Initialised, TransactionShard
+from felice.coordinator.transaction.shard import Ended, Identity, Initialised, TransactionShard
 from felice.protocol.errors import ErrorCode
 
 ID = "tx"
@@ -60,16 +62,18 @@ class TransactionWorld:
     writes: str = "commit"
     held: list[PendingWrite] = field(default_factory=list)
     next_producer_id: int = 7
+    level: int = 2
+    codec: TransactionRecordCodec = field(init=False)
 
     def __post_init__(self) -> None:
+        self.codec = TransactionRecordCodec(lambda: self.level)
         self._start()
 
     def _start(self) -> None:
         self.outbox.clear()
         self.shard = TransactionShard(self.settings, self)
-        codec = TransactionRecordCodec()
         for key, value in self.log:
-            record = codec.decode(key, value)
+            record = self.codec.decode(key, value)
             assert record is not None
             self.shard.replay(record)
         self._carry_out(self.shard.on_loaded(self.now))
@@ -116,7 +120,7 @@ class TransactionWorld:
 
     def _store(self, write: PendingWrite) -> None:
         for record in write.records:
-            self.log.append(TransactionRecordCodec().encode(record))
+            self.log.append(self.codec.encode(record))
             self.say(f"log: {record.transactional_id} {describe(record.metadata)}")
 
     def _fail(self, write: PendingWrite) -> None:
@@ -138,6 +142,12 @@ class TransactionWorld:
             if response.error == ErrorCode.NONE:
                 self.identities[name] = response.producer_id, response.epoch
             self.say(f"{name}: {response.error.name} {response.producer_id}/{response.epoch}")
+        elif isinstance(response, Ended):
+            identity = ""
+            if response.producer_id >= 0:
+                self.identities[name] = response.producer_id, response.epoch
+                identity = f" {response.producer_id}/{response.epoch}"
+            self.say(f"{name}: {response.error.name}{identity}")
         else:
             self.say(f"{name}: {ErrorCode(response).name}")
 
@@ -174,23 +184,33 @@ class TransactionWorld:
         self.shard.transactions[ID] = replace(self.shard.transactions[ID], epoch=LAST_EPOCH - 2)
 
     def do_add(self, names: list[str], options: dict[str, str]) -> None:
-        wanted = frozenset(map(parse_partition, names[1:]))
+        wanted = frozenset(parse_partition(name) for name in names[1:] if name != "v2")
         who = self._who(names[0], options)
-        self._carry_out(self.shard.add_partitions(who, wanted, self._waiter(names[0]), self.now))
+        version = V2 if "v2" in names else V1
+        self._carry_out(self.shard.add_partitions(who, wanted, self._waiter(names[0]), self.now, version))
 
     def do_verify(self, names: list[str], options: dict[str, str]) -> None:
         found = self.shard.verify(self._who(names[0], options), parse_partition(names[1]))
         self.say(f"{names[0]}: {found.name}")
 
     def do_commit(self, names: list[str], options: dict[str, str]) -> None:
-        self._end(names[0], options, commit=True)
+        self._end(names, options, commit=True)
 
     def do_abort(self, names: list[str], options: dict[str, str]) -> None:
-        self._end(names[0], options, commit=False)
+        self._end(names, options, commit=False)
 
-    def _end(self, name: str, options: dict[str, str], *, commit: bool) -> None:
-        who = self._who(name, options)
-        self._carry_out(self.shard.end(who, commit, self._waiter(name), self.now))
+    def do_level(self, names: list[str], options: dict[str, str]) -> None:
+        self.level = int(names[0])
+
+    def _end(self, names: list[str], options: dict[str, str], *, commit: bool) -> None:
+        who, waiter = self._who(names[0], options), self._waiter(names[0])
+        if "v2" not in names:
+            self._carry_out(self.shard.end(who, commit, waiter, self.now))
+            return
+        next_id = -1
+        if self.shard.needs_next_producer_id(who):
+            next_id, self.next_producer_id = self.next_producer_id, self.next_producer_id + 1
+        self._carry_out(self.shard.end_v2(who, commit, next_id, waiter, self.now))
 
     def do_told(self, names: list[str], options: dict[str, str]) -> None:
         transactional_id = names[0] if names else ID
@@ -239,4 +259,6 @@ def describe(metadata: TransactionMetadata | None) -> str:
     if metadata is None:
         return "forgotten"
     where = "".join(f" {topic}{indexes}" for topic, indexes in by_topic(metadata.partitions).items())
-    return f"{metadata.state.title} {metadata.producer_id}/{metadata.epoch}{where}"
+    then = f" then {metadata.next_producer_id}" if metadata.next_producer_id >= 0 else ""
+    version = " v2" if metadata.client_version == V2 else ""
+    return f"{metadata.state.title} {metadata.producer_id}/{metadata.epoch}{then}{version}{where}"

@@ -300,6 +300,15 @@ class BrokerConfig:
         "Whether a partition asks the coordinator before a transaction's first write to it.",
         scope=Scope.CLUSTER_WIDE,
     )  # fmt: skip
+    add_partitions_to_txn_retry_backoff_ms: int = option(
+        "add.partitions.to.txn.retry.backoff.ms", Kind.INT, 20,
+        "How often a write asks again, in transaction V2, while the transaction before is being ended.",
+        minimum=1,
+    )  # fmt: skip
+    add_partitions_to_txn_retry_backoff_max_ms: int = option(
+        "add.partitions.to.txn.retry.backoff.max.ms", Kind.INT, 100, "How long such a write waits at most.",
+        minimum=0,
+    )  # fmt: skip
     group_initial_rebalance_delay_ms: int = option(
         "group.initial.rebalance.delay.ms",
         Kind.INT,

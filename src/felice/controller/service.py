@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from felice.config import BrokerConfig, ConfigError, TopicConfig
 from felice.controller import topic_names
 from felice.controller.election import first_state
+from felice.controller.features import FeatureWish, plan_levels
 from felice.controller.placement import PlacementError, check_assignment, place_replicas
 from felice.controller.writing import LOST_RACE, EpochPassed, answering, write_guarded
 from felice.env import Environment
@@ -218,6 +219,29 @@ class Controller:
     ) -> None:
         """Replaces a broker's dynamic configuration, or that of all brokers (`layout.DEFAULT_ENTITY`)."""
         await self._change_config(layout.broker_config_path(entity), edit, validate_only)
+
+    @answering
+    async def update_features(self, wishes: Sequence[FeatureWish], *, validate_only: bool = False) -> None:
+        """Finalizes other levels, all of them or none; the image shows them when this returns."""
+        for _ in range(_MAX_ATTEMPTS):
+            node = await self._store.exists(layout.FEATURES)
+            brokers = {broker_id: broker.features for broker_id, broker in self._image.brokers.items()}
+            levels = plan_levels(layout.decode_features(node.data) if node else {}, wishes, brokers)
+            if validate_only:
+                return
+            data = layout.encode_features(levels)
+            try:
+                change = (
+                    SetData(layout.FEATURES, data, node.version) if node else Create(layout.FEATURES, data)
+                )
+                if not await self._write([change]):
+                    continue
+            except LOST_RACE:
+                continue
+            epoch = node.version + 1 if node else 0
+            await self._follow(lambda image, epoch=epoch: image.features_epoch >= epoch)  # type: ignore[misc]
+            return
+        raise ApiError(ErrorCode.FEATURE_UPDATE_FAILED, "the features kept changing")
 
     async def allocate_producer_ids(self) -> range:
         """The next block of producer ids, never given before."""

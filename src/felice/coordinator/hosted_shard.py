@@ -297,7 +297,9 @@ class HostedShard(Generic[S, R]):
 
     # Markers
 
-    def end_transaction(self, marker: EndTransactionMarker, producer: TransactionalProducer) -> int:
+    def end_transaction(
+        self, marker: EndTransactionMarker, producer: TransactionalProducer, transaction_version: int = 0
+    ) -> int:
         """Write the end of a producer's transaction behind all that was written before; its offset."""
         self._flush()
         if self.is_closed or self.partition.leader_epoch != self.leader_epoch:
@@ -313,6 +315,7 @@ class HostedShard(Generic[S, R]):
             required_acks=ACKS_ALL,
             now_ms=now_ms,
             origin=AppendOrigin.COORDINATOR,
+            transaction_version=transaction_version,
         )
         self.shard.replay_marker(producer.producer_id, marker.control_type is ControlType.COMMIT)
         return info.last_offset

@@ -185,8 +185,11 @@ class Log:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         zstd_allowed: bool = True,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Appends one batch of a client or coordinator, or all batches of a leader.
+
+        In `transaction_version` 2 every transaction has an epoch of its own.
 
         A writable buffer is stamped in place. Raises `ApiError`: the batch is at fault, or the disk.
         """
@@ -205,9 +208,11 @@ class Log:
         marker = None
         if header.producer_id >= 0:
             if header.is_control:
-                marker = self._checked_marker(valid)
+                marker = self._checked_marker(valid, transaction_version)
             else:
-                duplicate = self.producers.check(header, sequences=from_client)
+                duplicate = self.producers.check(
+                    header, sequences=from_client, transaction_version=transaction_version
+                )
                 if duplicate is not None:
                     return self._duplicate(duplicate)
         return self._append_valid(valid, marker, leader_epoch, now_ms)
@@ -230,11 +235,11 @@ class Log:
             self.log_start_offset,
         )
 
-    def _checked_marker(self, valid: Validated) -> EndTransactionMarker | None:
+    def _checked_marker(self, valid: Validated, transaction_version: int) -> EndTransactionMarker | None:
         records = read_batch(valid.records, valid.header)
         marker = end_transaction_marker(records[0])
         if marker is not None:
-            self.producers.check_marker(valid.header, marker)
+            self.producers.check_marker(valid.header, marker, transaction_version)
         return marker
 
     def _duplicate(self, batch: RememberedBatch) -> AppendInfo:

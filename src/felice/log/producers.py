@@ -27,6 +27,7 @@ from felice.records.control import ControlType, EndTransactionMarker
 
 # Kafka's number: with max.in.flight <= 5 every retry of a client falls inside.
 BATCHES_REMEMBERED = 5
+TRANSACTION_V2 = 2
 
 
 class RememberedBatch(NamedTuple):
@@ -127,13 +128,21 @@ class ProducerStates:
 
     # -- before an append ------------------------------------------------------------------------------
 
-    def check(self, header: BatchHeader, *, sequences: bool = True) -> RememberedBatch | None:
+    def check(
+        self, header: BatchHeader, *, sequences: bool = True, transaction_version: int = 0
+    ) -> RememberedBatch | None:
         """The batch that `header` repeats, or None if it may be appended; raises what the client is told.
 
         A coordinator's own writes carry no sequences: only the epoch is checked.
         """
         state = self._states.get(header.producer_id)
         if state is None:
+            if sequences and transaction_version >= TRANSACTION_V2 and header.base_sequence != 0:
+                # Each transaction has its epoch, whose first sequence is 0: what came before is still on its way.
+                raise ApiError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {header.producer_id}: sequence {header.base_sequence} came first in its transaction",
+                )
             # KIP-360: the state may have expired; any sequence may start it anew.
             return None
         if sequences and (duplicate := state.duplicate_of(header)) is not None:
@@ -167,10 +176,20 @@ class ProducerStates:
                 f"sequence {header.base_sequence} came, {expected} was expected",
             )
 
-    def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
+    def check_marker(
+        self, header: BatchHeader, marker: EndTransactionMarker, transaction_version: int = 0
+    ) -> None:
+        """In transaction V2 a marker has a higher epoch than what it ends. It may come again once nothing is open."""
         state = self._states.get(header.producer_id)
         if state is None:
             return
+        ends_own_epoch = state.has_open_transaction and header.producer_epoch == state.epoch
+        if transaction_version >= TRANSACTION_V2 and ends_own_epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"a marker of epoch {header.producer_epoch} cannot end the open transaction of producer"
+                f" {header.producer_id}, which has the same",
+            )
         self._check_epoch(state, header.producer_epoch)
         if marker.coordinator_epoch < state.coordinator_epoch:
             raise ApiError(

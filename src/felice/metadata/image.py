@@ -65,6 +65,8 @@ class BrokerImage:
     endpoints: Mapping[str, Endpoint]
     rack: str | None
     epoch: int
+    # The levels of each feature that it can run with: (lowest, highest).
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,9 @@ class ClusterImage:
     topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # By broker id, or `layout.DEFAULT_ENTITY` for the configuration of every broker.
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # Finalized levels by feature. The epoch is the version of their node, -1 where there is none.
+    features: Mapping[str, int] = field(default_factory=dict)
+    features_epoch: int = -1
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
         image = self.topics.get(topic)
@@ -134,6 +139,9 @@ class ImageBuilder:
             case ["controller_epoch"]:
                 self._changes["controller_epoch"] = int(node.data) if node else 0
                 self._changes["controller_epoch_version"] = node.version if node else -1
+            case ["feature"]:
+                self._changes["features"] = layout.decode_features(node.data) if node else {}
+                self._changes["features_epoch"] = node.version if node else -1
 
     def build(self) -> ClusterImage:
         if self._topics is not None:
@@ -205,7 +213,7 @@ class ImageBuilder:
             return
         value = layout.decode_broker(node.data)
         endpoints = {endpoint.listener: endpoint for endpoint in value.endpoints}
-        brokers[broker_id] = BrokerImage(broker_id, endpoints, value.rack, node.created_zxid)
+        brokers[broker_id] = BrokerImage(broker_id, endpoints, value.rack, node.created_zxid, value.features)
 
     def _put_config(self, kind: str, entity: str, node: Node | None) -> None:
         current = self._image.topic_configs if kind == "topic_configs" else self._image.broker_configs

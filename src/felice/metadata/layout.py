@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
 from uuid import UUID
@@ -26,6 +26,7 @@ BROKER_CONFIGS = "/config/brokers"
 CONFIG_CHANGES = "/config/changes"
 DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+FEATURES = "/feature"
 
 # The name under which a configuration of every broker is kept.
 DEFAULT_ENTITY = "<default>"
@@ -50,6 +51,7 @@ PERSISTENT_PATHS = (
 )
 
 NO_LEADER = -1
+_FEATURES_ENABLED = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class BrokerNode:
     security_protocols: Mapping[str, str]
     rack: str | None
     timestamp_ms: int
+    # The levels of each feature that the broker can run with: (lowest, highest).
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +212,9 @@ def encode_broker(node: BrokerNode) -> bytes:
             "rack": node.rack,
             "jmx_port": -1,
             "timestamp": str(node.timestamp_ms),
-            "features": {},
+            "features": {
+                name: {"min_version": low, "max_version": high} for name, (low, high) in node.features.items()
+            },
         }
     )
 
@@ -217,7 +223,11 @@ def decode_broker(data: bytes) -> BrokerNode:
     value = json.loads(data)
     endpoints = tuple(_endpoint(text) for text in value["endpoints"])
     protocols = value.get("listener_security_protocol_map", {})
-    return BrokerNode(endpoints, protocols, value.get("rack"), int(value.get("timestamp", 0)))
+    features = {
+        name: (int(levels["min_version"]), int(levels["max_version"]))
+        for name, levels in value.get("features", {}).items()
+    }
+    return BrokerNode(endpoints, protocols, value.get("rack"), int(value.get("timestamp", 0)), features)
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
@@ -245,6 +255,18 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
     value = json.loads(data)
     return ProducerIdBlock(int(value["broker"]), int(value["block_start"]), int(value["block_end"]))
+
+
+def encode_features(levels: Mapping[str, int]) -> bytes:
+    return _json({"version": 2, "status": _FEATURES_ENABLED, "features": dict(sorted(levels.items()))})
+
+
+def decode_features(data: bytes) -> dict[str, int]:
+    """Finalized levels; none where an older Kafka left the node disabled."""
+    value = json.loads(data)
+    if value["status"] != _FEATURES_ENABLED:
+        return {}
+    return {name: int(level) for name, level in value["features"].items()}
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

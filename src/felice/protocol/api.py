@@ -1,7 +1,7 @@
 """The table of APIs: key, request, response, versions.
 
 Keeps true:  each API that can travel has one row. `versions` is what the declarations can carry; `advertised`
-             is what a broker offers, which for five APIs is another range, for the reasons beside them.
+             is what a broker offers, which for two APIs is another range, for the reasons beside them.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from felice.protocol.messages import (
     produce,
     sync_group,
     txn_offset_commit,
+    update_features,
     write_txn_markers,
 )
 from felice.protocol.schema import Versions, schema_of
@@ -144,13 +145,12 @@ class API:
     ADD_OFFSETS_TO_TXN = _api(
         add_offsets_to_txn.AddOffsetsToTxnRequest, add_offsets_to_txn.AddOffsetsToTxnResponse
     )
-    # The last version of each of these three is transaction V2 (KIP-890), which is not offered.
-    END_TXN = _api(end_txn.EndTxnRequest, end_txn.EndTxnResponse, advertised="0-4")
+    END_TXN = _api(end_txn.EndTxnRequest, end_txn.EndTxnResponse)
     WRITE_TXN_MARKERS = _api(
-        write_txn_markers.WriteTxnMarkersRequest, write_txn_markers.WriteTxnMarkersResponse, advertised="1"
+        write_txn_markers.WriteTxnMarkersRequest, write_txn_markers.WriteTxnMarkersResponse
     )
     TXN_OFFSET_COMMIT = _api(
-        txn_offset_commit.TxnOffsetCommitRequest, txn_offset_commit.TxnOffsetCommitResponse, advertised="0-4"
+        txn_offset_commit.TxnOffsetCommitRequest, txn_offset_commit.TxnOffsetCommitResponse
     )
     DESCRIBE_PRODUCERS = _api(
         describe_producers.DescribeProducersRequest, describe_producers.DescribeProducersResponse
@@ -178,6 +178,7 @@ class API:
         incremental_alter_configs.IncrementalAlterConfigsResponse,
     )
     OFFSET_DELETE = _api(offset_delete.OffsetDeleteRequest, offset_delete.OffsetDeleteResponse)
+    UPDATE_FEATURES = _api(update_features.UpdateFeaturesRequest, update_features.UpdateFeaturesResponse)
     DESCRIBE_CLUSTER = _api(describe_cluster.DescribeClusterRequest, describe_cluster.DescribeClusterResponse)
     ELECT_LEADERS = _api(elect_leaders.ElectLeadersRequest, elect_leaders.ElectLeadersResponse)
     ALTER_PARTITION_REASSIGNMENTS = _api(

@@ -207,13 +207,19 @@ class Partition:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         zstd_allowed: bool = True,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Appends as the leader. `is_acknowledged` says whether the answer may leave at once."""
         leader = self._leading()
         if required_acks == ACKS_ALL:
             self._check_in_sync(leader, len(leader.isr), ErrorCode.NOT_ENOUGH_REPLICAS)
         info = self.log.append(
-            records, leader_epoch=leader.epoch, now_ms=now_ms, origin=origin, zstd_allowed=zstd_allowed
+            records,
+            leader_epoch=leader.epoch,
+            now_ms=now_ms,
+            origin=origin,
+            zstd_allowed=zstd_allowed,
+            transaction_version=transaction_version,
         )
         if self.log.needs_flush:
             self.begin_flush()

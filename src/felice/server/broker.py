@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from felice.config import BrokerConfig, ConfigError, TopicConfig
-from felice.controller import topic_names
+from felice.controller import features, topic_names
 from felice.controller.role import ControllerRole
 from felice.controller.service import Controller, NewTopic
 from felice.env import Environment
@@ -49,6 +49,7 @@ from felice.server.store_sources import StoreSource, source_of
 if TYPE_CHECKING:
     from felice.coordinator.group.coordinator import GroupCoordinator
     from felice.coordinator.transaction.coordinator import TransactionCoordinator
+    from felice.server.admission import Admission
 
 _log = logging.getLogger("felice.server")
 
@@ -94,6 +95,7 @@ class Broker:
         self.on_failure: Callable[[], None] | None = None
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
+        self._admission: Admission | None = None
         self._store: MetadataStore | None = None
         self._store_source = source_of(config, env) if store_source is None else store_source
         self._maintenance = Maintenance(self)
@@ -118,6 +120,11 @@ class Broker:
     def transaction_coordinator(self) -> TransactionCoordinator:
         assert self._transactions is not None, "made before the first request"
         return self._transactions
+
+    @property
+    def admission(self) -> Admission:
+        assert self._admission is not None, "made before the first request"
+        return self._admission
 
     @property
     def connection_count(self) -> int:
@@ -156,6 +163,8 @@ class Broker:
         self._acquire_directories(cluster_id)
         self.watcher = Watcher(store, self._on_image)
         await self.watcher.start()
+        if reason := features.unsupported_level(self.image.features):
+            raise StartupError(reason)
         self._lay_config(self.image)
         await asyncio.get_running_loop().run_in_executor(None, self._load_directories)
         self._compose(store)
@@ -243,6 +252,7 @@ class Broker:
         """
         from felice.coordinator.group.coordinator import GroupCoordinator
         from felice.coordinator.transaction.coordinator import TransactionCoordinator
+        from felice.server.admission import Admission, LocalCoordinator
         from felice.server.transactions import LocalMarkers
 
         if self.is_stopping:
@@ -259,6 +269,7 @@ class Broker:
             self.producer_ids.next_id,
             LocalMarkers(self),
         )
+        self._admission = Admission(LocalCoordinator(self), self.env.clock, lambda: self.config)
         self._groups.start()
         self._transactions.start()
 

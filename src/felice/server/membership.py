@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from felice.config import BrokerConfig
+from felice.controller import features
 from felice.controller.duties import Decision, StateChange, state_change
 from felice.controller.election import restarted, stepped_down
 from felice.controller.writing import EpochPassed, write_decisions
@@ -100,7 +101,9 @@ class Membership:
             for address in broker.config.parsed_advertised_listeners
         )
         protocols = {endpoint.listener: "PLAINTEXT" for endpoint in endpoints}
-        return BrokerNode(endpoints, protocols, broker.config.broker_rack, broker.env.clock.now_ms())
+        return BrokerNode(
+            endpoints, protocols, broker.config.broker_rack, broker.env.clock.now_ms(), features.SUPPORTED
+        )
 
     async def _end_earlier_life(self) -> None:
         broker_id = self._broker.broker_id
@@ -269,6 +272,9 @@ async def prepare_store(store: MetadataStore, new_uuid: Callable[[], uuid.UUID])
     while True:
         found = await store.get_many([path for path, _ in wanted])
         missing = [Create(*row) for row, node in zip(wanted, found, strict=True) if node is None]
+        if any(one.path == layout.CLUSTER_ID for one in missing):
+            # Only a new cluster: one that is there keeps what it settled on, be it nothing.
+            missing.append(Create(layout.FEATURES, layout.encode_features(features.FIRST_LEVELS)))
         try:
             await store.multi(missing)
         except NodeExists:

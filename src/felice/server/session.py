@@ -177,7 +177,11 @@ class Session(asyncio.BufferedProtocol):
             return
         self.last_active = self._broker.env.clock.monotonic()
         try:
-            self._connection.answer(request, future.result())
+            answer = future.result()
+            if answer is NO_REPLY:
+                self._connection.answer_nothing(request)
+            else:
+                self._connection.answer(request, answer)
         except CloseConnection as error:
             self.abort(str(error))
         except Exception:

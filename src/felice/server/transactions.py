@@ -1,9 +1,7 @@
-"""What this broker does for transactions as the leader of partitions: markers, and the first write of each.
+"""What this broker does for transactions as the leader of partitions: it writes their markers.
 
-Keeps true:  T5  a transaction writes to a partition only after its coordinator agreed, so that it hears the end of it
-             (KIP-890, part 1).
-How:         `LocalMarkers` is the way from the coordinator to the partitions, `check_first_write` the way back.
-             On one node both are this broker; a cluster puts connections between.
+How:         `LocalMarkers` is the way from the coordinator to the partitions; `admission` has the way back.
+             On one node both ends are this broker; a cluster puts connections between.
 """
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ from typing import TYPE_CHECKING
 
 from felice.coordinator.group.coordinator import GROUP_TOPIC
 from felice.coordinator.shard import TransactionalProducer
-from felice.coordinator.transaction.metadata import TopicPartition
-from felice.coordinator.transaction.shard import Identity
 from felice.log.log import AppendOrigin
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.write_txn_markers import (
@@ -34,14 +30,6 @@ if TYPE_CHECKING:
     from felice.server.broker import Broker
 
 MARKER_TIMEOUT_S = 30.0
-
-# What makes an old client try again; it might not understand what really happened.
-_COORDINATOR_TROUBLE = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-)
 
 
 class LocalMarkers:
@@ -91,7 +79,9 @@ def _append_marker(broker: Broker, partition: Partition, asked: WritableTxnMarke
     producer = TransactionalProducer(asked.producer_id, asked.producer_epoch)
     if partition.topic == GROUP_TOPIC:
         # Offsets wait in the group's coordinator; they count from the marker on.
-        return broker.group_coordinator.end_transaction(partition.partition, marker, producer)
+        return broker.group_coordinator.end_transaction(
+            partition.partition, marker, producer, asked.transaction_version
+        )
     now_ms = broker.env.clock.now_ms()
     batch = build_control(
         marker,
@@ -99,25 +89,14 @@ def _append_marker(broker: Broker, partition: Partition, asked: WritableTxnMarke
         producer_epoch=producer.epoch,
         timestamp_ms=now_ms,
     )
-    info = partition.append(batch, required_acks=ACKS_ALL, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+    info = partition.append(
+        batch,
+        required_acks=ACKS_ALL,
+        now_ms=now_ms,
+        origin=AppendOrigin.COORDINATOR,
+        transaction_version=asked.transaction_version,
+    )
     return info.last_offset
-
-
-def check_first_write(
-    broker: Broker, who: Identity, partition: Partition, *, knows_abortable: bool
-) -> ErrorCode:
-    """Whether a transaction may write to this partition: at once if it has done so, else the coordinator knows."""
-    if not broker.config.transaction_partition_verification_enable:
-        return ErrorCode.NONE
-    state = partition.log.producers.get(who.producer_id)
-    if state is not None and state.has_open_transaction and state.epoch == who.epoch:
-        return ErrorCode.NONE
-    answer = broker.transaction_coordinator.verify(who, TopicPartition(partition.topic, partition.partition))
-    if answer == ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    if answer == ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
-        return ErrorCode.INVALID_TXN_STATE
-    return answer
 
 
 def as_client_error(error: ErrorCode, knows_fenced: bool) -> ErrorCode:
@@ -129,7 +108,3 @@ def as_client_error(error: ErrorCode, knows_fenced: bool) -> ErrorCode:
 
 async def settled(answer: ErrorCode | Awaitable[ErrorCode]) -> ErrorCode:
     return answer if isinstance(answer, ErrorCode) else await answer
-
-
-def as_produce_error(error: ErrorCode) -> ErrorCode:
-    return ErrorCode.NOT_ENOUGH_REPLICAS if error in _COORDINATOR_TROUBLE else error

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from felice.coordinator.transaction.metadata import TransactionMetadata
-from felice.coordinator.transaction.records import TransactionRecordCodec
 from felice.coordinator.transaction.states import COMPLETION, TransactionState
 from scenarios.transaction_world import ID, TransactionWorld
 
@@ -34,7 +33,7 @@ STORIES = st.lists(COMMANDS, max_size=40)
 
 
 def history(world: TransactionWorld) -> list[TransactionMetadata]:
-    records = [TransactionRecordCodec().decode(key, value) for key, value in world.log]
+    records = [world.codec.decode(key, value) for key, value in world.log]
     return [record.metadata for record in records if record is not None and record.metadata is not None]
 
 
@@ -93,8 +92,7 @@ def test_a_restart_finds_what_was_there(story: list[str]) -> None:
     world = TransactionWorld()
     for command in story:
         world.execute(command)
-    if world.held:
-        world.execute("release")
+    world.execute("release")
     world.execute("advance 5000")
     world.execute("told")
     before = dict(world.shard.transactions)

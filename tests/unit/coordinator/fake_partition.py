@@ -48,7 +48,13 @@ class FakePartition:
     advanced: asyncio.Event = field(default_factory=asyncio.Event)
 
     def append(
-        self, records: bytearray | bytes, *, required_acks: int, now_ms: int, origin: AppendOrigin
+        self,
+        records: bytearray | bytes,
+        *,
+        required_acks: int,
+        now_ms: int,
+        origin: AppendOrigin,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         assert required_acks == -1
         assert origin is AppendOrigin.COORDINATOR

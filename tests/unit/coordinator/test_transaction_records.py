@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from felice.coordinator.transaction.metadata import TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.metadata import V2, TopicPartition, TransactionMetadata
 from felice.coordinator.transaction.records import TransactionRecord, TransactionRecordCodec
 from felice.coordinator.transaction.states import PREVIOUS_STATES, TransactionState
 from felice.protocol.codec import encode_data
 from felice.protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from felice.protocol.primitives import MalformedMessage
 
-CODEC = TransactionRecordCodec()
+CODEC = TransactionRecordCodec(lambda: 0)
 ONGOING = TransactionMetadata(
     producer_id=1,
     epoch=2,
@@ -23,7 +25,7 @@ ONGOING = TransactionMetadata(
 )
 
 
-def test_a_transaction_is_written_in_kafkas_version_0() -> None:
+def test_at_level_0_a_transaction_is_written_in_kafkas_version_0() -> None:
     key, value = CODEC.encode(TransactionRecord("tx", ONGOING))
     assert key == b"\0\0" + b"\0\2tx"
     assert value == bytes.fromhex(
@@ -63,7 +65,29 @@ def test_version_1_of_a_broker_with_transaction_v2_is_read() -> None:
         client_transaction_version=2,
     )
     key = encode_data(TransactionLogKey(transactional_id="tx"))
-    assert CODEC.decode(key, encode_data(stored, 1)) == TransactionRecord("tx", ONGOING)
+    assert CODEC.decode(key, encode_data(stored, 1)) == TransactionRecord(
+        "tx", replace(ONGOING, last_producer_id=9, client_version=V2)
+    )
+
+
+ROTATING = replace(
+    ONGOING, state=TransactionState.PREPARE_ABORT, last_producer_id=6, next_producer_id=8, client_version=V2
+)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_nothing_of_transaction_v2_is_lost_at_any_level(level: int) -> None:
+    codec = TransactionRecordCodec(lambda: level)
+    key, value = codec.encode(TransactionRecord("tx", ROTATING))
+    assert value is not None
+    assert value[:2] == b"\0\1"
+    assert codec.decode(key, value) == TransactionRecord("tx", ROTATING)
+
+
+def test_from_level_1_on_version_1_is_written() -> None:
+    _, value = TransactionRecordCodec(lambda: 1).encode(TransactionRecord("tx", ONGOING))
+    assert value is not None
+    assert value[:2] == b"\0\1"
 
 
 def test_an_unknown_state_is_malformed_and_an_unknown_type_passed_over() -> None:

@@ -70,7 +70,6 @@ from felice.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from felice.records.control import EndTransactionMarker
-from felice.replication.partition import Partition
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -232,9 +231,9 @@ class GroupCoordinator:
         return self._call(request.group_id, event, failed, may_be_empty=True)
 
     def commit_transactional(
-        self, request: TxnOffsetCommitRequest, check: Callable[[Partition], ErrorCode]
+        self, request: TxnOffsetCommitRequest, refusal: ErrorCode
     ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-        """`check` asks whether the transaction may write to the group's partition."""
+        """`refusal` is why the transaction may not write to the group's partition, or `NONE`."""
         response, commits = self._resolve_transactional(request)
         if not commits:
             return response
@@ -246,8 +245,7 @@ class GroupCoordinator:
             return response
 
         def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
-            error = check(self._runtime.hosted(request.group_id).partition)
-            records: list[Record] = []
+            error, records = refusal, list[Record]()
             if error == ErrorCode.NONE:
                 error, records = shard.commit_transactional(request, commits, now)
             if error != ErrorCode.NONE:
@@ -281,14 +279,18 @@ class GroupCoordinator:
         return self._runtime.partition_for(group_id)
 
     def end_transaction(
-        self, partition: int, marker: EndTransactionMarker, producer: TransactionalProducer
+        self,
+        partition: int,
+        marker: EndTransactionMarker,
+        producer: TransactionalProducer,
+        transaction_version: int = 0,
     ) -> int:
         """A transaction that committed offsets into this partition ended; the offset of its marker."""
         try:
             hosted = self._runtime.hosted_at(partition)
         except ApiError as error:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) from error
-        return hosted.end_transaction(marker, producer)
+        return hosted.end_transaction(marker, producer, transaction_version)
 
     def _resolve_commits(
         self, request: OffsetCommitRequest, version: int

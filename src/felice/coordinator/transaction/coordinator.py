@@ -17,16 +17,17 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 from felice.config import BrokerConfig
+from felice.controller.features import TRANSACTION_VERSION
 from felice.coordinator.hosted_shard import HostedShard
 from felice.coordinator.runtime import CoordinatorRuntime, PartitionSource
 from felice.coordinator.shard import Instant, Outcome, Waiter
 from felice.coordinator.transaction import listing
 from felice.coordinator.transaction.initialisation import InitWish
 from felice.coordinator.transaction.markers import MarkerChannel, MarkerSender
-from felice.coordinator.transaction.metadata import TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.metadata import V1, TopicPartition, TransactionMetadata
 from felice.coordinator.transaction.records import TransactionRecord, TransactionRecordCodec
 from felice.coordinator.transaction.settings import TransactionSettings
-from felice.coordinator.transaction.shard import Identity, Initialised, TransactionShard
+from felice.coordinator.transaction.shard import Ended, Identity, Initialised, TransactionShard
 from felice.env import Environment
 from felice.metadata.image import ClusterImage
 from felice.protocol.errors import ApiError, ErrorCode
@@ -70,7 +71,7 @@ class TransactionCoordinator:
             topic=TRANSACTION_TOPIC,
             partition_count=self._partition_count,
             new_shard=lambda: TransactionShard(settings, self),
-            codec=TransactionRecordCodec(),
+            codec=TransactionRecordCodec(lambda: image().features.get(TRANSACTION_VERSION, 0)),
             partitions=partitions,
             clock=env.clock,
             write_timeout_ms=WRITE_TIMEOUT_MS,
@@ -121,12 +122,38 @@ class TransactionCoordinator:
         return await answer if isinstance(answer, asyncio.Future) else cast("Initialised", answer)
 
     def add_partitions(
-        self, who: Identity, partitions: frozenset[TopicPartition]
+        self, who: Identity, partitions: frozenset[TopicPartition], client_version: int = V1
     ) -> ErrorCode | Awaitable[ErrorCode]:
-        return self._call(who, lambda shard, waiter, now: shard.add_partitions(who, partitions, waiter, now))
+        def event(shard: TransactionShard, waiter: Waiter, now: Instant) -> Outcome[TransactionRecord]:
+            return shard.add_partitions(who, partitions, waiter, now, client_version)
 
-    def end(self, who: Identity, commit: bool) -> ErrorCode | Awaitable[ErrorCode]:
-        return self._call(who, lambda shard, waiter, now: shard.end(who, commit, waiter, now))
+        try:
+            answer: ErrorCode | Awaitable[ErrorCode] = self._runtime.call(who.transactional_id, event)
+            return answer
+        except ApiError as error:
+            return ErrorCode(error.code)
+
+    async def end(self, who: Identity, commit: bool) -> Ended:
+        return await self._end(who, lambda shard, waiter, now: shard.end(who, commit, waiter, now))
+
+    async def end_v2(self, who: Identity, commit: bool) -> Ended:
+        """As `end`, in the flow that raises the epoch with every end."""
+        next_producer_id = NO_PRODUCER_ID
+        try:
+            if self._runtime.hosted(who.transactional_id).shard.needs_next_producer_id(who):
+                next_producer_id = await self._next_producer_id()
+        except ApiError as error:
+            return Ended(ErrorCode(error.code))
+        return await self._end(
+            who, lambda shard, waiter, now: shard.end_v2(who, commit, next_producer_id, waiter, now)
+        )
+
+    async def _end(self, who: Identity, event: Event) -> Ended:
+        try:
+            answer = self._runtime.call(who.transactional_id, event)
+        except ApiError as error:
+            return Ended(ErrorCode(error.code))
+        return await answer if isinstance(answer, asyncio.Future) else cast("Ended", answer)
 
     def verify(self, who: Identity, partition: TopicPartition) -> ErrorCode:
         """Whether the partition belongs to this producer's open transaction."""
@@ -155,13 +182,6 @@ class TransactionCoordinator:
         return ListTransactionsResponse(
             unknown_state_filters=list(wanted.unknown_states), transaction_states=found
         )
-
-    def _call(self, who: Identity, event: Event) -> ErrorCode | Awaitable[ErrorCode]:
-        try:
-            answer: ErrorCode | Awaitable[ErrorCode] = self._runtime.call(who.transactional_id, event)
-            return answer
-        except ApiError as error:
-            return ErrorCode(error.code)
 
     # Decisions
 

@@ -1,13 +1,17 @@
 """EndTxn: what becomes of a wish to commit or abort, by the state that it meets.
 
 Keeps true:  a decision is never changed. A client that missed the answer hears it again.
+
+Transaction V2 (KIP-890) tells a repeated wish from a new one by the epoch: each end raises it, so who comes with the
+epoch before the current one asks for what was decided already.
 """
 
 from __future__ import annotations
 
-from felice.coordinator.transaction.metadata import TransactionMetadata
+from felice.coordinator.transaction.metadata import LAST_EPOCH, TransactionMetadata
 from felice.coordinator.transaction.states import TransactionState as State
 from felice.protocol.errors import ErrorCode
+from felice.records.batch import NO_PRODUCER_ID
 
 _DECIDE = None
 _CLASH, _WAIT, _AGAIN = ErrorCode.INVALID_TXN_STATE, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE
@@ -29,3 +33,66 @@ def end(current: TransactionMetadata, *, commit: bool, now_ms: int) -> Transacti
     """The decision that must be written, or the answer."""
     answer = _ANSWERS[current.state][0 if commit else 1]
     return current.decided(commit=commit, now_ms=now_ms) if answer is _DECIDE else answer
+
+
+_OUTCOMES = {
+    State.PREPARE_COMMIT: True,
+    State.COMPLETE_COMMIT: True,
+    State.PREPARE_ABORT: False,
+    State.COMPLETE_ABORT: False,
+}
+
+
+def needs_next_producer_id(current: TransactionMetadata | None, producer_id: int, epoch: int) -> bool:
+    """Whether an end in V2 takes the last epoch, so that the next transaction needs another producer id."""
+    return (
+        current is not None
+        and (current.producer_id, current.epoch) == (producer_id, epoch)
+        and current.is_epoch_exhausted
+        and not current.state.is_decided
+    )
+
+
+def end_v2(
+    current: TransactionMetadata,
+    producer_id: int,
+    epoch: int,
+    *,
+    commit: bool,
+    next_producer_id: int,
+    now_ms: int,
+) -> TransactionMetadata | ErrorCode:
+    """The decision that must be written, or the answer. `next_producer_id` is used where the epochs run out."""
+    is_rotated = _is_before_rotation(current, producer_id, epoch)
+    if producer_id != current.producer_id and not is_rotated:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if is_rotated or _is_before_bump(current, epoch):
+        return _repeated(current, commit)
+    if epoch != current.epoch or current.state.is_decided or epoch == LAST_EPOCH:
+        return ErrorCode.PRODUCER_FENCED
+    if commit and current.state is not State.ONGOING:
+        return ErrorCode.INVALID_TXN_STATE
+    if current.is_epoch_exhausted and next_producer_id == NO_PRODUCER_ID:
+        return ErrorCode.CONCURRENT_TRANSACTIONS  # the id changed since the caller looked: it asks again
+    return current.decided_v2(commit=commit, now_ms=now_ms, next_producer_id=next_producer_id)
+
+
+def _is_before_bump(current: TransactionMetadata, epoch: int) -> bool:
+    return current.epoch == epoch + 1 and current.state in _OUTCOMES
+
+
+def _is_before_rotation(current: TransactionMetadata, producer_id: int, epoch: int) -> bool:
+    return (
+        (current.last_producer_id, current.epoch) == (producer_id, 0)
+        and epoch == LAST_EPOCH - 1
+        and current.state in _OUTCOMES
+    )
+
+
+def _repeated(current: TransactionMetadata, commit: bool) -> ErrorCode:
+    if _OUTCOMES[current.state] != commit:
+        return ErrorCode.INVALID_TXN_STATE
+    if current.state.is_decided:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    # Somebody else's fence took the last epoch: there is none to go on with.
+    return ErrorCode.PRODUCER_FENCED if current.epoch == LAST_EPOCH else ErrorCode.NONE

@@ -108,5 +108,6 @@ def marker_request(
         transaction_result=decided.state is TransactionState.PREPARE_COMMIT,
         topics=topics,
         coordinator_epoch=coordinator_epoch,
+        transaction_version=decided.client_version,
     )
     return WriteTxnMarkersRequest(markers=[marker])

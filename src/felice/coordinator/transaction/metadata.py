@@ -2,6 +2,11 @@
 
 Keeps true:  a state follows only a state that may come before it (`states`).
              Partitions are named only while a transaction is open or its end is being told.
+             The last epoch of a producer id is nobody's: it only fences.
+
+Under transaction V2 (KIP-890) every end raises the epoch, so that whatever of the old transaction is still on its way
+comes too late. Where the epochs of a producer id run out, the next transaction belongs to another producer id: it is
+chosen with the decision, and takes its place when every partition knows.
 """
 
 from __future__ import annotations
@@ -13,6 +18,8 @@ from felice.coordinator.transaction.states import COMPLETION, PREVIOUS_STATES, T
 from felice.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 NO_START = -1
+V1, V2 = 0, 2
+"""The two flows of transactions, as levels of the feature `transaction.version`."""
 # The last epoch is kept for the fence of whoever holds the one before.
 LAST_EPOCH = 2**15 - 1
 
@@ -25,7 +32,10 @@ class TopicPartition(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
     """`last_producer_id` and `last_epoch` are the identity before this one, where the producer itself asked for a
-    new one (KIP-360): it may ask again when it missed the answer. They are not in the log.
+    new one (KIP-360): it may ask again when it missed the answer. The epoch is not in the log.
+
+    `client_version` is the flow that the producer uses; `next_producer_id` is whose the next transaction is, where
+    the epochs ran out.
     """
 
     producer_id: int
@@ -37,6 +47,8 @@ class TransactionMetadata:
     last_epoch: int = NO_PRODUCER_EPOCH
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_START
+    client_version: int = V1
+    next_producer_id: int = NO_PRODUCER_ID
 
     @property
     def is_epoch_exhausted(self) -> bool:
@@ -60,7 +72,9 @@ class TransactionMetadata:
             last_epoch=last_epoch,
         )
 
-    def with_partitions(self, added: frozenset[TopicPartition], now_ms: int) -> TransactionMetadata:
+    def with_partitions(
+        self, added: frozenset[TopicPartition], now_ms: int, client_version: int = V1
+    ) -> TransactionMetadata:
         goes_on = self.state is TransactionState.ONGOING
         return replace(
             self,
@@ -68,6 +82,7 @@ class TransactionMetadata:
             partitions=self.partitions | added if goes_on else added,
             start_ms=self.start_ms if goes_on else now_ms,
             last_update_ms=now_ms,
+            client_version=client_version,
         )
 
     def decided(self, *, commit: bool, now_ms: int, fence: bool = False) -> TransactionMetadata:
@@ -79,9 +94,32 @@ class TransactionMetadata:
             epoch=self.epoch + 1 if fence else self.epoch,
             last_epoch=NO_PRODUCER_EPOCH if fence else self.last_epoch,
             last_update_ms=now_ms,
+            # A partition takes no marker of V2 with the epoch of what it ends.
+            client_version=self.client_version if fence else V1,
+        )
+
+    def decided_v2(self, *, commit: bool, now_ms: int, next_producer_id: int) -> TransactionMetadata:
+        """The transaction will end so, and its producer goes on with the next epoch, or as `next_producer_id`."""
+        decided = self.decided(commit=commit, now_ms=now_ms)
+        return replace(
+            decided,
+            epoch=self.epoch + 1,
+            last_epoch=self.epoch,
+            start_ms=self.start_ms if self.state is TransactionState.ONGOING else now_ms,
+            client_version=V2,
+            next_producer_id=next_producer_id if self.is_epoch_exhausted else NO_PRODUCER_ID,
         )
 
     def completed(self, now_ms: int) -> TransactionMetadata:
         """Every partition knows."""
         state = self._become(COMPLETION[self.state])
-        return replace(self, state=state, partitions=frozenset(), last_update_ms=now_ms)
+        complete = replace(self, state=state, partitions=frozenset(), last_update_ms=now_ms)
+        if self.next_producer_id == NO_PRODUCER_ID:
+            return complete
+        return replace(
+            complete,
+            producer_id=self.next_producer_id,
+            epoch=0,
+            last_producer_id=self.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+        )

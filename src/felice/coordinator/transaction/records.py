@@ -2,23 +2,23 @@
 
 Keeps true:  Kafka itself, and its tools, can read every record written here, and the reverse.
 
-Values are written in version 0, as Kafka does without the feature `transaction.version`: version 1 adds only what
-transaction V2 needs. Both are read.
+Values are written in version 0 while the feature `transaction.version` is at level 0, for the sake of brokers that
+know no other; else in version 1, which adds what transaction V2 needs. Both are read, whatever the level.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from felice.coordinator.transaction.metadata import TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.metadata import V2, TopicPartition, TransactionMetadata
 from felice.coordinator.transaction.states import TransactionState
 from felice.protocol.codec import data_version, decode_data, encode_data
 from felice.protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from felice.protocol.primitives import MalformedMessage
 
 _TRANSACTION_TYPE = 0
-_VALUE_VERSION = 0
+_PLAIN, _FLEXIBLE = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,18 @@ class TransactionRecord:
 
 
 class TransactionRecordCodec:
+    """`level` gives the finalized level of the feature `transaction.version`."""
+
+    def __init__(self, level: Callable[[], int]) -> None:
+        self._level = level
+
     def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
         key = encode_data(TransactionLogKey(transactional_id=record.transactional_id))
-        return key, None if record.metadata is None else _encode(record.metadata)
+        if record.metadata is None:
+            return key, None
+        # Who began in V2 goes on in it after a downgrade, and what it needs must not be lost.
+        is_flexible = self._level() > 0 or record.metadata.client_version == V2
+        return key, _encode(record.metadata, _FLEXIBLE if is_flexible else _PLAIN)
 
     def decode(self, key: bytes, value: bytes | None) -> TransactionRecord | None:
         if data_version(key) != _TRANSACTION_TYPE:
@@ -49,7 +58,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def _encode(metadata: TransactionMetadata) -> bytes:
+def _encode(metadata: TransactionMetadata, version: int) -> bytes:
     partitions = None
     if metadata.state is not TransactionState.EMPTY:
         partitions = [
@@ -65,7 +74,11 @@ def _encode(metadata: TransactionMetadata) -> bytes:
         transaction_last_update_timestamp_ms=metadata.last_update_ms,
         transaction_start_timestamp_ms=metadata.start_ms,
     )
-    return encode_data(value, _VALUE_VERSION)
+    if version >= _FLEXIBLE:
+        value.previous_producer_id = metadata.last_producer_id
+        value.next_producer_id = metadata.next_producer_id
+        value.client_transaction_version = metadata.client_version
+    return encode_data(value, version)
 
 
 def _decode(data: bytes) -> TransactionMetadata:
@@ -82,6 +95,9 @@ def _decode(data: bytes) -> TransactionMetadata:
             for partition in topic.partition_ids
         ),
         start_ms=value.transaction_start_timestamp_ms,
+        last_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        client_version=value.client_transaction_version,
     )
 
 

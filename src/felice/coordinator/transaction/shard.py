@@ -26,7 +26,7 @@ from felice.coordinator.shard import (
 )
 from felice.coordinator.transaction import ending, initialisation
 from felice.coordinator.transaction.initialisation import InitWish
-from felice.coordinator.transaction.metadata import TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.metadata import V1, TopicPartition, TransactionMetadata
 from felice.coordinator.transaction.records import TransactionRecord
 from felice.coordinator.transaction.settings import TransactionSettings
 from felice.coordinator.transaction.states import PREVIOUS_STATES, TransactionState
@@ -55,6 +55,21 @@ class Initialised:
     error: ErrorCode
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The answer to EndTxn; in V2 with the identity for the next transaction."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+    @classmethod
+    def by(cls, metadata: TransactionMetadata) -> Ended:
+        if metadata.next_producer_id != NO_PRODUCER_ID:
+            return cls(ErrorCode.NONE, metadata.next_producer_id, 0)
+        return cls(ErrorCode.NONE, metadata.producer_id, metadata.epoch)
 
 
 class Outbox(Protocol):
@@ -178,26 +193,66 @@ class TransactionShard:
         return self._answer_when_written(wish.transactional_id, change, waiter, response, Initialised)
 
     def add_partitions(
-        self, who: Identity, partitions: frozenset[TopicPartition], waiter: Waiter, now: Instant
+        self,
+        who: Identity,
+        partitions: frozenset[TopicPartition],
+        waiter: Waiter,
+        now: Instant,
+        client_version: int = V1,
     ) -> Outcome[TransactionRecord]:
         """Answers with an error code."""
-        return self._change(who, waiter, lambda current: self._added(who, current, partitions, now))
+        change = self._change_of(
+            who, lambda current: self._added(who, current, partitions, now, client_version)
+        )
+        return self._carry_out(who, change, waiter, ErrorCode.NONE, ErrorCode)
 
     def _added(
-        self, who: Identity, current: TransactionMetadata, partitions: frozenset[TopicPartition], now: Instant
+        self,
+        who: Identity,
+        current: TransactionMetadata,
+        partitions: frozenset[TopicPartition],
+        now: Instant,
+        client_version: int,
     ) -> Change:
         if current.state.is_decided:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         is_ongoing = current.state is TransactionState.ONGOING
         if is_ongoing and partitions <= current.partitions and who.transactional_id not in self._unsure:
             return ErrorCode.NONE
-        return current.with_partitions(partitions, now.wall_ms)
+        return current.with_partitions(partitions, now.wall_ms, client_version)
 
     def end(self, who: Identity, commit: bool, waiter: Waiter, now: Instant) -> Outcome[TransactionRecord]:
-        """Answers with an error code, as soon as the decision is safe: the markers follow."""
-        return self._change(
-            who, waiter, lambda current: ending.end(current, commit=commit, now_ms=now.wall_ms)
-        )
+        """Answers `Ended`, as soon as the decision is safe: the markers follow."""
+        change = self._change_of(who, lambda current: ending.end(current, commit=commit, now_ms=now.wall_ms))
+        return self._carry_out(who, change, waiter, Ended(ErrorCode.NONE), Ended)
+
+    def needs_next_producer_id(self, who: Identity) -> bool:
+        current = self.transactions.get(who.transactional_id)
+        return ending.needs_next_producer_id(current, who.producer_id, who.epoch)
+
+    def end_v2(
+        self, who: Identity, commit: bool, next_producer_id: int, waiter: Waiter, now: Instant
+    ) -> Outcome[TransactionRecord]:
+        """As `end`, for transaction V2: with the identity for the next transaction."""
+        current = self.transactions.get(who.transactional_id)
+        change: Change
+        if current is None:
+            change = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        elif who.transactional_id in self._changing:
+            change = ErrorCode.CONCURRENT_TRANSACTIONS
+        else:
+            change = ending.end_v2(
+                current,
+                who.producer_id,
+                who.epoch,
+                commit=commit,
+                next_producer_id=next_producer_id,
+                now_ms=now.wall_ms,
+            )
+        if change is ErrorCode.NONE and current is not None:
+            return Outcome([Reply(waiter, Ended.by(current))])
+        response = Ended(change) if isinstance(change, ErrorCode) else Ended.by(change)
+        return self._carry_out(who, change, waiter, response, Ended)
 
     def verify(self, who: Identity, partition: TopicPartition) -> ErrorCode:
         """Whether a partition belongs to the open transaction of this producer (KIP-890)."""
@@ -228,24 +283,30 @@ class TransactionShard:
 
     # Changing
 
-    def _change(
-        self, who: Identity, waiter: Waiter, next_of: Callable[[TransactionMetadata], Change]
-    ) -> Outcome[TransactionRecord]:
+    def _change_of(self, who: Identity, next_of: Callable[[TransactionMetadata], Change]) -> Change:
+        """What the holder of the current identity wants to become of the id."""
         current = self.transactions.get(who.transactional_id)
-        change: Change
         if current is None:
-            change = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        elif who.transactional_id in self._changing:
-            change = ErrorCode.CONCURRENT_TRANSACTIONS
-        elif current.producer_id != who.producer_id:
-            change = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        elif current.epoch != who.epoch:
-            change = ErrorCode.PRODUCER_FENCED
-        else:
-            change = next_of(current)
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if who.transactional_id in self._changing:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        if current.producer_id != who.producer_id:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if current.epoch != who.epoch:
+            return ErrorCode.PRODUCER_FENCED
+        return next_of(current)
+
+    def _carry_out(
+        self,
+        who: Identity,
+        change: Change,
+        waiter: Waiter,
+        response: Any,
+        failure: Callable[[ErrorCode], Any],
+    ) -> Outcome[TransactionRecord]:
         if isinstance(change, ErrorCode):
-            return Outcome([Reply(waiter, change)])
-        return self._answer_when_written(who.transactional_id, change, waiter, ErrorCode.NONE, ErrorCode)
+            return Outcome([Reply(waiter, failure(change))])
+        return self._answer_when_written(who.transactional_id, change, waiter, response, failure)
 
     def _answer_when_written(
         self,

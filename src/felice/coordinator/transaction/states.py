@@ -48,7 +48,8 @@ PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
     TransactionState.EMPTY: _AT_REST,
     TransactionState.ONGOING: _AT_REST | {TransactionState.ONGOING},
     TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
-    TransactionState.PREPARE_ABORT: frozenset({TransactionState.ONGOING}),
+    # At rest: transaction V2 may abort what it has not begun, so as to be sure of it.
+    TransactionState.PREPARE_ABORT: _AT_REST | {TransactionState.ONGOING},
     TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
     TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
     TransactionState.DEAD: _AT_REST,

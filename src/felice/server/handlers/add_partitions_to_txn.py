@@ -1,7 +1,8 @@
 """AddPartitionsToTxn (key 24): partitions that a transaction is about to write to.
 
 All or none: where one topic is unknown or not for clients, it gets its error and the others OPERATION_NOT_ATTEMPTED.
-From version 4 the askers are brokers: several transactions in one request, or with `verify_only` a mere question.
+From version 4 the askers are brokers: several transactions in one request, or with `verify_only` a mere
+question. What a broker adds, it adds for a client that uses transaction V2.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from felice.controller.topic_names import INTERNAL_TOPICS
-from felice.coordinator.transaction.metadata import TopicPartition
+from felice.coordinator.transaction.metadata import V1, V2, TopicPartition
 from felice.coordinator.transaction.shard import Identity
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.add_partitions_to_txn import (
@@ -24,6 +25,7 @@ from felice.protocol.messages.add_partitions_to_txn import (
 from felice.server.transactions import as_client_error, settled
 
 if TYPE_CHECKING:
+    from felice.server.broker import Broker
     from felice.server.context import RequestContext
 
 _SEVERAL_SINCE = 4
@@ -34,43 +36,51 @@ _Results = list[AddPartitionsToTxnTopicResult]
 
 
 async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
-    if context.version < _SEVERAL_SINCE:
+    return await answer(request, context.broker, context.version)
+
+
+async def answer(
+    request: AddPartitionsToTxnRequest, broker: Broker, version: int
+) -> AddPartitionsToTxnResponse:
+    if version < _SEVERAL_SINCE:
         one = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
             producer_id=request.v3_and_below_producer_id,
             producer_epoch=request.v3_and_below_producer_epoch,
             topics=request.v3_and_below_topics,
         )
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _one(one, context))
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _one(one, broker, version))
     results = [
         AddPartitionsToTxnResult(
-            transactional_id=one.transactional_id, topic_results=await _one(one, context)
+            transactional_id=one.transactional_id, topic_results=await _one(one, broker, version)
         )
         for one in request.transactions
     ]
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
-async def _one(asked: AddPartitionsToTxnTransaction, context: RequestContext) -> _Results:
+async def _one(asked: AddPartitionsToTxnTransaction, broker: Broker, version: int) -> _Results:
     if not asked.transactional_id:
         return _everywhere(asked.topics, ErrorCode.INVALID_REQUEST)
-    faults = {topic.name: _faults(topic, context) for topic in asked.topics}
+    faults = {topic.name: _faults(topic, broker, version) for topic in asked.topics}
     if any(code != ErrorCode.NONE for found in faults.values() for code in found.values()):
         return _not_attempted(asked.topics, faults)
     who = Identity(asked.transactional_id, asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
-        return _verified(who, asked.topics, context)
+        return _verified(who, asked.topics, broker, version)
     partitions = frozenset(
         TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions
     )
-    error = await settled(context.broker.transaction_coordinator.add_partitions(who, partitions))
-    return _everywhere(asked.topics, as_client_error(error, context.version >= _FENCED_SINCE))
+    client_version = V2 if version >= _SEVERAL_SINCE else V1
+    adding = broker.transaction_coordinator.add_partitions(who, partitions, client_version)
+    error = await settled(adding)
+    return _everywhere(asked.topics, as_client_error(error, version >= _FENCED_SINCE))
 
 
-def _faults(topic: AddPartitionsToTxnTopic, context: RequestContext) -> dict[int, ErrorCode]:
-    if context.version < _SEVERAL_SINCE and topic.name in INTERNAL_TOPICS:
+def _faults(topic: AddPartitionsToTxnTopic, broker: Broker, version: int) -> dict[int, ErrorCode]:
+    if version < _SEVERAL_SINCE and topic.name in INTERNAL_TOPICS:
         return dict.fromkeys(topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    image = context.broker.image
+    image = broker.image
     return {
         index: ErrorCode.NONE
         if image.partition(topic.name, index) is not None
@@ -94,10 +104,10 @@ def _not_attempted(
     ]
 
 
-def _verified(who: Identity, topics: list[AddPartitionsToTxnTopic], context: RequestContext) -> _Results:
+def _verified(who: Identity, topics: list[AddPartitionsToTxnTopic], broker: Broker, version: int) -> _Results:
     def verify(topic: str, index: int) -> ErrorCode:
-        found = context.broker.transaction_coordinator.verify(who, TopicPartition(topic, index))
-        if found == ErrorCode.TRANSACTION_ABORTABLE and context.version < _ABORTABLE_SINCE:
+        found = broker.transaction_coordinator.verify(who, TopicPartition(topic, index))
+        if found == ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
             return ErrorCode.INVALID_TXN_STATE
         return found
 

@@ -2,7 +2,8 @@
 
 Answered before anything else on a connection, and even in versions it does not know
 (KIP-511): then in version 0, with error 35 and the row of ApiVersions itself.
-Only what has a handler is offered.
+Only what has a handler is offered. The features that the cluster has finalized tell clients which flow of
+transactions to use.
 """
 
 from __future__ import annotations
@@ -10,14 +11,22 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from felice.controller import features
 from felice.protocol.api import API_VERSIONS_KEY
 from felice.protocol.errors import ErrorCode
-from felice.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from felice.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
     from felice.server.broker import Broker
     from felice.server.context import RequestContext
 
+_BEARS_MINIMUM_0 = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -26,7 +35,20 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
     if context.version >= 3 and not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     context.session.client_software = f"{name} {version}".strip()
-    return ApiVersionsResponse(api_keys=_offered(context.broker))
+    image = context.broker.image
+    return ApiVersionsResponse(
+        api_keys=_offered(context.broker),
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, (lowest, highest) in features.SUPPORTED.items()
+            if lowest > 0 or context.version >= _BEARS_MINIMUM_0
+        ],
+        finalized_features_epoch=image.features_epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in image.features.items()
+        ],
+    )
 
 
 def unsupported_version(broker: Broker) -> ApiVersionsResponse:

@@ -1,4 +1,7 @@
-"""EndTxn (key 26): commit or abort. Answered when the decision is in the log; the markers follow."""
+"""EndTxn (key 26): commit or abort. Answered when the decision is in the log; the markers follow.
+
+From version 5 the client uses transaction V2: the answer brings the identity for its next transaction.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,24 @@ from typing import TYPE_CHECKING
 from felice.coordinator.transaction.shard import Identity
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from felice.server.transactions import as_client_error, settled
+from felice.server.transactions import as_client_error
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _FENCED_SINCE = 2
+_V2_SINCE = 5
 
 
 async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     who = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
-    error = await settled(context.broker.transaction_coordinator.end(who, request.committed))
-    return EndTxnResponse(error_code=as_client_error(error, context.version >= _FENCED_SINCE))
+    coordinator = context.broker.transaction_coordinator
+    end = coordinator.end_v2 if context.version >= _V2_SINCE else coordinator.end
+    ended = await end(who, request.committed)
+    return EndTxnResponse(
+        error_code=as_client_error(ended.error, context.version >= _FENCED_SINCE),
+        producer_id=ended.producer_id,
+        producer_epoch=ended.epoch,
+    )

@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from felice.controller.topic_names import INTERNAL_TOPICS
+from felice.coordinator.transaction.metadata import V1, V2, TopicPartition
 from felice.coordinator.transaction.shard import Identity
 from felice.log.log import AppendInfo
 from felice.metadata.image import ZERO_UUID
@@ -26,20 +27,29 @@ from felice.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from felice.records.batch import ATTRIBUTES_POSITION, BatchHeader
-from felice.replication.partition import ACKS_ALL, NO_EPOCH, Partition
+from felice.protocol.primitives import Buffer
+from felice.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader
+from felice.replication.partition import ACKS_ALL, Partition
+from felice.server.admission import Flow, Refusals
 from felice.server.context import NO_REPLY, CloseConnection
-from felice.server.transactions import as_produce_error, check_first_write
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 # Kafka's own admin client may write to internal topics.
 _ADMIN_CLIENT = "__admin_client"
-_ZSTD_FROM, _LEADER_HINTS_FROM, _ABORTABLE_FROM = 7, 10, 11
+_ZSTD_FROM, _LEADER_HINTS_FROM, _ABORTABLE_FROM, _ADDS_FROM = 7, 10, 11, 12
 _LOW_ATTRIBUTES = ATTRIBUTES_POSITION + 1
 _TRANSACTIONAL = 0x10
 _NO_DEADLINE_S = 3600.0
+
+# What makes an old client try again; it might not understand what really happened.
+_COORDINATOR_TROUBLE = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+)
 
 _Pending: TypeAlias = list[tuple[PartitionProduceResponse, Partition, AppendInfo]]
 
@@ -47,9 +57,27 @@ _Pending: TypeAlias = list[tuple[PartitionProduceResponse, Partition, AppendInfo
 def handle(
     request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse] | Any:
+    if request.transactional_id is None:
+        return _append(request, context, {})
+    writes = _transactional_writes(request, context)
+    if len(writes) != 1:
+        several = (where for partitions in writes.values() for where in partitions)
+        return _append(request, context, dict.fromkeys(several, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+    ((who, partitions),) = writes.items()
+    flow = Flow(adds=context.version >= _ADDS_FROM, knows_abortable=context.version >= _ABORTABLE_FROM)
+
+    def write(refusals: Refusals) -> ProduceResponse | Awaitable[ProduceResponse] | Any:
+        return _append(request, context, {**dict.fromkeys(partitions, ErrorCode.NONE), **refusals})
+
+    return context.broker.admission.enter(who, list(partitions.values()), flow, write)
+
+
+def _append(
+    request: ProduceRequest, context: RequestContext, verdicts: Refusals
+) -> ProduceResponse | Awaitable[ProduceResponse] | Any:
     pending: _Pending = []
     response = ProduceResponse(
-        responses=[_topic(topic, request, context, pending) for topic in request.topic_data]
+        responses=[_topic(topic, request, context, verdicts, pending) for topic in request.topic_data]
     )
     if request.acks == 0:
         _close_on_error(response)
@@ -63,17 +91,19 @@ def handle(
 
 
 def _topic(
-    topic: TopicProduceData, request: ProduceRequest, context: RequestContext, pending: _Pending
+    topic: TopicProduceData,
+    request: ProduceRequest,
+    context: RequestContext,
+    verdicts: Refusals,
+    pending: _Pending,
 ) -> TopicProduceResponse:
-    name = topic.name
-    if topic.topic_id != ZERO_UUID:
-        name = context.broker.image.topic_names.get(topic.topic_id, "")
+    name = _name_of(topic, context)
     rows = []
     for data in topic.partition_data:
         try:
             if not name:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-            rows.append(_partition(name, data, request, context, pending))
+            rows.append(_partition(name, data, request, context, verdicts, pending))
         except ApiError as error:
             rows.append(_failed(data.index, error))
     return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
@@ -84,17 +114,21 @@ def _partition(
     data: PartitionProduceData,
     request: ProduceRequest,
     context: RequestContext,
+    verdicts: Refusals,
     pending: _Pending,
 ) -> PartitionProduceResponse:
     is_transactional = _check(topic, data, request, context)
     partition = context.broker.partitions.find(topic, data.index)
     if is_transactional:
-        _check_transaction(partition, data, request, context)
+        # Without a verdict the partition was not here when the coordinator was asked.
+        where = TopicPartition(topic, data.index)
+        _check_verdict(verdicts.get(where, ErrorCode.NOT_LEADER_OR_FOLLOWER), context)
     info = partition.append(
         data.records,
         required_acks=request.acks,
         now_ms=context.now_ms,
         zstd_allowed=context.version >= _ZSTD_FROM,
+        transaction_version=V2 if is_transactional and context.version >= _ADDS_FROM else V1,
     )
     row = PartitionProduceResponse(
         index=data.index,
@@ -115,27 +149,47 @@ def _check(topic: str, data: PartitionProduceData, request: ProduceRequest, cont
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to {topic}")
     if data.records is None or len(data.records) <= _LOW_ATTRIBUTES:
         raise ApiError(ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
-    is_transactional = bool(data.records[_LOW_ATTRIBUTES] & _TRANSACTIONAL)
+    is_transactional = _is_transactional(data.records)
     if is_transactional and request.transactional_id is None:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records need an id")
     return is_transactional
 
 
-def _check_transaction(
-    partition: Partition, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
-) -> None:
-    """KIP-890, part 1. From version 12 a partition would be added here (part 2), but only under the feature
-    transaction.version 2, which is not offered: clients keep to version 11 in transactions.
-    """
-    assert data.records is not None
-    header = BatchHeader.parse(data.records)
-    who = Identity(request.transactional_id or "", header.producer_id, header.producer_epoch)
-    partition.check_leader(NO_EPOCH)
-    error = check_first_write(
-        context.broker, who, partition, knows_abortable=context.version >= _ABORTABLE_FROM
-    )
-    if error != ErrorCode.NONE:
-        raise ApiError(as_produce_error(error), "the partition is not in the producer's transaction")
+def _name_of(topic: TopicProduceData, context: RequestContext) -> str:
+    """Empty where nobody knows the topic's id."""
+    if topic.topic_id == ZERO_UUID:
+        return topic.name
+    return context.broker.image.topic_names.get(topic.topic_id, "")
+
+
+def _transactional_writes(
+    request: ProduceRequest, context: RequestContext
+) -> dict[Identity, dict[TopicPartition, Partition]]:
+    """Which transactions write, and to which partitions here. A client's request has only one."""
+    found: dict[Identity, dict[TopicPartition, Partition]] = {}
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            where = TopicPartition(_name_of(topic, context), data.index)
+            partition = context.broker.partitions.get(*where)
+            if partition is None or data.records is None or not _is_transactional(data.records):
+                continue
+            header = BatchHeader.parse(data.records)
+            who = Identity(request.transactional_id or "", header.producer_id, header.producer_epoch)
+            found.setdefault(who, {})[where] = partition
+    return found
+
+
+def _is_transactional(records: Buffer) -> bool:
+    return len(records) >= HEADER_SIZE and bool(records[_LOW_ATTRIBUTES] & _TRANSACTIONAL)
+
+
+def _check_verdict(verdict: ErrorCode, context: RequestContext) -> None:
+    if verdict == ErrorCode.NONE:
+        return
+    is_concurrent = verdict == ErrorCode.CONCURRENT_TRANSACTIONS
+    if verdict in _COORDINATOR_TROUBLE and not (is_concurrent and context.version >= _ADDS_FROM):
+        verdict = ErrorCode.NOT_ENOUGH_REPLICAS
+    raise ApiError(verdict, "the partition is not in the producer's transaction")
 
 
 async def _acknowledged(

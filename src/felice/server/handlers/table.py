@@ -47,6 +47,7 @@ MODULES: dict[Api, str] = {
     API.DESCRIBE_LOG_DIRS: "describe_log_dirs",
     API.CREATE_PARTITIONS: "create_partitions",
     API.INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs",
+    API.UPDATE_FEATURES: "update_features",
     API.DESCRIBE_CLUSTER: "describe_cluster",
     API.LIST_CONFIG_RESOURCES: "list_config_resources",
     API.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",

@@ -1,29 +1,42 @@
-"""TxnOffsetCommit (key 28): offsets that count when the transaction commits."""
+"""TxnOffsetCommit (key 28): offsets that count when the transaction commits.
+
+From version 5 the client uses transaction V2: the group's partition is added to the transaction here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from felice.controller.topic_names import CONSUMER_OFFSETS
+from felice.coordinator.transaction.metadata import TopicPartition
 from felice.coordinator.transaction.shard import Identity
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from felice.replication.partition import Partition
-from felice.server.transactions import check_first_write
+from felice.server.admission import Flow, Refusals
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _ABORTABLE_SINCE = 4
+_ADDS_SINCE = 5
 
 
 def handle(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    broker = context.broker
+    index = broker.group_coordinator.partition_for(request.group_id)
+    partition = broker.partitions.get(CONSUMER_OFFSETS, index)
+    if partition is None:
+        return broker.group_coordinator.commit_transactional(
+            request, ErrorCode.NONE
+        )  # it says who is to be asked
+
+    def commit(refusals: Refusals) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+        refusal = refusals.get(TopicPartition(CONSUMER_OFFSETS, index), ErrorCode.NONE)
+        return broker.group_coordinator.commit_transactional(request, refusal)
+
     who = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
-    knows_abortable = context.version >= _ABORTABLE_SINCE
-
-    def check(partition: Partition) -> ErrorCode:
-        return check_first_write(context.broker, who, partition, knows_abortable=knows_abortable)
-
-    return context.broker.group_coordinator.commit_transactional(request, check)
+    flow = Flow(adds=context.version >= _ADDS_SINCE, knows_abortable=context.version >= _ABORTABLE_SINCE)
+    return broker.admission.enter(who, [partition], flow, commit)

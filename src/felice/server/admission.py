@@ -1,0 +1,176 @@
+"""The first write of a transaction to a partition: after its coordinator agreed, and in the order of the requests.
+
+Keeps true:  T5  a transaction writes to a partition only after its coordinator agreed, so that it hears the end of it.
+             What a producer sends waits behind what it sent before, and nobody else waits.
+How:         with transaction V2 the coordinator is told to add the partition; before, it is asked whether the client
+             did (KIP-890, part 1). A partition where the transaction is open already needs neither. `channel` is the
+             way to the coordinator, in the words of AddPartitionsToTxn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from felice.config import BrokerConfig
+from felice.coordinator.transaction.metadata import TopicPartition
+from felice.coordinator.transaction.records import by_topic
+from felice.coordinator.transaction.shard import Identity
+from felice.env import Clock
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from felice.replication.partition import Partition
+from felice.server.handlers import add_partitions_to_txn
+
+if TYPE_CHECKING:
+    from felice.server.broker import Broker
+
+T = TypeVar("T")
+VERSION_BETWEEN_BROKERS = 5
+
+Refusals = Mapping[TopicPartition, ErrorCode]
+
+
+class CoordinatorChannel(Protocol):
+    """The way to the brokers that coordinate transactional ids; raises `ApiError` where one cannot be reached."""
+
+    async def add_partitions(
+        self, transactional_id: str, request: AddPartitionsToTxnRequest
+    ) -> AddPartitionsToTxnResponse: ...
+
+
+class LocalCoordinator:
+    """Asks the coordinator of transactions in this broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def add_partitions(
+        self, transactional_id: str, request: AddPartitionsToTxnRequest
+    ) -> AddPartitionsToTxnResponse:
+        return await add_partitions_to_txn.answer(request, self._broker, VERSION_BETWEEN_BROKERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What a client's version of its request means: whether it leaves adding to the broker (transaction V2), and
+    whether it understands TRANSACTION_ABORTABLE.
+    """
+
+    adds: bool
+    knows_abortable: bool
+
+
+class Admission:
+    def __init__(self, channel: CoordinatorChannel, clock: Clock, config: Callable[[], BrokerConfig]) -> None:
+        self._channel = channel
+        self._clock = clock
+        self._config = config
+        # The newest of each producer's requests that wait for the coordinator, or for one that does.
+        self._last: dict[int, asyncio.Future[None]] = {}
+
+    def enter(
+        self,
+        who: Identity,
+        partitions: Sequence[Partition],
+        flow: Flow,
+        write: Callable[[Refusals], T | Awaitable[T]],
+    ) -> T | Awaitable[T]:
+        """Calls `write` with what was refused: at once, or when the coordinator has answered for every partition."""
+        must_ask = flow.adds or self._config().transaction_partition_verification_enable
+        missing = must_ask and any(not _is_open(partition, who) for partition in partitions)
+        before = self._last.get(who.producer_id)
+        if not missing and before is None:
+            return write({})
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._last[who.producer_id] = turn
+        asked = partitions if must_ask else ()
+        task = asyncio.ensure_future(self._enter(before, turn, who, asked, flow, write))
+        # Even if it is cancelled before it began.
+        task.add_done_callback(lambda _: self._leave(who.producer_id, turn))
+        return task
+
+    async def _enter(
+        self,
+        before: asyncio.Future[None] | None,
+        turn: asyncio.Future[None],
+        who: Identity,
+        partitions: Sequence[Partition],
+        flow: Flow,
+        write: Callable[[Refusals], T | Awaitable[T]],
+    ) -> T:
+        if before is not None:
+            await asyncio.wait([before])
+        refused = await self._ask(who, partitions, flow)
+        answer = write(refused)
+        # What follows is appended behind this; it need not wait until this is replicated.
+        self._leave(who.producer_id, turn)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def _leave(self, producer_id: int, turn: asyncio.Future[None]) -> None:
+        if not turn.done():
+            turn.set_result(None)
+        if self._last.get(producer_id) is turn:
+            del self._last[producer_id]
+
+    async def _ask(self, who: Identity, partitions: Sequence[Partition], flow: Flow) -> Refusals:
+        """In V2 the transaction before may still be on its way to its end: that is waited for a little."""
+        config = self._config()
+        deadline = self._clock.monotonic() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
+        while True:
+            missing = [partition for partition in partitions if not _is_open(partition, who)]
+            if not missing:
+                return {}
+            refused = await self._ask_once(who, missing, flow)
+            is_concurrent = ErrorCode.CONCURRENT_TRANSACTIONS in refused.values()
+            if not (flow.adds and is_concurrent) or self._clock.monotonic() >= deadline:
+                return refused
+            await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+
+    async def _ask_once(self, who: Identity, partitions: Sequence[Partition], flow: Flow) -> Refusals:
+        wanted = [TopicPartition(partition.topic, partition.partition) for partition in partitions]
+        asked = AddPartitionsToTxnTransaction(
+            transactional_id=who.transactional_id,
+            producer_id=who.producer_id,
+            producer_epoch=who.epoch,
+            verify_only=not flow.adds,
+            topics=[
+                AddPartitionsToTxnTopic(name=topic, partitions=indexes)
+                for topic, indexes in by_topic(wanted).items()
+            ],
+        )
+        try:
+            request = AddPartitionsToTxnRequest(transactions=[asked])
+            response = await self._channel.add_partitions(who.transactional_id, request)
+        except ApiError as error:
+            return dict.fromkeys(wanted, ErrorCode(error.code))
+        if response.error_code != ErrorCode.NONE:
+            return dict.fromkeys(wanted, ErrorCode(response.error_code))
+        return {
+            TopicPartition(topic.name, row.partition_index): _as_write_error(row.partition_error_code, flow)
+            for result in response.results_by_transaction
+            for topic in result.topic_results
+            for row in topic.results_by_partition
+            if row.partition_error_code != ErrorCode.NONE
+        }
+
+
+def _is_open(partition: Partition, who: Identity) -> bool:
+    """Whether the transaction has written here; then its coordinator knows of it."""
+    state = partition.log.producers.get(who.producer_id)
+    return state is not None and state.has_open_transaction and state.epoch == who.epoch
+
+
+def _as_write_error(code: int, flow: Flow) -> ErrorCode:
+    if code == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code == ErrorCode.TRANSACTION_ABORTABLE and not flow.knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return ErrorCode(code)

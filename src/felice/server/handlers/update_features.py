@@ -1,0 +1,44 @@
+"""UpdateFeatures (key 57): the cluster settles on other levels of its features, on all that were asked for or on none.
+
+The first fault is the answer, as in Kafka 4. Versions 0 and 1 list the features when there is none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.controller.features import FeatureWish, UpgradeType
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+_UPGRADE_TYPE_SINCE = 1
+
+
+async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+    try:
+        wishes = [_wish(update, context.version) for update in request.feature_updates]
+        _check_distinct(wishes)
+        await context.broker.controller.update_features(wishes, validate_only=request.validate_only)
+    except ApiError as error:
+        return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+    return UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=wish.feature) for wish in wishes])
+
+
+def _wish(update: FeatureUpdateKey, version: int) -> FeatureWish:
+    upgrade_type = update.upgrade_type
+    if version < _UPGRADE_TYPE_SINCE:
+        upgrade_type = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
+    return FeatureWish(update.feature, update.max_version_level, upgrade_type)
+
+
+def _check_distinct(wishes: list[FeatureWish]) -> None:
+    if len({wish.feature for wish in wishes}) < len(wishes):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a feature is named twice")
