@@ -382,3 +382,15 @@ def test_kafka_log_dirs_prints_kafkas_json(kafka: Run, felice: Run, broker: Embe
     [row] = json.loads(lines[2])["brokers"][0]["logDirs"]
     assert row["error"] is None
     assert row["partitions"] == [{"partition": "located-0", "size": 0, "offsetLag": 0, "isFuture": False}]
+
+
+def test_the_cluster_is_shown_as_a_whole(felice: Run, broker: EmbeddedBroker) -> None:
+    felice("topics", "create", "whole", "--partitions", "3")
+    status = json.loads(felice("cluster", "--json"))
+    [row] = status["brokers"]
+    assert row["controller"] is True
+    assert row["address"] == broker.bootstrap
+    assert row["leads"] == row["replicas"] == row["in_sync"] == status["partitions"] >= 3
+    assert status["offline_partitions"] == status["under_replicated_partitions"] == []
+    shown = felice("cluster", "--check")
+    assert "Offline partitions: none" in shown

@@ -32,6 +32,17 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "log_dirs",
         "Show brokers' log directories, and move replicas between them.",
     ),
+    "cluster": (
+        "felice.cli.cluster",
+        "cluster",
+        "Show brokers, controller, and partitions that are offline or lack replicas.",
+    ),
+    "reassign": ("felice.cli.reassign", "reassign", "Move partitions to other brokers."),
+    "elect-leaders": (
+        "felice.cli.elect_leaders",
+        "elect_leaders",
+        "Give leadership back to preferred replicas.",
+    ),
     "perf": ("felice.cli.perf", "perf", "Measure how fast a topic can be written and read."),
     "dump-log": ("felice.cli.dump_log", "dump_log", "Print and check the files of a partition."),
     "decode-frame": (

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from felice.client.admin import configs, groups, log_dirs, topics
+from felice.client.admin import configs, groups, leadership, log_dirs, topics
 from felice.client.admin.model import (
     ConfigResource,
     ConsumerGroupDescription,
     ConsumerGroupState,
     ConsumerGroupType,
     DescribeClusterResult,
+    ElectionType,
     ListConsumerGroupsResult,
     NewPartitions,
     NewTopic,
+    PartitionReassignment,
 )
 from felice.client.admin.topics import Results
 from felice.client.cluster import Cluster, backoff_s
@@ -233,6 +235,44 @@ class Admin:
             {resource: resource for resource in resources},
             lambda some: configs.incremental_alter_configs(self.cluster, some, validate_only),
             timeout_s,
+        )
+
+    # Leaders and replicas
+
+    async def elect_leaders(
+        self,
+        kind: ElectionType,
+        partitions: Iterable[Partition] | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> Results:
+        """None, or why there was no election, by partition; of all partitions only those that needed one."""
+        wanted = None if partitions is None else list(partitions)
+        timeout_ms = int(timeout_s * 1000)
+        return await self._retrying(
+            lambda: leadership.elect_leaders(self.cluster, kind, wanted, timeout_ms), timeout_s
+        )
+
+    async def alter_partition_reassignments(
+        self, wanted: Mapping[Partition, Sequence[int] | None], timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> Results:
+        """Begins to move partitions to other brokers (None: cancels a move); None, or the error, by partition."""
+        timeout_ms = int(timeout_s * 1000)
+        return await self._each(
+            {partition: partition for partition in wanted},
+            lambda some: leadership.alter_reassignments(
+                self.cluster, {partition: wanted[partition] for partition in some}, timeout_ms
+            ),
+            timeout_s,
+        )
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[Partition] | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[Partition, PartitionReassignment]:
+        """The moves under way."""
+        wanted = None if partitions is None else list(partitions)
+        timeout_ms = int(timeout_s * 1000)
+        return await self._retrying(
+            lambda: leadership.list_reassignments(self.cluster, wanted, timeout_ms), timeout_s
         )
 
     # Log directories

@@ -1,7 +1,7 @@
 """Administration of a cluster. `AdminClient` has confluent_kafka's face; `felice.client.aio.Admin` is beneath.
 
 The names of confluent_kafka.admin that concern topics, configs, groups, offsets and records are here. ACLs, SCRAM
-users, quotas and leader elections are not.
+users and quotas are not.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from felice.client.admin.model import (
     ConsumerGroupType,
     DeletedRecords,
     DescribeClusterResult,
+    ElectionType,
     IsolationLevel,
     ListConsumerGroupsResult,
     ListOffsetsResultInfo,
@@ -30,6 +31,7 @@ from felice.client.admin.model import (
     NewTopic,
     Node,
     OffsetSpec,
+    PartitionReassignment,
     ReplicaInLogDir,
     ResourceType,
     TopicCollection,
@@ -73,6 +75,7 @@ __all__ = [
     "ConsumerGroupType",
     "DeletedRecords",
     "DescribeClusterResult",
+    "ElectionType",
     "IsolationLevel",
     "KafkaError",
     "KafkaException",
@@ -86,6 +89,7 @@ __all__ = [
     "Node",
     "OffsetSpec",
     "PartitionMetadata",
+    "PartitionReassignment",
     "ReplicaInLogDir",
     "ResourceType",
     "TopicCollection",

@@ -7,7 +7,7 @@ Keeps true:  every item asked about has a future, and every future gets a result
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from felice.client.admin.model import (
@@ -16,6 +16,7 @@ from felice.client.admin.model import (
     ConsumerGroupTopicPartitions,
     ConsumerGroupType,
     DescribeClusterResult,
+    ElectionType,
     IsolationLevel,
     ListConsumerGroupsResult,
     NewPartitions,
@@ -24,7 +25,7 @@ from felice.client.admin.model import (
     TopicCollection,
 )
 from felice.client.aio_admin import DEFAULT_TIMEOUT_S, Admin
-from felice.client.errors import KafkaError, failure, kafka_exception
+from felice.client.errors import KafkaError, KafkaException, failure, kafka_exception
 from felice.client.group_requests import CommittedOffset
 from felice.client.loop_thread import LoopThread
 from felice.client.model import ClusterMetadata, Partition, TopicPartition
@@ -219,6 +220,37 @@ class AdminClient:
     ) -> dict[ConfigResource, Future]:
         work = self._admin.incremental_alter_configs(resources, request_timeout, validate_only)
         return self._many(resources, work)
+
+    # Leaders and replicas
+
+    def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> Future:
+        """A future of the error, or None, by partition; of all partitions only those that needed an election."""
+        wanted = None if partitions is None else [(found.topic, found.partition) for found in partitions]
+
+        async def elect() -> dict[TopicPartition, KafkaException | None]:
+            results = await self._admin.elect_leaders(election_type, wanted, request_timeout)
+            return {TopicPartition(*partition): result for partition, result in results.items()}
+
+        return self._one(elect())
+
+    def alter_partition_reassignments(
+        self,
+        wanted: Mapping[Partition, Sequence[int] | None],
+        *,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[Partition, Future]:
+        """Begins to move partitions, by (topic, partition), to other brokers; None cancels a move."""
+        return self._many(wanted, self._admin.alter_partition_reassignments(wanted, request_timeout))
+
+    def list_partition_reassignments(self, *, request_timeout: float = DEFAULT_TIMEOUT_S) -> Future:
+        """A future of `PartitionReassignment` by (topic, partition): the moves under way."""
+        return self._one(self._admin.list_partition_reassignments(None, request_timeout))
 
     # Log directories
 

@@ -189,6 +189,22 @@ class DeletedRecords:
     low_watermark: int
 
 
+class ElectionType(Enum):
+    """Who may become leader: the preferred replica, or any that lives where none in sync does."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReassignment:
+    """A partition's move to other brokers: all its replicas, and who of them comes and goes."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaInLogDir:
     """A replica in one directory of a broker. `is_future`: it is on its way there."""

@@ -1,0 +1,80 @@
+"""Elections of leaders, by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from felice.cli.faults import Fault
+from felice.cli.options import admin_client, connection_options, json_option
+from felice.cli.output import show
+
+if TYPE_CHECKING:
+    from felice.client.admin import AdminClient
+
+KINDS = ("preferred", "unclean")
+
+
+def elect(
+    admin: AdminClient, kind: str, partitions: Sequence[tuple[str, int]] | None
+) -> dict[tuple[str, int], str | None]:
+    """What came of each election: None for a new leader, else the name of the error."""
+    from felice.client.admin import ElectionType, TopicPartition
+
+    wanted = None if partitions is None else [TopicPartition(*partition) for partition in partitions]
+    results = admin.elect_leaders(ElectionType[kind.upper()], wanted).result()
+    return {
+        (found.topic, found.partition): None if error is None else error.args[0].name()
+        for found, error in results.items()
+    }
+
+
+@click.command("elect-leaders")
+@click.argument("topics", nargs=-1)
+@connection_options
+@click.option("--type", "kind", type=click.Choice(KINDS), default="preferred", show_default=True)
+@click.option("--partition", type=click.IntRange(min=0), help="Only this partition of the topic.")
+@click.option("--all", "everything", is_flag=True, help="Every partition of the cluster.")
+@json_option
+def elect_leaders(
+    topics: tuple[str, ...],
+    bootstrap: str,
+    command_config: Path | None,
+    kind: str,
+    partition: int | None,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """Give leadership back to preferred replicas, or (unclean) to any replica that lives.
+
+    \b
+    felice elect-leaders flights
+    felice elect-leaders flights --partition 0 --type unclean
+
+    An unclean election loses what the missing replicas alone had.
+    """
+    if bool(topics) == everything:
+        raise Fault("name topics, or give --all for every partition")
+    if partition is not None and len(topics) != 1:
+        raise Fault("--partition goes with one topic")
+    admin = admin_client(bootstrap, command_config)
+    results = elect(admin, kind, None if everything else _partitions(admin, topics, partition))
+    rows = [
+        {"partition": f"{topic}-{number}", "result": error or "elected"}
+        for (topic, number), error in sorted(results.items())
+    ]
+    show(rows, as_json, empty="No partition needed an election.")
+    if any(error not in (None, "ELECTION_NOT_NEEDED") for error in results.values()):
+        click.get_current_context().exit(1)
+
+
+def _partitions(admin: AdminClient, topics: Sequence[str], partition: int | None) -> list[tuple[str, int]]:
+    from felice.cli.offsets import partitions_of
+    from felice.cli.topics import existing
+
+    if partition is not None:
+        return [(topics[0], partition)]
+    return partitions_of(admin, existing(admin, topics))

@@ -1,0 +1,77 @@
+"""`kafka-leader-election`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from felice.cli.elect_leaders import KINDS, elect
+from felice.cli.faults import Fault
+from felice.cli.kafka_tools import run_tool
+from felice.cli.options import admin_client
+
+
+@click.command("kafka-leader-election")
+@click.option("--bootstrap-server", required=True)
+@click.option(
+    "--admin.config", "--command-config", "command_config", type=click.Path(exists=True, path_type=Path)
+)
+@click.option("--election-type", type=click.Choice(KINDS, case_sensitive=False), required=True)
+@click.option("--topic")
+@click.option("--partition", type=int)
+@click.option("--path-to-json-file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--all-topic-partitions", is_flag=True)
+def kafka_leader_election(
+    bootstrap_server: str, command_config: Path | None, election_type: str, **asked: Any
+) -> None:
+    """Elect leaders of a partition, of those that a file names, or of all."""
+    partitions = _partitions(asked)
+    results = elect(admin_client(bootstrap_server, command_config), election_type, partitions)
+    done = [name for name, error in _named(results) if error is None]
+    needless = [name for name, error in _named(results) if error == "ELECTION_NOT_NEEDED"]
+    failed = [(name, error) for name, error in _named(results) if error not in (None, "ELECTION_NOT_NEEDED")]
+    kind = election_type.upper()
+    if done:
+        click.echo(f"Successfully completed leader election ({kind}) for partitions {', '.join(done)}")
+    if needless:
+        click.echo(f"Valid replica already elected for partitions {', '.join(needless)}")
+    for name, error in failed:
+        click.echo(f"Error completing leader election ({kind}) for partition: {name}: {error}")
+    if failed:
+        raise Fault(f"{len(failed)} replica(s) could not be elected")
+
+
+def _named(results: dict[tuple[str, int], str | None]) -> list[tuple[str, str | None]]:
+    return [(f"{topic}-{number}", error) for (topic, number), error in sorted(results.items())]
+
+
+def _partitions(asked: dict[str, Any]) -> list[tuple[str, int]] | None:
+    ways = [asked["topic"] is not None, asked["path_to_json_file"] is not None, asked["all_topic_partitions"]]
+    if sum(ways) != 1:
+        raise click.UsageError(
+            "One and only one of the following options is required: "
+            "--topic, --path-to-json-file, --all-topic-partitions"
+        )
+    if asked["topic"] is not None:
+        if asked["partition"] is None:
+            raise click.UsageError("Missing required option(s): --partition")
+        return [(asked["topic"], asked["partition"])]
+    if asked["all_topic_partitions"]:
+        return None
+    return _read(asked["path_to_json_file"])
+
+
+def _read(path: Path) -> list[tuple[str, int]]:
+    try:
+        rows = json.loads(path.read_text())["partitions"]
+        return [(str(row["topic"]), int(row["partition"])) for row in rows]
+    except (ValueError, KeyError, TypeError) as error:
+        shape = '{"partitions": [{"topic": "t", "partition": 0}]}'
+        raise Fault(f"{path} is not of the form {shape}: {error!r}") from None
+
+
+def main() -> None:
+    run_tool(kafka_leader_election)

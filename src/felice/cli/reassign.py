@@ -1,0 +1,312 @@
+"""Moving partitions to other brokers: a plan, its execution, its progress, its cancellation.
+
+Plans are Kafka's JSON: {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from felice.cli.faults import Fault
+from felice.cli.options import admin_client, connection_options, json_option, wait_all
+from felice.cli.output import progress, show
+
+if TYPE_CHECKING:
+    from felice.client.admin import AdminClient
+
+Plan = dict[tuple[str, int], tuple[int, ...]]
+"""The brokers that are to have each partition, the preferred leader first."""
+
+_TIMEOUT_S = 30.0
+_POLL_S = 0.5
+LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+_SHAPE = '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}'
+
+
+# Plans
+
+
+def read_plan(path: Path) -> Plan:
+    try:
+        rows = json.loads(path.read_text())["partitions"]
+        plan = {(str(r["topic"]), int(r["partition"])): tuple(map(int, r["replicas"])) for r in rows}
+        places = {str(place) for row in rows for place in row.get("log_dirs", ())}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Fault(f"{path} is not of the form {_SHAPE}: {error!r}") from None
+    if len(plan) != len(rows):
+        raise Fault(f"{path} names a partition twice")
+    if not plan:
+        raise Fault(f"{path} names no partition")
+    if places - {"any"}:
+        raise Fault(f"{path} names log directories; move replicas between those with: felice log-dirs move")
+    return plan
+
+
+def format_plan(plan: Mapping[tuple[str, int], Sequence[int]]) -> str:
+    rows = [
+        {"topic": topic, "partition": number, "replicas": list(brokers), "log_dirs": ["any"] * len(brokers)}
+        for (topic, number), brokers in sorted(plan.items())
+    ]
+    return json.dumps({"version": 1, "partitions": rows}, separators=(",", ":"))
+
+
+def current_plan(admin: AdminClient, topics: Sequence[str]) -> Plan:
+    """Where the partitions of some topics are now."""
+    found = admin.list_topics(timeout=_TIMEOUT_S).topics
+    missing = [name for name in topics if name not in found]
+    if missing:
+        raise Fault(f"there is no topic {', '.join(missing)}")
+    return {
+        (name, number): tuple(partition.replicas)
+        for name in topics
+        for number, partition in sorted(found[name].partitions.items())
+    }
+
+
+def proposed_plan(
+    admin: AdminClient, topics: Sequence[str], brokers: Sequence[int], seed: int | None = None
+) -> Plan:
+    """The topics' partitions spread over the brokers anew, with as many replicas as they have and apart by rack."""
+    from felice.controller.placement import place_replicas
+
+    nodes = {node.id: node for node in admin.describe_cluster().result().nodes}
+    unknown = [broker for broker in brokers if broker not in nodes]
+    if unknown:
+        raise Fault(f"there is no broker {', '.join(map(str, unknown))}; there are {_joined(sorted(nodes))}")
+    dice = random.Random(seed)
+    plan: Plan = {}
+    for name in topics:
+        current = current_plan(admin, [name])
+        factor = max(len(replicas) for replicas in current.values())
+        if factor > len(brokers):
+            raise Fault(f"{name} has {factor} replicas: {len(brokers)} brokers are too few")
+        start, shift = dice.randrange(len(brokers)), dice.randrange(len(brokers))
+        placed = place_replicas(sorted(brokers), len(current), factor, start_index=start, start_shift=shift)
+        plan.update({(name, number): replicas for number, replicas in placed.items()})
+    return plan
+
+
+# Doing it
+
+
+def execute(admin: AdminClient, plan: Plan, throttle: int | None, *, additional: bool = False) -> Plan:
+    """Begins the moves; answers with where the partitions were."""
+    under_way = admin.list_partition_reassignments().result()
+    if under_way and not additional:
+        raise Fault(f"{len(under_way)} partitions are being reassigned; wait for them, or give --additional")
+    before = current_plan(admin, sorted({topic for topic, _ in plan}))
+    if throttle is not None:
+        set_throttles(admin, plan, before, throttle)
+    wait_all(admin.alter_partition_reassignments(plan))
+    return {partition: before[partition] for partition in plan if partition in before}
+
+
+def cancel(admin: AdminClient, plan: Plan) -> list[tuple[str, int]]:
+    """Ends those of the moves that are under way; says which."""
+    under_way = admin.list_partition_reassignments().result()
+    active = [partition for partition in sorted(plan) if partition in under_way]
+    if active:
+        wait_all(admin.alter_partition_reassignments(dict.fromkeys(active)))
+    return active
+
+
+def states(admin: AdminClient, plan: Plan) -> dict[tuple[str, int], str]:
+    """`completed`, `in progress`, or what else became of each partition's move."""
+    under_way = admin.list_partition_reassignments().result()
+    topics = admin.list_topics(timeout=_TIMEOUT_S).topics
+    found = {}
+    for (topic, number), wanted in sorted(plan.items()):
+        partition = topics[topic].partitions.get(number) if topic in topics else None
+        if (topic, number) in under_way:
+            found[topic, number] = "in progress"
+        elif partition is None:
+            found[topic, number] = "no such partition"
+        elif tuple(partition.replicas) == wanted:
+            found[topic, number] = "completed"
+        else:
+            found[topic, number] = f"replicas are {_joined(partition.replicas)}"
+    return found
+
+
+def set_throttles(admin: AdminClient, plan: Plan, before: Plan, bytes_per_second: int) -> None:
+    """Holds what the moves copy to a rate: it leaves the brokers that have a partition and reaches the new ones."""
+    brokers = sorted({broker for replicas in (*plan.values(), *before.values()) for broker in replicas})
+    rates = {name: str(bytes_per_second) for name in (LEADER_RATE, FOLLOWER_RATE)}
+    for broker in brokers:
+        _alter(admin, "BROKER", str(broker), rates)
+    for topic in sorted({topic for topic, _ in plan}):
+        moves = {n: (before.get((t, n), ()), plan[t, n]) for t, n in sorted(plan) if t == topic}
+        leaders = [f"{n}:{broker}" for n, (old, _) in moves.items() for broker in old]
+        new = [
+            f"{n}:{broker}" for n, (old, wanted) in moves.items() for broker in wanted if broker not in old
+        ]
+        _alter(admin, "TOPIC", topic, {LEADER_REPLICAS: ",".join(leaders), FOLLOWER_REPLICAS: ",".join(new)})
+
+
+def clear_throttles(admin: AdminClient, topics: Sequence[str]) -> list[int]:
+    """Takes the throttles away again; says from which brokers."""
+    brokers = sorted(admin.list_topics(timeout=_TIMEOUT_S).brokers)
+    for broker in brokers:
+        _alter(admin, "BROKER", str(broker), {LEADER_RATE: None, FOLLOWER_RATE: None})
+    for topic in topics:
+        _alter(admin, "TOPIC", topic, {LEADER_REPLICAS: None, FOLLOWER_REPLICAS: None})
+    return brokers
+
+
+def _alter(admin: AdminClient, kind: str, name: str, values: Mapping[str, str | None]) -> None:
+    from felice.client.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+    changes = [
+        ConfigEntry(
+            key,
+            value,
+            incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
+        )
+        for key, value in values.items()
+    ]
+    resource = ConfigResource(ResourceType[kind], name, incremental_configs=changes)
+    wait_all(admin.incremental_alter_configs([resource]))
+
+
+# Commands
+
+plan_argument = click.argument("plan_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+
+
+@click.group()
+def reassign() -> None:
+    """Move partitions to other brokers.
+
+    \b
+    felice reassign generate flights --brokers 1,2,3 > plan.json
+    felice reassign execute plan.json --throttle 50000000 > before.json
+    felice reassign verify plan.json --wait
+    felice reassign cancel plan.json
+    """
+
+
+@reassign.command("generate")
+@click.argument("topics", nargs=-1, required=True)
+@connection_options
+@click.option("--brokers", required=True, metavar="1,2,3", help="Who is to have the partitions.")
+@click.option("--seed", type=int, help="The same plan for the same cluster.")
+def generate_command(
+    topics: tuple[str, ...], bootstrap: str, command_config: Path | None, brokers: str, seed: int | None
+) -> None:
+    """Print a plan that spreads topics' partitions over brokers."""
+    admin = admin_client(bootstrap, command_config)
+    click.echo(format_plan(proposed_plan(admin, topics, broker_ids(brokers), seed)))
+
+
+@reassign.command("execute")
+@plan_argument
+@connection_options
+@click.option(
+    "--throttle", type=click.IntRange(min=1), metavar="BYTES", help="At most so many bytes a second."
+)
+@click.option("--additional", is_flag=True, help="Although other moves are under way.")
+def execute_command(
+    plan_file: Path, bootstrap: str, command_config: Path | None, throttle: int | None, additional: bool
+) -> None:
+    """Begin the moves of a plan; print where the partitions were, as a plan to go back."""
+    plan = read_plan(plan_file)
+    before = execute(admin_client(bootstrap, command_config), plan, throttle, additional=additional)
+    click.echo(format_plan(before))
+    click.echo(
+        f"{len(plan)} partitions are being reassigned; see: felice reassign verify {plan_file}", err=True
+    )
+
+
+@reassign.command("verify")
+@plan_argument
+@connection_options
+@click.option("--wait", is_flag=True, help="Return when no move is under way.")
+@click.option("--preserve-throttles", is_flag=True, help="Leave throttles where they are.")
+@json_option
+def verify_command(
+    plan_file: Path,
+    bootstrap: str,
+    command_config: Path | None,
+    wait: bool,
+    preserve_throttles: bool,
+    as_json: bool,
+) -> None:
+    """Show how far the moves of a plan are; when all have ended, take their throttles away.
+
+    Exit code 1 means that a partition is neither where it should be nor on its way.
+    """
+    plan = read_plan(plan_file)
+    admin = admin_client(bootstrap, command_config)
+    found = _wait_until_over(admin, plan) if wait else states(admin, plan)
+    rows = [{"partition": f"{topic}-{number}", "state": state} for (topic, number), state in found.items()]
+    show(rows, as_json)
+    if "in progress" not in found.values() and not preserve_throttles:
+        clear_throttles(
+            admin, sorted({topic for topic, number in plan if found[topic, number] != "no such partition"})
+        )
+    if set(found.values()) - {"completed", "in progress"}:
+        click.get_current_context().exit(1)
+
+
+def _wait_until_over(admin: AdminClient, plan: Plan) -> dict[tuple[str, int], str]:
+    over = 0
+    with progress("reassigning", len(plan)) as advance:
+        while True:
+            found = states(admin, plan)
+            ended = sum(state != "in progress" for state in found.values())
+            advance(ended - over)
+            over = ended
+            if over == len(plan):
+                return found
+            time.sleep(_POLL_S)
+
+
+@reassign.command("cancel")
+@plan_argument
+@connection_options
+def cancel_command(plan_file: Path, bootstrap: str, command_config: Path | None) -> None:
+    """End the moves of a plan that are under way: partitions stay where they were."""
+    plan = read_plan(plan_file)
+    admin = admin_client(bootstrap, command_config)
+    ended = cancel(admin, plan)
+    clear_throttles(admin, sorted({topic for topic, _ in ended}))
+    click.echo(f"{len(ended)} moves were cancelled.")
+
+
+@reassign.command("list")
+@connection_options
+@json_option
+def list_command(bootstrap: str, command_config: Path | None, as_json: bool) -> None:
+    """Show the moves that are under way."""
+    rows: list[dict[str, Any]] = [
+        {
+            "partition": f"{topic}-{number}",
+            "replicas": list(move.replicas),
+            "adding": list(move.adding),
+            "removing": list(move.removing),
+        }
+        for (topic, number), move in sorted(
+            admin_client(bootstrap, command_config).list_partition_reassignments().result().items()
+        )
+    ]
+    show(rows, as_json, empty="No partition is being reassigned.")
+
+
+def broker_ids(text: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise Fault(f"expected broker ids with commas between them, got {text!r}") from None
+
+
+def _joined(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))

@@ -1,0 +1,45 @@
+"""Plans of reassignment as files: Kafka's JSON, and what is no such thing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from felice.cli.faults import Fault
+from felice.cli.reassign import format_plan, read_plan
+
+PLAN = {("t", 0): (1, 2), ("t", 1): (2, 3), ("u", 0): (3,)}
+
+
+def test_a_plan_is_written_and_read(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(format_plan(PLAN))
+    assert read_plan(path) == PLAN
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not of the form"),
+        ("[]", "not of the form"),
+        ('{"partitions": [{"topic": "t", "partition": 0}]}', "not of the form"),
+        ('{"partitions": []}', "names no partition"),
+        (
+            '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]},'
+            ' {"topic": "t", "partition": 0, "replicas": [2]}]}',
+            "twice",
+        ),
+        (
+            '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/disk"]}]}',
+            "felice log-dirs move",
+        ),
+    ],
+)
+def test_what_is_no_plan_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    with pytest.raises(Fault) as refused:
+        read_plan(path)
+    assert said in refused.value.message
+    assert "\n" not in refused.value.message
