@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from conformance.topics import wait_until
+from conformance.transaction_calls import WireProducer, fetch_row, until_settled, visible
 from conformance.wire import Wire
 from felice.env import Environment, SystemClock, SystemDisk, SystemNetwork
+from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -99,6 +102,23 @@ def test_a_disk_that_cannot_sync_takes_its_directory_and_the_broker_with_it(tmp_
         assert broker.broker.failure is not None
         assert "all log directories are offline" in broker.broker.failure
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_an_end_of_a_transaction_that_cannot_be_written_is_told_so_and_may_be_asked_again(
+    tmp_path: Path,
+) -> None:
+    """90: NOT_COORDINATOR, never UNKNOWN_SERVER_ERROR, whose outcome nobody knows."""
+    disk = FailingDisk(".log", "write", errno.ENOSPC)
+    with EmbeddedBroker(tmp_path / "data", env=environment(disk)) as broker, Wire(broker.bootstrap) as wire:
+        assert create(wire, "a") == 0
+        producer = WireProducer(wire, "t").begin_life()
+        producer.write("a", b"v")
+        disk.is_failing = True
+        assert producer.end(True) == ErrorCode.NOT_COORDINATOR
+        assert visible(fetch_row(wire, "a")) == []
+        disk.is_failing = False
+        assert until_settled(lambda: producer.end(True)) == 0
+        wait_until(lambda: visible(fetch_row(wire, "a")) == [b"v"])
 
 
 class SlowDisk(FailingDisk):

@@ -1,0 +1,37 @@
+"""The numbered rules of what clients depend on: each has a test that names it, or a reason why one cannot be had yet.
+
+A test names its rule by opening its docstring with the number. A reason goes as soon as a test is there.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+RULES = range(1, 94)
+NAMED = re.compile(r'def test_\w+\([^"]*?"""(?:Rules? )?(\d+(?:(?:, | and )\d+)*)[:.]')
+
+AUTHENTICATION = "nothing authenticates yet"
+SEVERAL_BROKERS = "a partition moves only between brokers, and there is one"
+LEFT = {
+    4: f"ApiVersions before authentication: {AUTHENTICATION}",
+    14: "throttling: there are no quotas yet",
+    16: f"SaslHandshake v0: {AUTHENTICATION}",
+    17: f"an unknown mechanism: {AUTHENTICATION}",
+    18: f"bad credentials: {AUTHENTICATION}",
+    19: f"authenticating again on the same connection: {AUTHENTICATION}",
+    20: f"extensions of SCRAM: {AUTHENTICATION}",
+    29: f"topics that a client may not see: {AUTHENTICATION}",
+    34: f"NOT_LEADER_OR_FOLLOWER where a partition was: {SEVERAL_BROKERS}",
+    37: f"the new leader's address with that error: {SEVERAL_BROKERS}",
+}
+
+
+def named_rules() -> set[int]:
+    texts = (path.read_text() for path in TESTS.rglob("test_*.py"))
+    return {int(n) for text in texts for found in NAMED.findall(text) for n in re.findall(r"\d+", found)}
+
+
+def test_each_rule_has_a_test_or_a_reason() -> None:
+    assert set(RULES) - named_rules() == set(LEFT)
