@@ -267,16 +267,15 @@ class ReplicationWorld:
         leader = self._partition(options.get("from", str(asker.leader_id)))
         epoch = position.current_leader_epoch
         try:
-            leader.check_follower(replica.broker_id, epoch)
+            leader.on_follower_fetch(
+                replica.broker_id, position.offset, log_start_offset=position.log_start_offset,
+                broker_epoch=broker_epoch, current_leader_epoch=epoch,
+                last_fetched_epoch=position.last_fetched_epoch,
+            )  # fmt: skip
             found = leader.fetch(
                 position.offset, 1 << 20, replica_id=replica.broker_id, current_leader_epoch=epoch,
                 last_fetched_epoch=position.last_fetched_epoch,
             )  # fmt: skip
-            if found.divergence is None:
-                leader.on_follower_fetch(
-                    replica.broker_id, position.offset, log_start_offset=position.log_start_offset,
-                    broker_epoch=broker_epoch, current_leader_epoch=epoch,
-                )  # fmt: skip
         except ApiError as error:
             self.say(f"{names[0]} asked from {position.offset}: {error.code.name}")
             replica.answer = epoch, error, b""

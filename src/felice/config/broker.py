@@ -14,9 +14,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from felice.config.option import INT_MAX, ConfigError, Kind, Option, Scope, option, options_of, parse_all
+from felice.config.option import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigError,
+    Kind,
+    Option,
+    Scope,
+    option,
+    options_of,
+    parse_all,
+)
 from felice.config.topic import TOPIC_OPTIONS
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _SECURITY_PROTOCOLS = ("PLAINTEXT",)
 _DEDUPE_BUFFER_MIN_BYTES = 1024 * 1024
 
@@ -106,6 +117,10 @@ class BrokerConfig:
     controller_listener_names: tuple[str, ...] = option(
         "controller.listener.names", Kind.LIST, (),
         "Listeners of KRaft's controller in a file that was Kafka's; there is none here, so they are left out.",
+    )  # fmt: skip
+    inter_broker_listener_name: str | None = option(
+        "inter.broker.listener.name", Kind.STRING, None,
+        "The listener on which brokers reach each other; PLAINTEXT, or else the first, if not set.",
     )  # fmt: skip
     log_dirs: tuple[str, ...] = option(
         "log.dirs",
@@ -222,6 +237,51 @@ class BrokerConfig:
     replica_lag_time_max_ms: int = option(
         "replica.lag.time.max.ms", Kind.LONG, 30_000,
         "A follower that has not had everything for this long is not in sync any more.", minimum=1,
+    )  # fmt: skip
+    num_replica_fetchers: int = option(
+        "num.replica.fetchers", Kind.INT, 1, "Fetches under way from each broker that is followed.",
+        scope=Scope.CLUSTER_WIDE, minimum=1, maximum=64,
+    )  # fmt: skip
+    replica_fetch_max_bytes: int = option(
+        "replica.fetch.max.bytes", Kind.INT, 1_048_576, "The most that a follower asks of one partition at a time.",
+        minimum=0,
+    )  # fmt: skip
+    replica_fetch_response_max_bytes: int = option(
+        "replica.fetch.response.max.bytes", Kind.INT, 10_485_760, "The most that a follower asks of a leader at once.",
+        minimum=0,
+    )  # fmt: skip
+    replica_fetch_min_bytes: int = option(
+        "replica.fetch.min.bytes", Kind.INT, 1, "How much a leader should have before it answers a follower.", minimum=0
+    )  # fmt: skip
+    replica_fetch_wait_max_ms: int = option(
+        "replica.fetch.wait.max.ms", Kind.INT, 500, "How long a leader may wait for that.", minimum=1
+    )
+    replica_fetch_backoff_ms: int = option(
+        "replica.fetch.backoff.ms",
+        Kind.INT,
+        1000,
+        "How long a follower waits after a fetch that failed.",
+        minimum=1,
+    )
+    replica_socket_timeout_ms: int = option(
+        "replica.socket.timeout.ms",
+        Kind.INT,
+        30_000,
+        "How long a broker waits for another's answer.",
+        minimum=1,
+    )
+    replica_selector_class: str | None = option(
+        "replica.selector.class", Kind.STRING, None,
+        "Which replica a consumer is sent to: one in its own rack with RackAwareReplicaSelector, else the leader.",
+        choices=(RACK_AWARE_SELECTOR,),
+    )  # fmt: skip
+    leader_replication_throttled_rate: int = option(
+        "leader.replication.throttled.rate", Kind.LONG, LONG_MAX,
+        "Bytes a second sent to followers that are throttled and not in sync.", scope=Scope.CLUSTER_WIDE, minimum=1,
+    )  # fmt: skip
+    follower_replication_throttled_rate: int = option(
+        "follower.replication.throttled.rate", Kind.LONG, LONG_MAX,
+        "Bytes a second fetched for replicas that are throttled and not in sync.", scope=Scope.CLUSTER_WIDE, minimum=1,
     )  # fmt: skip
     replica_high_watermark_checkpoint_interval_ms: int = option(
         "replica.high.watermark.checkpoint.interval.ms",
@@ -412,8 +472,17 @@ class BrokerConfig:
     def log_directories(self) -> list[Path]:
         return [Path(text) for text in self.log_dirs]
 
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener on which the other brokers are to find this one."""
+        if self.inter_broker_listener_name is not None:
+            return self.inter_broker_listener_name.upper()
+        names = [listener.name for listener in self.parsed_advertised_listeners]
+        return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
+
     def _check(self) -> None:
         self._check_listeners()
+        self._check_replication()
         if self.node_id < 0 and not self.broker_id_generation_enable:
             raise ConfigError(
                 "node.id", self.node_id, "broker.id.generation.enable is false, so it must be 0 or more"
@@ -436,6 +505,25 @@ class BrokerConfig:
             raise ConfigError(
                 "log.cleaner.dedupe.buffer.size", self.log_cleaner_dedupe_buffer_size,
                 f"it must be at least 1 MiB for each of the {self.log_cleaner_threads} cleaner threads",
+            )  # fmt: skip
+
+    def _check_replication(self) -> None:
+        names = [listener.name for listener in self.parsed_advertised_listeners]
+        if self.inter_broker_listener not in names:
+            raise ConfigError(
+                "inter.broker.listener.name", self.inter_broker_listener_name,
+                f"no advertised listener has that name; there are {', '.join(names)}",
+            )  # fmt: skip
+        if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
+            # A follower with nothing to fetch would drop out of the ISR again and again.
+            raise ConfigError(
+                "replica.fetch.wait.max.ms", self.replica_fetch_wait_max_ms,
+                f"it must not be above replica.lag.time.max.ms ({self.replica_lag_time_max_ms})",
+            )  # fmt: skip
+        if self.replica_fetch_wait_max_ms > self.replica_socket_timeout_ms:
+            raise ConfigError(
+                "replica.fetch.wait.max.ms", self.replica_fetch_wait_max_ms,
+                f"it must not be above replica.socket.timeout.ms ({self.replica_socket_timeout_ms})",
             )  # fmt: skip
 
     def _check_listeners(self) -> None:

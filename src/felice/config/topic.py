@@ -6,6 +6,7 @@ synonym; the broker's static one; the default of Kafka 4.3.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
+
+
+def _replica_list_fault(replicas: tuple[str, ...]) -> str | None:
+    if replicas == ("*",) or all(re.fullmatch(r"\d+:\d+", replica) for replica in replicas):
+        return None
+    return "expected partition:broker, separated by commas, or *"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,16 @@ class TopicConfig:
     index_interval_bytes: int = option(
         "index.interval.bytes", Kind.INT, 4096, "Bytes of log between two entries of an index.",
         scope=Scope.TOPIC, minimum=0, synonyms=(("log.index.interval.bytes", 1),),
+    )  # fmt: skip
+    leader_replication_throttled_replicas: tuple[str, ...] = option(
+        "leader.replication.throttled.replicas", Kind.LIST, (),
+        "Replicas whose sending to followers is throttled: partition:broker,... or *.",
+        scope=Scope.TOPIC, internal_check=_replica_list_fault,
+    )  # fmt: skip
+    follower_replication_throttled_replicas: tuple[str, ...] = option(
+        "follower.replication.throttled.replicas", Kind.LIST, (),
+        "Replicas whose fetching from leaders is throttled: partition:broker,... or *.",
+        scope=Scope.TOPIC, internal_check=_replica_list_fault,
     )  # fmt: skip
     max_compaction_lag_ms: int = option(
         "max.compaction.lag.ms", Kind.LONG, LONG_MAX,

@@ -27,7 +27,6 @@ class FetchPosition:
     last_fetched_epoch: int
     current_leader_epoch: int
     log_start_offset: int
-    high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +58,11 @@ def before_following(
 
 def next_fetch(
     epochs: LeaderEpochs, *,
-    log_start_offset: int, log_end_offset: int, high_watermark: int, leader_epoch: int,
+    log_start_offset: int, log_end_offset: int, leader_epoch: int,
 ) -> FetchPosition:  # fmt: skip
     """The epoch of the last record, not of the last entry: an epoch may have begun and written nothing here."""
     last_epoch = epochs.epoch_at(log_end_offset - 1) if log_end_offset > log_start_offset else epochs.latest
-    return FetchPosition(log_end_offset, last_epoch, leader_epoch, log_start_offset, high_watermark)
+    return FetchPosition(log_end_offset, last_epoch, leader_epoch, log_start_offset)
 
 
 def after_divergence(

@@ -223,10 +223,11 @@ class Partition:
         )
         if self.log.needs_flush:
             self.begin_flush()
-            # Followers need not wait for our disk.
-            self._wake()
         else:
             self._on_durable(self.log.log_end_offset)
+        if self.high_watermark < self.log.log_end_offset:
+            # Followers read beyond the watermark, and need not wait for our disk.
+            self._wake()
         return info
 
     def is_acknowledged(self, info: AppendInfo, required_acks: int = ACKS_ALL) -> bool:
@@ -348,10 +349,19 @@ class Partition:
 
     def on_follower_fetch(
         self, replica_id: int, offset: int, *,
-        log_start_offset: int, broker_epoch: int, current_leader_epoch: int,
+        log_start_offset: int, broker_epoch: int, current_leader_epoch: int, last_fetched_epoch: int,
     ) -> None:  # fmt: skip
-        """A follower has everything below `offset`: the watermark may rise, and the ISR grow."""
+        """A follower has everything below `offset`: the watermark may rise, and the ISR grow.
+
+        Unless what it has is not ours: then only `fetch` has something to say.
+        """
+        self.check_leader(current_leader_epoch)
         leader = self._leading()
+        leader.check_follower(replica_id, current_leader_epoch)
+        if not self.log.log_start_offset <= offset <= self.log.log_end_offset:
+            return
+        if last_fetched_epoch >= 0 and self._divergence(offset, last_fetched_epoch):
+            return
         leader.on_follower_fetch(
             replica_id, offset, log_start_offset=log_start_offset, log_end_offset=self.log.log_end_offset,
             broker_epoch=broker_epoch, current_leader_epoch=current_leader_epoch,
@@ -360,9 +370,6 @@ class Partition:
         self._propose(leader.propose_expansion(replica_id, self.high_watermark, self._around.broker_epoch_of))
         self._recount()
         self._deleting.release(self.low_watermark)
-
-    def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
-        self._leading().check_follower(replica_id, current_leader_epoch)
 
     def shrink_isr(self) -> None:
         """To be called now and then: lets go of members that have not kept up."""
@@ -397,7 +404,7 @@ class Partition:
     def next_fetch(self) -> FetchPosition:
         return follower.next_fetch(
             self.log.epochs, log_start_offset=self.log.log_start_offset, log_end_offset=self.log.log_end_offset,
-            high_watermark=self.high_watermark, leader_epoch=self.leader_epoch,
+            leader_epoch=self.leader_epoch,
         )  # fmt: skip
 
     def append_as_follower(
@@ -483,10 +490,7 @@ class Partition:
             lag_time_max_ms=self._around.lag_time_max_ms(), broker_epoch_of=self._around.broker_epoch_of,
             now_ms=self._around.monotonic_ms(),
         )  # fmt: skip
-        if moved > self.high_watermark:
-            self._advance(moved)
-        else:
-            self._wake()  # followers read beyond the watermark
+        self._advance(moved)
 
     def _advance(self, offset: int) -> None:
         if offset <= self.high_watermark:

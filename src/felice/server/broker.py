@@ -31,9 +31,12 @@ from felice.metadata.watcher import Watcher
 from felice.protocol.api import Api
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.frame_memory import FrameMemory
+from felice.replication.fetcher import Fetchers
 from felice.replication.isr import IsrWriter
 from felice.replication.partitions import Partitions
+from felice.replication.peers import Destination, Peers
 from felice.replication.surroundings import Surroundings
+from felice.replication.throttle import ReplicationThrottle
 from felice.server.cleaning import Cleaner
 from felice.server.config_entries import BrokerLayers
 from felice.server.fetch_sessions import FetchSessions
@@ -105,6 +108,7 @@ class Broker:
         self._followed = ClusterImage()
         self._is_following = False
         self._stop_began = False
+        self.replication_throttle = ReplicationThrottle()
         self._creating: dict[str, asyncio.Task[int]] = {}
 
     @property
@@ -230,6 +234,14 @@ class Broker:
         )
         self.partitions = Partitions(self.broker_id, self.directories, self.topic_config, surroundings)
         self.partitions.on_unservable = self._give_up
+        self.peers = Peers(env.network, env.clock, self.broker_id, self._destination_of)
+        self.fetchers = Fetchers(
+            self.broker_id,
+            self.peers,
+            env.clock,
+            lambda: self.config,
+            lambda: self._broker_epoch_of(self.broker_id) or -1,
+        )
         self.controller = Controller(store, self.watcher, env, self.broker_id, lambda: self.config)
         self.controller_role = ControllerRole(
             store, self.watcher, env.clock, self.broker_id, lambda: self.config
@@ -241,6 +253,13 @@ class Broker:
     def _broker_epoch_of(self, broker_id: int) -> int | None:
         known = self.image.brokers.get(broker_id)
         return known.epoch if known is not None else None
+
+    def _destination_of(self, broker_id: int) -> Destination | None:
+        known = self.image.brokers.get(broker_id)
+        endpoint = known.endpoints.get(self.config.inter_broker_listener) if known is not None else None
+        if known is None or endpoint is None:
+            return None
+        return Destination(endpoint.host, endpoint.port, known.epoch)
 
     def _give_up(self, topic: str, partition: int, replicas: tuple[int, ...]) -> None:
         self._isr_writer.resign(topic, partition, self.broker_id, replicas)
@@ -303,6 +322,7 @@ class Broker:
         if new.broker_configs is not old.broker_configs:
             self._lay_config(new)
         self.partitions.apply(old, new)
+        self._follow_leaders(old, new)
         if new.broker_configs is not old.broker_configs:
             self.partitions.reconfigure(new)
         elif new.topic_configs is not old.topic_configs:
@@ -314,6 +334,13 @@ class Broker:
             self._groups.on_image()
         if self._transactions is not None:
             self._transactions.on_image()
+
+    def _follow_leaders(self, old: ClusterImage, new: ClusterImage) -> None:
+        if new.topics is old.topics and new.brokers is old.brokers:
+            return
+        if new.brokers is not old.brokers:
+            self.peers.follow()
+        self.fetchers.follow(self.partitions, new)
 
     def _lay_config(self, image: ClusterImage) -> None:
         """The configuration in force: the file's, under what was changed since."""
@@ -420,6 +447,7 @@ class Broker:
             partition.wake_readers()
         for listener in self.listeners:
             await listener.drain(_DRAIN_TIMEOUT_S)
+        await self._stop_replicating()
         await self.cleaner.stop()
         await self.replica_moves.stop()
         await self._maintenance.stop()
@@ -438,6 +466,7 @@ class Broker:
             listener.abort("the broker was killed")
         self._is_following = False
         self._stop_coordinators()
+        await self._stop_replicating()
         for partition in self.partitions:
             await partition.finish_flush()  # its thread must not meet a closed file
         await asyncio.gather(*self._creating.values(), return_exceptions=True)
@@ -448,6 +477,13 @@ class Broker:
             self._transactions.stop()
         if self._groups is not None:
             self._groups.stop()
+
+    async def _stop_replicating(self) -> None:
+        if hasattr(self, "fetchers"):
+            await self.fetchers.stop()
+            await self.peers.close()
+            self._isr_writer.stop()
+            await self._isr_writer.finish()
 
     async def _close_directories(self) -> None:
         loop = asyncio.get_running_loop()
@@ -477,6 +513,7 @@ class Broker:
         for listener in self.listeners:
             await listener.stop_accepting()
             await listener.drain(0)
+        await self._stop_replicating()
         await self.cleaner.stop()
         await self.replica_moves.stop()
         await self._maintenance.stop()

@@ -41,6 +41,7 @@ class FetchedPartition:
         "current_leader_epoch",
         "fetch_offset",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "partition",
         "sent_high_watermark",
@@ -60,6 +61,7 @@ class FetchedPartition:
         self.max_bytes = asked.partition_max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
         self.last_fetched_epoch = asked.last_fetched_epoch
+        self.log_start_offset = asked.log_start_offset
 
     def must_be_told(self, row: PartitionData) -> bool:
         """Whether an incremental reply has to name this row; remembers it as told."""

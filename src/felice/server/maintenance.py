@@ -55,6 +55,7 @@ class Maintenance:
                 config.replica_high_watermark_checkpoint_interval_ms,
                 self._write_high_watermarks,
             ),
+            ("in-sync replicas", max(1, config.replica_lag_time_max_ms // 2), self._shrink_isrs),
             ("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers),
             ("frame memory", _FRAME_MEMORY_MS, self._forget_frame_memory),
             ("idle connections", min(_IDLE_CHECK_MS, config.connections_max_idle_ms), self._close_idle),
@@ -139,6 +140,9 @@ class Maintenance:
             if directory.offline_reason is None:
                 offsets = self._broker.partitions.high_watermarks(directory)
                 await loop.run_in_executor(None, directory.capture_high_watermarks(offsets))
+
+    async def _shrink_isrs(self) -> None:
+        self._broker.partitions.shrink_isrs()
 
     async def _expire_producers(self) -> None:
         now_ms = self._broker.env.clock.now_ms()

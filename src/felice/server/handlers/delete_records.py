@@ -1,10 +1,12 @@
 """DeleteRecords (key 21): moves the start of partitions forward; -1 means up to the high watermark.
 
-Only the log start moves. Segments that lie wholly before it go with the next retention check.
+Only the log start moves. Segments that lie wholly before it go with the next retention check. The answer waits until
+every replica that is alive has moved its own, for at most `timeout_ms`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from felice.controller.topic_names import INTERNAL_TOPICS
@@ -21,23 +23,28 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_row(topic.name, asked, context) for asked in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    topics, waiting = [], []
+    timeout_s = max(request.timeout_ms, 0) / 1000
+    for topic in request.topics:
+        rows = [_row(topic.name, asked, timeout_s, context) for asked in topic.partitions]
+        waiting.append(rows)
+    for topic, rows in zip(request.topics, waiting, strict=True):
+        results = await asyncio.gather(*rows)
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=list(results)))
+    return DeleteRecordsResponse(topics=topics)
 
 
-def _row(topic: str, asked: DeleteRecordsPartition, context: RequestContext) -> DeleteRecordsPartitionResult:
+async def _row(
+    topic: str, asked: DeleteRecordsPartition, timeout_s: float, context: RequestContext
+) -> DeleteRecordsPartitionResult:
     index = asked.partition_index
     try:
         if topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        low_watermark = context.broker.partitions.find(topic, index).delete_records_before(asked.offset)
+        partition = context.broker.partitions.find(topic, index)
+        start_offset = partition.delete_records_before(asked.offset)
+        low_watermark = await partition.wait_deleted(start_offset, timeout_s)
     except ApiError as error:
         return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error.code)
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark)

@@ -4,12 +4,17 @@ Answers at once when there is enough (`min_bytes`), an error to tell, or nothing
 else waits until there is enough or `max_wait_ms` is over, also when an incremental request
 names no partition. The first partition that has anything gives at least one whole batch
 however small the limits (KIP-74); later ones share what is left of `max_bytes`.
+
+A follower (`replica_state`) reads to the log's end, from the leader alone, and says with each offset what it has;
+its slices leave by sendfile like a consumer's. A consumer that can be sent elsewhere (version 11 and up) may read
+from any replica, and is sent to one in its rack where `replica.selector.class` says so (KIP-392).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -25,13 +30,16 @@ from felice.protocol.messages.fetch import (
     PartitionData,
 )
 from felice.replication.partition import FetchedRecords, Partition
+from felice.replication.selector import NO_PREFERENCE, same_rack_replica
+from felice.replication.throttle import is_throttled
 from felice.server.fetch_sessions import FetchedPartition, FetchPlan, Served, TopicRef
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _READ_COMMITTED = 1
-_LEADER_IN_ROW_FROM, _ENDPOINTS_FROM = 12, 16
+_NOT_READ = PartitionData(records=b"")
+_ANY_REPLICA_FROM, _LEADER_IN_ROW_FROM, _ENDPOINTS_FROM = 11, 12, 16
 
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
@@ -47,51 +55,97 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
 
 
 class _Fetch:
-    """One request, read once or, while it waits, again and again."""
+    """One request, read once or, while it waits, again and again where something changed."""
 
     def __init__(self, request: FetchRequest, plan: FetchPlan, context: RequestContext) -> None:
         self._request = request
         self._plan = plan
         self._context = context
+        self._rows: list[PartitionData] = []
         self._served: list[Served] = []
-        self._replica_id = request.replica_state.replica_id if request.replica_state else request.replica_id
+        self._refused: dict[FetchedPartition, ApiError] = {}
+        self._size_bytes = 0
+        state = request.replica_state
+        self._replica_id = state.replica_id if state else request.replica_id
+        self._replica_epoch = state.replica_epoch if state else -1
         self._read_committed = request.isolation_level == _READ_COMMITTED
         self._max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
 
+    @property
+    def _is_from_follower(self) -> bool:
+        return self._replica_id >= 0
+
     def read(self) -> bool:
         """Reads every partition; returns whether the answer may leave."""
-        self._served = served = []
-        size_bytes = 0
-        has_fault = False
+        if self._is_from_follower:
+            self._take_note()
+        return self._read_again(range(len(self._plan.partitions)))
+
+    def _take_note(self) -> None:
+        """What the follower has, before what it gets: watermarks that rise by it are told at once."""
         for asked in self._plan.partitions:
             try:
-                row = self._row(asked, self._max_bytes - size_bytes, size_bytes == 0)
+                self._find(asked).on_follower_fetch(
+                    self._replica_id, asked.fetch_offset, log_start_offset=asked.log_start_offset,
+                    broker_epoch=self._replica_epoch, current_leader_epoch=asked.current_leader_epoch,
+                    last_fetched_epoch=asked.last_fetched_epoch,
+                )  # fmt: skip
+            except ApiError as error:
+                # Reading it raises the same, but for a follower that may not tell us anything.
+                self._refused[asked] = error
+
+    def _read_again(self, numbers: Iterable[int]) -> bool:
+        if not self._rows:
+            self._rows = [_NOT_READ] * len(self._plan.partitions)
+        is_urgent = False
+        for number in numbers:
+            asked = self._plan.partitions[number]
+            self._size_bytes -= _size_of(self._rows[number])
+            try:
+                row = self._row(asked, self._max_bytes - self._size_bytes, self._size_bytes == 0)
             except ApiError as error:
                 row = self._refusal(asked, error)
-            if row.records:
-                size_bytes += row.records.size_bytes
-            has_fault = has_fault or row.error_code != 0 or row.diverging_epoch is not None
-            served.append((asked, row))
-        return has_fault or size_bytes >= self._request.min_bytes or not served
+            self._rows[number] = row
+            self._size_bytes += _size_of(row)
+            is_urgent = is_urgent or self._must_be_told_now(asked, row)
+        return is_urgent or self._size_bytes >= self._request.min_bytes or not self._rows
+
+    def _must_be_told_now(self, asked: FetchedPartition, row: PartitionData) -> bool:
+        if row.error_code != 0 or row.diverging_epoch is not None or row.preferred_read_replica != -1:
+            return True
+        if not self._is_from_follower or asked.sent_high_watermark < 0:
+            return False
+        # Consumers may be waiting for it there.
+        serves_consumers = self._context.broker.config.replica_selector_class is not None
+        return row.log_start_offset != asked.sent_log_start_offset or (
+            serves_consumers and row.high_watermark != asked.sent_high_watermark
+        )
 
     async def wait(self) -> FetchResponse:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._request.max_wait_ms / 1000
         alarm = _Alarm(loop)
-        watched = self._watched()
-        for partition in watched:
-            partition.on_advance.add(alarm.ring)
+        watched = self._watched(alarm)
+        for partition, ring in watched:
+            partition.on_advance.add(ring)
+        # Something may have come between the first read and this task's start.
+        numbers: Iterable[int] = range(len(self._plan.partitions))
         try:
-            # Something may have come between the first read and this task's start.
-            while not self.read() and loop.time() < deadline and not self._context.broker.is_stopping:
-                await alarm.wait_until(deadline)
+            while (
+                not self._read_again(numbers)
+                and loop.time() < deadline
+                and not self._context.broker.is_stopping
+            ):
+                numbers = await alarm.wait_until(deadline)
         finally:
-            for partition in watched:
-                partition.on_advance.discard(alarm.ring)
+            for partition, ring in watched:
+                partition.on_advance.discard(ring)
         return self.response()
 
     def response(self) -> FetchResponse:
         topics: dict[TopicRef, FetchableTopicResponse] = {}
+        self._served = list(zip(self._plan.partitions, self._rows, strict=True))
+        self._throttle()
         for asked, row in self._plan.reply(self._served):
             topic = topics.get(asked.topic)
             if topic is None:
@@ -103,14 +157,21 @@ class _Fetch:
         return response
 
     def _row(self, asked: FetchedPartition, left_bytes: int, min_one: bool) -> PartitionData:
-        found = self._find(asked).fetch(
+        if asked in self._refused:
+            raise self._refused[asked]
+        partition = self._find(asked)
+        max_bytes = max(0, min(asked.max_bytes, left_bytes))
+        if self._is_from_follower and self._is_held_back(partition):
+            max_bytes, min_one = 0, False
+        found = partition.fetch(
             asked.fetch_offset,
-            max(0, min(asked.max_bytes, left_bytes)),
+            max_bytes,
             read_committed=self._read_committed,
             replica_id=self._replica_id,
             current_leader_epoch=asked.current_leader_epoch,
             last_fetched_epoch=asked.last_fetched_epoch,
             min_one=min_one,
+            from_any_replica=self._context.version >= _ANY_REPLICA_FROM,
         )
         row = PartitionData(
             partition_index=asked.partition,
@@ -124,7 +185,47 @@ class _Fetch:
             row.diverging_epoch = EpochEndOffset(
                 epoch=found.divergence.epoch, end_offset=found.divergence.end_offset
             )
+        elif self._request.rack_id and not self._is_from_follower:
+            self._send_elsewhere(partition, asked.fetch_offset, row)
         return row
+
+    def _send_elsewhere(self, partition: Partition, offset: int, row: PartitionData) -> None:
+        broker = self._context.broker
+        if broker.config.replica_selector_class is None or partition.leader is None:
+            return
+        racks = {known.broker_id: known.rack for known in broker.image.brokers.values()}
+        preferred = same_rack_replica(partition.leader, racks, self._request.rack_id, offset)
+        if preferred != NO_PREFERENCE:
+            row.preferred_read_replica, row.records = preferred, b""
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        replicas = partition.log.config.leader_replication_throttled_replicas
+        return (
+            bool(replicas)
+            and self._replica_id not in partition.isr
+            and is_throttled(replicas, partition.partition, self._context.broker.broker_id)
+        )
+
+    def _is_held_back(self, partition: Partition) -> bool:
+        broker = self._context.broker
+        return self._is_throttled(partition) and broker.replication_throttle.is_exceeded(
+            broker.env.clock.monotonic()
+        )
+
+    def _throttle(self) -> None:
+        """Counts what leaves for followers that are throttled."""
+        if not self._is_from_follower or not self._size_bytes:
+            return
+        broker = self._context.broker
+        counted = 0
+        for asked, row in self._served:
+            size_bytes = _size_of(row)
+            if size_bytes and self._is_throttled(self._find(asked)):
+                counted += size_bytes
+        if counted:
+            broker.replication_throttle.record(
+                counted, broker.config.leader_replication_throttled_rate, broker.env.clock.monotonic()
+            )
 
     def _refusal(self, asked: FetchedPartition, error: ApiError) -> PartitionData:
         row = PartitionData(
@@ -150,12 +251,14 @@ class _Fetch:
             return topic
         return self._context.broker.image.topic_names.get(topic, "")
 
-    def _watched(self) -> list[Partition]:
+    def _watched(self, alarm: _Alarm) -> list[tuple[Partition, Callable[[], None]]]:
         partitions = self._context.broker.partitions
-        found = (
-            partitions.get(self._name_of(asked.topic), asked.partition) for asked in self._plan.partitions
-        )
-        return [partition for partition in found if partition is not None]
+        watched: list[tuple[Partition, Callable[[], None]]] = []
+        for number, asked in enumerate(self._plan.partitions):
+            partition = partitions.get(self._name_of(asked.topic), asked.partition)
+            if partition is not None:
+                watched.append((partition, partial(alarm.ring, number)))
+        return watched
 
     def _endpoints(self) -> list[NodeEndpoint]:
         brokers = self._context.broker.image.brokers
@@ -175,30 +278,39 @@ class _Fetch:
 
 
 class _Alarm:
-    """Wakes one waiting coroutine, by a call or by the clock."""
+    """Wakes one waiting coroutine, by calls that say what changed, or by the clock."""
 
     __slots__ = ("_future", "_loop", "_rang")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
-        self._rang = False
+        self._rang: dict[int, None] = {}
 
-    def ring(self) -> None:
-        self._rang = True
+    def ring(self, number: int) -> None:
+        self._rang[number] = None
+        self._wake()
+
+    def _wake(self) -> None:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
-    async def wait_until(self, deadline: float) -> None:
+    async def wait_until(self, deadline: float) -> list[int]:
+        """What rang; nothing once the deadline has come."""
         if not self._rang:
             self._future = self._loop.create_future()
-            timer = self._loop.call_at(deadline, self.ring)
+            timer = self._loop.call_at(deadline, self._wake)
             try:
                 await self._future
             finally:
                 timer.cancel()
                 self._future = None
-        self._rang = False
+        rang, self._rang = self._rang, {}
+        return list(rang)
+
+
+def _size_of(row: PartitionData) -> int:
+    return row.records.size_bytes if row.records else 0
 
 
 def _topic_row(topic: TopicRef) -> FetchableTopicResponse:

@@ -2,7 +2,10 @@
 
 What a consumer may not read does not count: `latest` is the last stable offset for
 read_committed, else the high watermark, and a search that finds something beyond it finds
-nothing (-1, and no error).
+nothing (-1, and no error). A follower (`replica_id`) is told the log's end.
+
+A new leader whose high watermark has not yet reached the start of its epoch does not know what its predecessor had
+shown: it says OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE below version 5) rather than something older.
 """
 
 from __future__ import annotations
@@ -31,8 +34,9 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _READ_COMMITTED = 1
-_EPOCHS_SINCE = 4
+_EPOCHS_SINCE, _NOT_AVAILABLE_SINCE = 4, 5
 _NOTHING = TimestampOffset(-1, -1, -1)
+_NOT_TIERED = TimestampOffset(-1, -1, -1)
 
 # From which version a special timestamp may be asked.
 _SINCE = {
@@ -77,8 +81,13 @@ def _row(
         partition = context.broker.partitions.find(topic, index)
         partition.check_leader(asked.current_leader_epoch)
         found = _search(partition, asked.timestamp, _bound(partition, request))
+        if request.replica_id < 0 and (asked.timestamp == LATEST_TIMESTAMP or found is _NOTHING):
+            partition.check_latest_is_known()
     except ApiError as error:
-        return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+        code = error.code
+        if code == ErrorCode.OFFSET_NOT_AVAILABLE and context.version < _NOT_AVAILABLE_SINCE:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
     epoch = found.leader_epoch if context.version >= _EPOCHS_SINCE else -1
     return ListOffsetsPartitionResponse(
         partition_index=index, timestamp=found.timestamp, offset=found.offset, leader_epoch=epoch
@@ -101,7 +110,7 @@ def _search(partition: Partition, timestamp: int, bound: int) -> TimestampOffset
         start = log.log_start_offset
         return TimestampOffset(-1, start, log.epochs.epoch_at(start))
     if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
-        return _NOTHING  # nothing is tiered
+        return _NOT_TIERED
     if timestamp == MAX_TIMESTAMP:
         return log.offset_of_max_timestamp(bound) or _NOTHING
     return log.offset_for_timestamp(timestamp, end_offset=bound) or _NOTHING

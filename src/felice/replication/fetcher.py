@@ -1,0 +1,363 @@
+"""Followers' fetching: one task for each broker that leads something we follow, and each `num.replica.fetchers`.
+
+Keeps true:  a record is appended only under the leader epoch under which it was asked for, and to a replica that
+             still follows. What a follower says that it has, it has: where `flush.messages` asks for it, on disk.
+             One answer of at most `replica.fetch.response.max.bytes`, or one batch, is in memory a task.
+             A partition in trouble waits `replica.fetch.backoff.ms`; the others go on.
+How:         a task asks for all its partitions in one Fetch within a session (KIP-227), appends, and asks again.
+Leaves:      what an answer means for the log to `follower`, by way of `partition`; connections to `peers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+from uuid import UUID
+from zlib import crc32
+
+from felice.config import BrokerConfig
+from felice.env import Clock
+from felice.metadata import ClusterImage
+from felice.protocol.api import API
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from felice.protocol.messages.list_offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from felice.replication.fetch_session import FollowersSession, SessionPlan
+from felice.replication.follower import FetchPosition
+from felice.replication.partition import Partition
+from felice.replication.peers import Peers, PeerUnavailable
+from felice.replication.throttle import ReplicationThrottle, is_throttled
+
+_log = logging.getLogger("felice.replication")
+
+_NO_EPOCH = -1
+# What passes when the image that explains it has come; worth no line in the log.
+_PASSING = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+)
+
+_Key: TypeAlias = tuple[UUID, int]
+_Plan: TypeAlias = SessionPlan[_Key, FetchPosition]
+
+
+@dataclass(slots=True)
+class _Followed:
+    partition: Partition
+    retry_at_s: float = 0.0
+    asked_epoch: int = _NO_EPOCH
+
+    def is_answered_in_time(self) -> bool:
+        partition = self.partition
+        return partition.is_open and partition.leader is None and partition.leader_epoch == self.asked_epoch
+
+
+class Fetchers:
+    """All fetching of one broker."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        peers: Peers,
+        clock: Clock,
+        config_of: Callable[[], BrokerConfig],
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self.broker_id = broker_id
+        self.peers = peers
+        self.clock = clock
+        self.throttle = ReplicationThrottle()
+        self._config_of = config_of
+        self._broker_epoch = broker_epoch
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        self._is_stopped = False
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self._config_of()
+
+    @property
+    def broker_epoch(self) -> int:
+        return self._broker_epoch()
+
+    def follow(self, partitions: Iterable[Partition], image: ClusterImage) -> None:
+        """Fetches for every partition that follows somebody from that leader, and for no other."""
+        if self._is_stopped:
+            return
+        wanted: dict[tuple[int, int], dict[_Key, Partition]] = {}
+        for partition in partitions:
+            if partition.is_open and partition.leader is None and partition.leader_id in image.brokers:
+                fetcher = wanted.setdefault((partition.leader_id, self._number_of(partition)), {})
+                fetcher[partition.topic_id, partition.partition] = partition
+        for key in [key for key in self._fetchers if key not in wanted]:
+            self._fetchers.pop(key).stop()
+        for key, followed in wanted.items():
+            if key not in self._fetchers:
+                self._fetchers[key] = Fetcher(self, *key)
+            self._fetchers[key].follow(followed)
+
+    def _number_of(self, partition: Partition) -> int:
+        return crc32(f"{partition.topic}-{partition.partition}".encode()) % self.config.num_replica_fetchers
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+        fetchers = list(self._fetchers.values())
+        self._fetchers.clear()
+        for fetcher in fetchers:
+            fetcher.stop()
+        await asyncio.gather(*(fetcher.task for fetcher in fetchers), return_exceptions=True)
+
+
+class Fetcher:
+    """Fetches from one broker until it is stopped."""
+
+    def __init__(self, owner: Fetchers, source: int, number: int) -> None:
+        self._owner = owner
+        self._source = source
+        self._lane = f"fetch-{number}"
+        self._followed: dict[_Key, _Followed] = {}
+        self._session: FollowersSession[_Key, FetchPosition] = FollowersSession()
+        self._changed = asyncio.Event()
+        self._was_reached = True
+        self.task = asyncio.get_running_loop().create_task(self._run())
+
+    def follow(self, partitions: dict[_Key, Partition]) -> None:
+        """Takes over the set of partitions; those it had go on where they are."""
+        for key in [key for key in self._followed if key not in partitions]:
+            del self._followed[key]
+        for key, partition in partitions.items():
+            known = self._followed.get(key)
+            if known is None or known.partition is not partition:
+                self._followed[key] = _Followed(partition)
+            elif known.asked_epoch != partition.leader_epoch:
+                known.retry_at_s = 0.0
+        self._changed.set()
+
+    def stop(self) -> None:
+        self.task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            now_s = self._owner.clock.monotonic()
+            ready = self._ready(now_s)
+            if not ready:
+                await self._wait(self._next_retry_s(now_s))
+                continue
+            try:
+                await self._round(ready)
+            except PeerUnavailable as error:
+                self._session.on_failure()
+                self._report_unreachable(error)
+                await self._wait(self._backoff_s)
+            except Exception:
+                # A fault here must not end replication for good.
+                _log.exception("fetching failed", extra={"source": self._source})
+                self._session.on_failure()
+                await asyncio.sleep(self._backoff_s)
+
+    @property
+    def _backoff_s(self) -> float:
+        return self._owner.config.replica_fetch_backoff_ms / 1000
+
+    def _report_unreachable(self, error: PeerUnavailable) -> None:
+        if self._was_reached:
+            _log.warning("a leader is not reached", extra={"broker": self._source, "reason": str(error)})
+        self._was_reached = False
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def _next_retry_s(self, now_s: float) -> float:
+        """How long nothing is to be done; a change ends the wait."""
+        waits = [max(0.001, followed.retry_at_s - now_s) for followed in self._followed.values()]
+        throttled_s = self._owner.throttle.wait_s(now_s)
+        return max(min(waits, default=60.0), throttled_s)
+
+    def _ready(self, now_s: float) -> dict[_Key, _Followed]:
+        exceeded = self._owner.throttle.is_exceeded(now_s)
+        return {
+            key: followed
+            for key, followed in self._followed.items()
+            if followed.retry_at_s <= now_s and not (exceeded and self._is_throttled(followed.partition))
+        }
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        owner = self._owner
+        replicas = partition.log.config.follower_replication_throttled_replicas
+        return owner.broker_id not in partition.isr and is_throttled(
+            replicas, partition.partition, owner.broker_id
+        )
+
+    # One round
+
+    async def _round(self, ready: dict[_Key, _Followed]) -> None:
+        positions = {key: followed.partition.next_fetch() for key, followed in ready.items()}
+        for followed in ready.values():
+            followed.asked_epoch = followed.partition.leader_epoch
+        config = self._owner.config
+        request = self._request(self._session.plan(positions), config)
+        response: FetchResponse = await self._owner.peers.call(
+            self._source, API.FETCH, request, config.replica_socket_timeout_ms / 1000, lane=self._lane
+        )
+        self._was_reached = True
+        if not self._session.on_response(response.error_code, response.session_id):
+            if response.error_code not in (
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+            ):
+                raise PeerUnavailable(f"broker {self._source}: {ErrorCode(response.error_code).name}")
+            return
+        await self._take_all(ready, response)
+
+    async def _take_all(self, ready: dict[_Key, _Followed], response: FetchResponse) -> None:
+        out_of_range = []
+        for topic in response.responses:
+            for row in topic.partitions:
+                followed = ready.get((topic.topic_id, row.partition_index))
+                if followed is None or not followed.is_answered_in_time():
+                    continue
+                if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    out_of_range.append(followed)
+                else:
+                    self._take(followed, row)
+        flushes = [
+            followed.partition.begin_flush()
+            for followed in ready.values()
+            if followed.partition.is_open and followed.partition.log.needs_flush
+        ]
+        if flushes:
+            await asyncio.gather(*flushes)
+        for followed in out_of_range:
+            await self._find_place(followed)
+
+    def _take(self, followed: _Followed, row: PartitionData) -> None:
+        if row.error_code != ErrorCode.NONE:
+            self._delay(followed, ErrorCode(row.error_code).name, row.error_code not in _PASSING)
+            return
+        try:
+            self._apply(followed.partition, row)
+        except ApiError as error:
+            self._delay(followed, error.message, True)
+
+    def _apply(self, partition: Partition, row: PartitionData) -> None:
+        if row.diverging_epoch is not None and row.diverging_epoch.end_offset >= 0:
+            partition.follow_divergence(row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
+            return
+        owner, records = self._owner, row.records or b""
+        if records and self._is_throttled_at_all(partition):
+            rate = owner.config.follower_replication_throttled_rate
+            owner.throttle.record(len(records), rate, owner.clock.monotonic())
+        partition.append_as_follower(
+            records, high_watermark=row.high_watermark, log_start_offset=row.log_start_offset,
+            now_ms=owner.clock.now_ms(),
+        )  # fmt: skip
+
+    def _is_throttled_at_all(self, partition: Partition) -> bool:
+        replicas = partition.log.config.follower_replication_throttled_replicas
+        return bool(replicas) and is_throttled(replicas, partition.partition, self._owner.broker_id)
+
+    def _delay(self, followed: _Followed, reason: str, is_worth_a_line: bool) -> None:
+        followed.retry_at_s = self._owner.clock.monotonic() + self._backoff_s
+        if is_worth_a_line:
+            _log.warning(
+                "a partition is not followed for a while",
+                extra={
+                    "partition": followed.partition.log.name,
+                    "leader": self._source,
+                    "reason": reason,
+                },
+            )
+
+    # Where the leader has nothing at our end
+
+    async def _find_place(self, followed: _Followed) -> None:
+        try:
+            end_offset = await self._list_offset(followed, LATEST_TIMESTAMP)
+            start_offset = await self._list_offset(followed, EARLIEST_TIMESTAMP)
+            if followed.is_answered_in_time():
+                followed.partition.follow_out_of_range(start_offset, end_offset)
+        except ApiError as error:
+            self._delay(followed, error.message, error.code not in _PASSING)
+
+    async def _list_offset(self, followed: _Followed, timestamp: int) -> int:
+        partition = followed.partition
+        asked = ListOffsetsPartition(
+            partition_index=partition.partition,
+            current_leader_epoch=followed.asked_epoch,
+            timestamp=timestamp,
+        )
+        topic = ListOffsetsTopic(name=partition.topic, partitions=[asked])
+        request = ListOffsetsRequest(replica_id=self._owner.broker_id, topics=[topic])
+        timeout_s = self._owner.config.replica_socket_timeout_ms / 1000
+        response = await self._owner.peers.call(
+            self._source, API.LIST_OFFSETS, request, timeout_s, lane=self._lane
+        )
+        row = response.topics[0].partitions[0]
+        if row.error_code != ErrorCode.NONE:
+            raise ApiError(ErrorCode(row.error_code))
+        return int(row.offset)
+
+    # Requests
+
+    def _request(self, plan: _Plan, config: BrokerConfig) -> FetchRequest:
+        topics: dict[UUID, FetchTopic] = {}
+        for (topic_id, partition), position in plan.asked.items():
+            topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id, partitions=[]))
+            topic.partitions.append(_asked(partition, position, config.replica_fetch_max_bytes))
+        return FetchRequest(
+            replica_state=ReplicaState(
+                replica_id=self._owner.broker_id, replica_epoch=self._owner.broker_epoch
+            ),
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=plan.session_id,
+            session_epoch=plan.epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=_forgotten(plan.forgotten),
+        )
+
+
+def _asked(partition: int, position: FetchPosition, max_bytes: int) -> FetchPartition:
+    return FetchPartition(
+        partition=partition,
+        current_leader_epoch=position.current_leader_epoch,
+        fetch_offset=position.offset,
+        last_fetched_epoch=position.last_fetched_epoch,
+        log_start_offset=position.log_start_offset,
+        partition_max_bytes=max_bytes,
+    )
+
+
+def _forgotten(keys: Sequence[_Key]) -> list[ForgottenTopic]:
+    topics: dict[UUID, ForgottenTopic] = {}
+    for topic_id, partition in keys:
+        topics.setdefault(topic_id, ForgottenTopic(topic_id=topic_id, partitions=[])).partitions.append(
+            partition
+        )
+    return list(topics.values())

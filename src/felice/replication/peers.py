@@ -1,0 +1,206 @@
+"""Connections from this broker to the others of its cluster.
+
+Keeps true:  each request gets its own reply, or `PeerUnavailable` with the reason: at once when its connection
+             ends, at its deadline otherwise. After a failed attempt the next to the same broker waits, from
+             50 ms up to a second. A connection to a broker that left, or is registered elsewhere, is closed.
+How:         one connection for each broker and lane: replies come in request order, so a fetch that waits for
+             records must not hold up other requests.
+Leaves:      what to ask, and asking again, to `fetcher` and `server/remote_transactions`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from felice.env import Clock, Network
+from felice.env.network import set_no_delay
+from felice.protocol.api import API, Api
+from felice.protocol.codec import join_parts
+from felice.protocol.connection import ClientConnection
+from felice.protocol.messages.api_versions import ApiVersionsRequest
+
+_CONNECT_TIMEOUT_S = 10.0
+_FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0
+# A batch may be larger than any limit of a fetch; what is no batch is cut off long before memory is.
+_MAX_RESPONSE_BYTES = 1 << 30
+
+
+class PeerUnavailable(Exception):
+    """The other broker was not reached, did not answer, or does not know the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a broker listens to others, and the registration that said so."""
+
+    host: str
+    port: int
+    epoch: int
+
+
+DestinationOf = Callable[[int], Destination | None]
+
+
+class Link(asyncio.BufferedProtocol):
+    """One open connection."""
+
+    def __init__(self, destination: Destination, client_id: str) -> None:
+        self.destination = destination
+        self.is_closed = False
+        self._address = f"{destination.host}:{destination.port}"
+        self._frames = ClientConnection(client_id, _MAX_RESPONSE_BYTES)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._transport: asyncio.Transport | None = None
+
+    async def negotiate(self, timeout_s: float) -> None:
+        response = await self.call_version(API.API_VERSIONS, 0, ApiVersionsRequest(), timeout_s)
+        self._versions = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+
+    async def call(self, api: Api, message: object, timeout_s: float) -> Any:
+        low, high = self._versions.get(api.key, (0, -1))
+        version = min(high, api.versions.max)
+        if version < max(low, api.versions.min):
+            raise PeerUnavailable(f"{self._address} does not know {api.name}")
+        return await self.call_version(api, version, message, timeout_s)
+
+    async def call_version(self, api: Api, version: int, message: object, timeout_s: float) -> Any:
+        if self.is_closed or self._transport is None:
+            raise PeerUnavailable(f"{self._address}: the connection is closed")
+        number, parts = self._frames.send(api, version, message)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        self._transport.write(join_parts(parts))
+        try:
+            return await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            reason = f"{self._address}: no answer to {api.name} in {timeout_s:.3g} s"
+            # The broker may be gone without a word: only a new connection can tell.
+            self.close(reason)
+            raise PeerUnavailable(reason) from None
+        finally:
+            self._waiting.pop(number, None)
+
+    def close(self, reason: str) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(PeerUnavailable(f"{self._address}: {reason}"))
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio calls what follows.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        set_no_delay(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.close(str(exc) if exc else "the broker closed the connection")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        for response in self._frames.received(nbytes):
+            future = self._waiting.pop(response.correlation_id, None)
+            if future is not None and not future.done():
+                future.set_result(response.message)
+        if self._frames.failure is not None:
+            self.close(f"{self._frames.failure}")
+
+
+class _Lane:
+    """One broker and purpose: the connection that there is, or the attempt to make one."""
+
+    __slots__ = ("backoff_s", "connecting", "link", "next_attempt_s")
+
+    def __init__(self) -> None:
+        self.link: Link | None = None
+        self.connecting: asyncio.Task[Link] | None = None
+        self.backoff_s = _FIRST_BACKOFF_S
+        self.next_attempt_s = 0.0
+
+
+class Peers:
+    def __init__(self, network: Network, clock: Clock, broker_id: int, destination_of: DestinationOf) -> None:
+        self._network = network
+        self._clock = clock
+        self._client_id = f"broker-{broker_id}"
+        self._destination_of = destination_of
+        self._lanes: dict[tuple[int, str], _Lane] = {}
+        self._is_closed = False
+
+    async def call(
+        self, broker_id: int, api: Api, message: object, timeout_s: float, *, lane: str = ""
+    ) -> Any:
+        """The reply; raises `PeerUnavailable`."""
+        link = await self._link(broker_id, lane)
+        return await link.call(api, message, timeout_s)
+
+    def follow(self) -> None:
+        """Brokers came, went or moved."""
+        for (broker_id, _), lane in self._lanes.items():
+            destination = self._destination_of(broker_id)
+            if lane.link is not None and lane.link.destination != destination:
+                lane.link.close("the broker left, or is registered anew")
+            if destination is not None:
+                lane.next_attempt_s = 0.0
+
+    async def close(self) -> None:
+        self._is_closed = True
+        attempts = []
+        for lane in self._lanes.values():
+            if lane.link is not None:
+                lane.link.close("this broker stops")
+            if lane.connecting is not None:
+                lane.connecting.cancel()
+                attempts.append(lane.connecting)
+        await asyncio.gather(*attempts, return_exceptions=True)
+
+    async def _link(self, broker_id: int, name: str) -> Link:
+        destination = self._destination_of(broker_id)
+        if destination is None or self._is_closed:
+            raise PeerUnavailable(f"broker {broker_id} is not there")
+        lane = self._lanes.setdefault((broker_id, name), _Lane())
+        if lane.link is not None and not lane.link.is_closed and lane.link.destination == destination:
+            return lane.link
+        if lane.connecting is None:
+            lane.connecting = asyncio.get_running_loop().create_task(self._connect(lane, destination))
+        # Many may wait for one attempt, and one of them may give up.
+        return await asyncio.shield(lane.connecting)
+
+    async def _connect(self, lane: _Lane, destination: Destination) -> Link:
+        try:
+            await asyncio.sleep(max(0.0, lane.next_attempt_s - self._clock.monotonic()))
+            link = await self._open(destination)
+        except PeerUnavailable:
+            lane.next_attempt_s = self._clock.monotonic() + lane.backoff_s
+            lane.backoff_s = min(2 * lane.backoff_s, _MAX_BACKOFF_S)
+            raise
+        finally:
+            lane.connecting = None
+        lane.link, lane.backoff_s = link, _FIRST_BACKOFF_S
+        return link
+
+    async def _open(self, destination: Destination) -> Link:
+        address = f"{destination.host}:{destination.port}"
+        link = Link(destination, self._client_id)
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                await self._network.connect(lambda: link, destination.host, destination.port)
+        except (OSError, TimeoutError) as error:
+            raise PeerUnavailable(f"{address}: {error or 'no connection in time'}") from None
+        try:
+            await link.negotiate(_CONNECT_TIMEOUT_S)
+        except BaseException:
+            link.close("the versions were not agreed")
+            raise
+        return link
