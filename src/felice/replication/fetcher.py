@@ -140,6 +140,7 @@ class Fetcher:
         self._session: FollowersSession[_Key, FetchPosition] = FollowersSession()
         self._changed = asyncio.Event()
         self._was_reached = True
+        self._is_stopped = False
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     def follow(self, partitions: dict[_Key, Partition]) -> None:
@@ -155,10 +156,12 @@ class Fetcher:
         self._changed.set()
 
     def stop(self) -> None:
+        # Both, for `asyncio.wait_for` forgets a cancellation that comes together with what it waits for.
+        self._is_stopped = True
         self.task.cancel()
 
     async def _run(self) -> None:
-        while True:
+        while not self._is_stopped:
             self._changed.clear()
             now_s = self._owner.clock.monotonic()
             ready = self._ready(now_s)

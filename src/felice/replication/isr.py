@@ -38,6 +38,7 @@ class IsrWriter:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopped = False
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
         """The partition hears what became of it, unless something newer does away with it first."""
@@ -48,6 +49,7 @@ class IsrWriter:
         self._begin(self._resign(topic, partition, broker_id, replicas))
 
     def stop(self) -> None:
+        self._is_stopped = True
         for task in self._tasks:
             task.cancel()
 
@@ -63,7 +65,7 @@ class IsrWriter:
 
     async def _carry(self, partition: Partition, proposal: IsrProposal) -> None:
         name = partition.log.name
-        while partition.leader is not None and partition.leader.proposal is proposal:
+        while not self._is_stopped and partition.leader is not None and partition.leader.proposal is proposal:
             try:
                 outcome = await self._write(partition, proposal)
             except SessionExpired:
@@ -119,7 +121,7 @@ class IsrWriter:
 
     async def _resign(self, topic: str, number: int, broker_id: int, replicas: tuple[int, ...]) -> None:
         path = layout.state_path(topic, number)
-        while True:
+        while not self._is_stopped:
             try:
                 node = await self._store.exists(path)
                 if node is None:

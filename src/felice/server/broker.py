@@ -438,6 +438,8 @@ class Broker:
             return
         self._stop_began = True
         if hand_over and self._is_following and self.config.controlled_shutdown_enable:
+            # A follower that went on fetching would be taken back into the sets that it leaves.
+            await self.fetchers.stop()
             await self.membership.hand_over()
         self.is_stopping = True
         for listener in self.listeners:
