@@ -8,7 +8,9 @@ from __future__ import annotations
 import click
 
 # By name, so that telling an error from a bug does not import the client and the server.
-_TELLING = frozenset(("KafkaException", "KafkaError", "ConfigError", "StartupError", "ApiError"))
+_TELLING = frozenset(
+    ("KafkaException", "KafkaError", "ConfigError", "StartupError", "ApiError", "EnsembleError", "StoreError")
+)
 
 
 class Fault(click.ClickException):

@@ -50,6 +50,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "decode_frame",
         "Print a request or response of the protocol.",
     ),
+    "zookeeper": (
+        "felice.cli.zookeeper",
+        "zookeeper",
+        "Start a ZooKeeper ensemble for development; look into any.",
+    ),
     "demo": (
         "felice.demo.command",
         "demo",
@@ -121,7 +126,8 @@ def run_process(command: Callable[..., Any], *, usage_code: int = 2) -> NoReturn
 
     A consumer that just disappears leaves its place in the group to be waited out.
     """
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    # Not SIGINT's own handler: where a script starts us in the background there is none.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(command, usage_code=usage_code))
 
 

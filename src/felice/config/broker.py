@@ -26,6 +26,7 @@ from felice.config.option import (
     parse_all,
 )
 from felice.config.topic import TOPIC_OPTIONS
+from felice.config.zookeeper import ZooKeeperOptions
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _SECURITY_PROTOCOLS = ("PLAINTEXT",)
@@ -56,7 +57,7 @@ class Listener:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerConfig:
+class BrokerConfig(ZooKeeperOptions):
     """The effective configuration of one broker. Defaults are Kafka 4.3's."""
 
     node_id: int = option(
@@ -492,6 +493,7 @@ class BrokerConfig:
         if len(set(self.log_dirs)) != len(self.log_dirs):
             raise ConfigError("log.dirs", ",".join(self.log_dirs), "a directory is named twice")
         self._check_cleaner()
+        self.check_zookeeper()
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigError(
                 "group.min.session.timeout.ms",

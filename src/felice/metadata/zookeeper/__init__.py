@@ -8,7 +8,7 @@ imported only by a broker whose configuration names an ensemble.
 
 from __future__ import annotations
 
-from felice.metadata.zookeeper.settings import ZooKeeperSettings
+from felice.metadata.zookeeper.settings import TlsSettings, ZooKeeperSettings
 from felice.metadata.zookeeper.store import ZooKeeperStore
 
-__all__ = ["ZooKeeperSettings", "ZooKeeperStore"]
+__all__ = ["TlsSettings", "ZooKeeperSettings", "ZooKeeperStore"]

@@ -54,6 +54,8 @@ class ZooKeeperSettings:
     digest: str | None = field(default=None, repr=False)
     sets_acl: bool = False
     tls: TlsSettings | None = None
+    # Whoever only looks does not make what is missing.
+    makes_chroot: bool = True
 
     @property
     def where(self) -> str:

@@ -85,7 +85,8 @@ class ZooKeeperStore:
             async with asyncio.timeout(settings.connection_timeout_ms / 1000):
                 await store._session.connect()
                 await store._check_version()
-                await store._make_chroot()
+                if settings.makes_chroot:
+                    await store._make_chroot()
         except TimeoutError:
             reason, where = store._session.last_failure, ",".join(settings.hosts)
             await store._give_up()
@@ -102,6 +103,11 @@ class ZooKeeperStore:
     @property
     def session_id(self) -> int:
         return self._session.session_id
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """How long ZooKeeper waits to hear of this session: what was asked for, within its own bounds."""
+        return self._session.timeout_ms
 
     @property
     def session_state(self) -> SessionState:

@@ -1,0 +1,80 @@
+"""A broker's session with the ZooKeeper ensemble of its configuration.
+
+Keeps true: kazoo is imported only by a broker that has `zookeeper.connect`; what keeps a broker
+            from its ensemble is one line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from felice.config import BrokerConfig
+from felice.env import Clock
+from felice.metadata.store import MetadataStore, StoreError
+from felice.server.startup import StartupError
+
+if TYPE_CHECKING:
+    from felice.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
+
+
+class ZooKeeperSource:
+    stands_alone = False
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._store: ZooKeeperStore | None = None
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """As ZooKeeper granted it, which may be longer than was asked for."""
+        if self._store is None:
+            return self._config.zookeeper_session_timeout_ms
+        return self._store.session_timeout_ms
+
+    async def open(self) -> MetadataStore:
+        try:
+            from felice.metadata.zookeeper import ZooKeeperStore
+        except ImportError as error:
+            if error.name is None or not error.name.startswith("kazoo"):
+                raise
+            raise StartupError(
+                "zookeeper.connect needs kazoo, which is not installed; try: pip install 'felice[zookeeper]'"
+            ) from None
+        try:
+            self._store = await ZooKeeperStore.open(zookeeper_settings(self._config), self._clock)
+        except StoreError as error:
+            raise StartupError(f"zookeeper.connect={self._config.zookeeper_connect}: {error}") from error
+        return self._store
+
+    def release(self) -> None:
+        """Nothing of it is on this machine."""
+
+
+def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
+    from felice.metadata.zookeeper import TlsSettings, ZooKeeperSettings
+
+    session_timeout_ms = config.zookeeper_session_timeout_ms
+    tls = None
+    if config.zookeeper_ssl_client_enable:
+        tls = TlsSettings(
+            _path(config.zookeeper_ssl_truststore_location),
+            _path(config.zookeeper_ssl_keystore_location),
+            config.zookeeper_ssl_keystore_password,
+            bool(config.zookeeper_ssl_endpoint_identification_algorithm),
+        )
+    return ZooKeeperSettings(
+        config.zookeeper_hosts,
+        config.zookeeper_chroot,
+        session_timeout_ms,
+        config.zookeeper_connection_timeout_ms or session_timeout_ms,
+        config.zookeeper_max_in_flight_requests,
+        config.zookeeper_digest_auth,
+        config.zookeeper_set_acl,
+        tls,
+    )
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text is not None else None
