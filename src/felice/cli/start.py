@@ -155,11 +155,6 @@ def _warn_of_open(config: BrokerConfig) -> None:
 
 def _warn_of(unknown: list[str]) -> None:
     """Each name that has no effect, told apart: what is Kafka's, and what is a slip."""
-    if "zookeeper.connect" in unknown:
-        raise Fault(
-            "zookeeper.connect: clusters of several brokers are not built yet; "
-            "remove it to start a broker that stands alone"
-        )
     for name in unknown:
         if (meant := nearest(name, BROKER_OPTIONS)) is not None:
             click.echo(f"warning: unknown option {name} has no effect; did you mean {meant}?", err=True)

@@ -50,7 +50,11 @@ def zookeeper() -> None:
 
 @zookeeper.command()
 @click.option(
-    "--nodes", type=click.IntRange(1, 9), default=3, show_default=True, help="Servers; 3 outlive the loss of one."
+    "--nodes",
+    type=click.IntRange(1, 9),
+    default=3,
+    show_default=True,
+    help="Servers; 3 outlive the loss of one.",
 )
 @click.option(
     "--port",

@@ -2,6 +2,7 @@
 
 `EmbeddedSource` is a journal in the broker's own first log directory, for a broker that stands alone.
 `SharedSource` is one session of a store that several brokers of this process share.
+`ZooKeeperSource` is a session with the ensemble of `zookeeper.connect`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from felice.env import Disk, DiskLocked, Environment, Lock
 from felice.metadata.embedded import CorruptStore, EmbeddedStore
 from felice.metadata.store import MetadataStore
 from felice.server.startup import StartupError
+from felice.server.zookeeper_source import ZooKeeperSource
 
 # The embedded store's directory, inside the first of `log.dirs`.
 STORE_DIRECTORY = "metadata"
@@ -104,4 +106,6 @@ class StoreFiles:
 
 def source_of(config: BrokerConfig, env: Environment) -> StoreSource:
     """The source that a configuration asks for."""
+    if config.zookeeper_connect is not None:
+        return ZooKeeperSource(config, env.clock)
     return EmbeddedSource(env.disk, config.log_directories[0] / STORE_DIRECTORY)

@@ -28,10 +28,9 @@ class ZooKeeperSource:
 
     @property
     def session_timeout_ms(self) -> int:
-        """As ZooKeeper granted it, which may be longer than was asked for."""
-        if self._store is None:
-            return self._config.zookeeper_session_timeout_ms
-        return self._store.session_timeout_ms
+        """As ZooKeeper granted it, and as it rounds: up to its next tick, of which a session has two or more."""
+        granted = self._store.session_timeout_ms if self._store else self._config.zookeeper_session_timeout_ms
+        return granted * 3 // 2
 
     async def open(self) -> MetadataStore:
         try:

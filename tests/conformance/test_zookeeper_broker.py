@@ -1,0 +1,204 @@
+"""A broker whose metadata real ZooKeeper keeps: what clients and operators see, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+
+from felice.server.embedded import EmbeddedBroker
+from felice.server.startup import StartupError
+from peers.apache_kafka import free_port
+from peers.zookeeper import require_ensemble
+
+
+@pytest.fixture(scope="module")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with require_ensemble(tmp_path_factory.mktemp("zookeeper"), nodes=1) as ensemble:
+        yield ensemble.connect
+
+
+@pytest.fixture
+def client(connect: str) -> Iterator[KazooClient]:
+    """Another's eyes: kazoo alone, knowing nothing of chroots or layouts of ours."""
+    client = KazooClient(connect)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+def start(data_dir: Path, connect: str, **properties: str) -> EmbeddedBroker:
+    named = {name.replace("_", "."): text for name, text in properties.items()}
+    return EmbeddedBroker(
+        data_dir,
+        properties={
+            "zookeeper.connect": connect, "zookeeper.session.timeout.ms": "6000", "node.id": "7", **named
+        },
+    )  # fmt: skip
+
+
+def create_topic(broker: EmbeddedBroker, name: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.create_topics(
+        [NewTopic(name, partitions, config={"retention.ms": "1000000"})]
+    ).values():
+        future.result(20)
+
+
+def produce(broker: EmbeddedBroker, topic: str, values: list[str]) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
+    for value in values:
+        producer.produce(topic, value.encode(), partition=0)
+    assert producer.flush(20) == 0
+
+
+def consume(broker: EmbeddedBroker, topic: str, count: int) -> list[str]:
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    values: list[str] = []
+    for _ in range(200):
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            values.append(message.value().decode())
+        if len(values) == count:
+            break
+    consumer.close()
+    return values
+
+
+def shape(value: Any) -> Any:
+    """A value's structure: its keys in order and its types, with what differs between clusters left out."""
+    if isinstance(value, dict):
+        return {name: shape(inner) for name, inner in value.items()}
+    return type(value).__name__ if not isinstance(value, list) else [shape(inner) for inner in value]
+
+
+def test_clients_are_served_and_operators_find_kafkas_nodes(
+    connect: str, client: KazooClient, tmp_path: Path
+) -> None:
+    with start(tmp_path / "data", f"{connect}/layout/of") as broker:
+        create_topic(broker, "orders", 2)
+        produce(broker, "orders", ["one", "two"])
+        assert consume(broker, "orders", 2) == ["one", "two"]
+
+        def read(path: str) -> Any:
+            return json.loads(client.get(f"/layout/of{path}")[0])
+
+        assert set(client.get_children("/layout/of")) >= {
+            "admin",
+            "brokers",
+            "cluster",
+            "config",
+            "controller",
+        }
+        controller = read("/controller")
+        assert controller.pop("timestamp").isdigit()
+        assert controller == {"version": 2, "brokerid": 7, "kraftControllerEpoch": -1}
+        assert client.get("/layout/of/controller_epoch")[0] == b"1"
+        registration = read("/brokers/ids/7")
+        assert registration.pop("timestamp").isdigit()
+        assert registration == {
+            "version": 5,
+            "host": "127.0.0.1",
+            "port": broker.port,
+            "endpoints": [f"PLAINTEXT://127.0.0.1:{broker.port}"],
+            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+            "rack": None,
+            "jmx_port": -1,
+            "features": {},
+        }
+        topic = read("/brokers/topics/orders")
+        assert re.fullmatch(r"[\w-]{22}", topic.pop("topic_id"))
+        assert topic == {
+            "version": 3,
+            "partitions": {"0": [7], "1": [7]},
+            "adding_replicas": {},
+            "removing_replicas": {},
+        }
+        assert read("/brokers/topics/orders/partitions/1/state") == {
+            "version": 1, "leader": 7, "leader_epoch": 0, "controller_epoch": 1, "isr": [7],
+        }  # fmt: skip
+        assert read("/config/topics/orders") == {"version": 1, "config": {"retention.ms": "1000000"}}
+        assert shape(read("/cluster/id")) == {"version": "str", "id": "str"}
+        ephemeral = {path for path in ("/controller", "/brokers/ids/7", "/cluster/id") if
+                     client.exists(f"/layout/of{path}").ephemeralOwner}  # fmt: skip
+        assert ephemeral == {"/controller", "/brokers/ids/7"}
+        # Kafka's broker epoch is the czxid of its registration.
+        assert broker.broker.image.brokers[7].epoch == client.exists("/layout/of/brokers/ids/7").czxid
+
+
+def test_a_broker_comes_back_to_its_data_and_follows_what_others_write(
+    connect: str, client: KazooClient, tmp_path: Path
+) -> None:
+    with start(tmp_path / "data", f"{connect}/again") as broker:
+        create_topic(broker, "kept", 1)
+        produce(broker, "kept", ["one", "two"])
+        assert consume(broker, "kept", 2) == ["one", "two"]
+    assert client.get_children("/again/brokers/ids") == []
+    with start(tmp_path / "data", f"{connect}/again") as broker:
+        produce(broker, "kept", ["three"])
+        # The group's place was kept too.
+        assert consume(broker, "kept", 1) == ["three"]
+        assert client.get("/again/controller_epoch")[0] == b"2"
+        changed = json.dumps({"version": 1, "config": {"retention.ms": "77"}}).encode()
+        client.set("/again/config/topics/kept", changed)
+
+        async def wait_changed() -> bool:
+            return await broker.broker.watcher.wait_until(
+                lambda image: image.topic_configs["kept"].get("retention.ms") == "77", 10.0
+            )
+
+        assert broker.run(wait_changed())
+
+
+def test_a_killed_brokers_place_is_taken_again_when_its_session_is_over(
+    connect: str, client: KazooClient, tmp_path: Path
+) -> None:
+    broker = start(tmp_path / "data", f"{connect}/killed", zookeeper_session_timeout_ms="1500")
+    create_topic(broker, "kept", 1)
+    produce(broker, "kept", ["one"])
+    epoch = client.exists("/killed/brokers/ids/7").czxid
+    broker.kill()
+    with start(tmp_path / "data", f"{connect}/killed", zookeeper_session_timeout_ms="1500") as broker:
+        assert client.exists("/killed/brokers/ids/7").czxid > epoch
+        assert consume(broker, "kept", 1) == ["one"]
+
+
+def test_two_brokers_of_one_number_and_a_directory_of_another_cluster_are_refused(
+    connect: str, tmp_path: Path
+) -> None:
+    with (
+        start(tmp_path / "one", f"{connect}/mine", zookeeper_session_timeout_ms="1000"),
+        pytest.raises(StartupError, match=r"another broker with node\.id 7 is alive at 127\.0\.0\.1"),
+    ):
+        start(tmp_path / "two", f"{connect}/mine", zookeeper_session_timeout_ms="1000")
+    with pytest.raises(StartupError, match="belongs to cluster .*, this broker to cluster"):
+        start(tmp_path / "one", f"{connect}/theirs")
+
+
+def test_the_command_says_in_one_line_what_keeps_it_from_its_ensemble(tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        f"node.id=1\nlisteners=PLAINTEXT://127.0.0.1:{free_port()}\nlog.dirs={tmp_path / 'data'}\n"
+        f"zookeeper.connect=127.0.0.1:{free_port()}\nzookeeper.connection.timeout.ms=700\n"
+    )
+    command = [sys.executable, "-m", "felice.cli.main", "broker", str(properties)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    assert line.startswith("error: zookeeper.connect=127.0.0.1:")
+    assert "within 700 ms" in line and "connection refused" in line
+    assert not (tmp_path / "data").exists(), "nothing is made before the cluster is known"
