@@ -80,7 +80,7 @@ def test_a_loss_of_power_during_a_pass_leaves_an_equivalent_log(seed: int) -> No
                 after.journal = []
                 before = after.copy()
                 open_log(after, clean_shutdown=False, recovery_point=recovery_point)
-                *_, second = moments(before, after.journal[: random.randrange(len(after.journal) + 1)])
+                (second,) = moments(before, after.journal, at=[random.randrange(len(after.journal) + 1)])
                 after = second.after_power_loss(random)
             found = open_log(after, clean_shutdown=False, recovery_point=recovery_point)
             assert seen(found) == expected, (moment.count, number, moment.last)

@@ -63,7 +63,7 @@ def crashed_again(disk: SimDisk, random: Random) -> SimDisk:
     start, disk.journal = disk.copy(), []
     opened(disk)
     count = random.randrange(len(disk.journal) + 1)
-    *_, moment = moments(start, disk.journal[:count], every=1 << 30)
+    (moment,) = moments(start, disk.journal, at=[count])
     return moment.after_power_loss(random)
 
 

@@ -11,7 +11,7 @@ Keeps true: a moment is a prefix of the journal: the changes that were made befo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -45,12 +45,18 @@ class Moment:
         return SimDisk(volume=volume)
 
 
-def moments(start: SimDisk, journal: Sequence[Change], *, every: int = 1) -> Iterator[Moment]:
-    """One moment after another, before the first change to after the last; `every` n-th and the last."""
+def moments(
+    start: SimDisk, journal: Sequence[Change], *, at: Collection[int] | None = None
+) -> Iterator[Moment]:
+    """One moment after another, before the first change to after the last; of them those in `at`, if that is given.
+
+    Each must be used before the next is asked for.
+    """
     volume = start.contents.copy()
-    yield Moment(0, None, volume, volume)
+    if at is None or 0 in at:
+        yield Moment(0, None, volume, volume)
     for count, change in enumerate(journal, 1):
-        wanted = count % every == 0 or count == len(journal)
+        wanted = at is None or count in at
         before = volume.copy() if wanted else volume
         volume.apply(change)
         if wanted:

@@ -1,0 +1,197 @@
+"""A whole broker loses its power, or its process, at any moment of its disk's history: what clients were told holds.
+
+Keeps judged: with `log.flush.interval.messages=1` every record, transaction, committed offset and topic that was
+acknowledged is there after a loss of power; without it, after a kill. Transactions are there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from felice.client.admin.model import NewTopic
+from felice.client.aio import Admin, Producer
+from felice.client.group_requests import CommittedOffset
+from felice.env import Environment
+from felice.records.aborted import AbortedTransactions
+from felice.records.batch import iter_batches
+from felice.records.reader import read_batch
+from felice.replication.partition import Partition
+from felice.server.broker import Broker
+from felice.testing.simulation.disk import SimDisk
+from felice.testing.simulation.replay import Moment, moments
+from felice.testing.simulation.volume import Change
+from felice.testing.simulation.world import BrokerMachine, World
+from properties.crash.seeds import SEEDS
+
+GROUP = "readers"
+TRANSACTION_TIMEOUT_MS = 10_000
+INTERNAL = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "log.flush.offset.checkpoint.interval.ms": "300",
+}
+DURABLE = {**INTERNAL, "log.flush.interval.messages": "1"}
+MOMENTS = 30
+
+
+@dataclass
+class Told:
+    """What clients asked for and were told, each with the number of changes that the disk had seen."""
+
+    disk: SimDisk
+    facts: list[tuple[int, str, int]] = field(default_factory=list)
+
+    def note(self, fact: str, number: int) -> None:
+        assert self.disk.journal is not None
+        self.facts.append((len(self.disk.journal), fact, number))
+
+    def numbers(self, fact: str, count: int) -> list[int]:
+        """In order, what was told by the time that the disk had seen `count` changes."""
+        return [number for at, name, number in self.facts if name == fact and at <= count]
+
+
+async def work(env: Environment, bootstrap: str, told: Told, random: Random) -> None:
+    where = {"bootstrap.servers": bootstrap}
+    exactly = {
+        **where, "transactional.id": "t", "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+    }  # fmt: skip
+    async with (
+        Admin(where, env=env) as admin,
+        Producer({**where, "enable.idempotence": True}, env=env) as producer,
+        Producer(exactly, env=env) as transactional,
+    ):
+        for number, topic in enumerate(("events", "sums")):
+            await admin.create_topics([NewTopic(topic, 1, 1)])
+            told.note("topic", number)
+        await transactional.init_transactions()
+        for number in range(24):
+            await producer.send_and_wait("events", b"%d" % number + b"." * random.randrange(300), partition=0)
+            told.note("event", number)
+            told.note("asked to commit", number)
+            await admin.alter_consumer_group_offsets(GROUP, {("events", 0): CommittedOffset(number)})
+            told.note("committed", number)
+            if number % 2:
+                await transaction(transactional, told, number, commits=random.randrange(3) > 0)
+            await asyncio.sleep(random.uniform(0, 0.1))
+
+
+async def transaction(producer: Producer, told: Told, number: int, *, commits: bool) -> None:
+    await producer.begin_transaction()
+    for part in range(3):
+        await producer.send_and_wait("sums", b"%d/%d" % (number, part), partition=0)
+    if commits:
+        told.note("ends", number)
+        await producer.commit_transaction()
+        told.note("ended", number)
+    else:
+        await producer.abort_transaction()
+
+
+def history(seed: int, properties: dict[str, str]) -> tuple[SimDisk, list[Change], Told]:
+    world = World(seed, limit_s=600)
+    machine = world.broker("b1", properties)
+    start, machine.disk.journal = machine.disk.copy(), []
+    told = Told(machine.disk)
+
+    async def main() -> None:
+        await machine.start()
+        client = world.machine("c1").boot()
+        await client.run(work(client.env, machine.bootstrap, told, world.random("work")))
+        journal, machine.disk.journal = machine.disk.journal, None
+        journals.append(journal or [])
+        await machine.stop()
+
+    journals: list[list[Change]] = []
+    world.run(main())
+    assert world.errors == []
+    return start, journals[0], told
+
+
+def judge(disk: SimDisk, seed: int, properties: dict[str, str], told: Told, before: int, after: int) -> None:
+    """Starts a broker on what a crash left after at least `before` and at most `after` changes of the disk."""
+    world = World(seed, limit_s=600)
+    machine: BrokerMachine = world.broker("b1", properties)
+    machine.disk = disk
+
+    async def main() -> None:
+        broker = await machine.start()
+        client = world.machine("c1").boot()
+        offsets = await client.run(committed(client.env, machine.bootstrap))
+        # Decided transactions are completed at once, undecided ones when they are too old.
+        await asyncio.sleep(TRANSACTION_TIMEOUT_MS / 1000 + 20)
+        check(broker, offsets)
+        await machine.stop()
+
+    def check(broker: Broker, offset: int) -> None:
+        assert [directory.failed for directory in broker.directories] == [{}]
+        acknowledged, attempted = told.numbers("committed", before), told.numbers("asked to commit", after)
+        assert max(acknowledged, default=-1) <= offset <= max(attempted, default=-1)
+        topics = len(told.numbers("topic", before))
+        assert {"events", "sums"} & broker.image.topics.keys() >= {"events", "sums"} - ({"sums"} if topics < 2 else set()) - ({"events"} if topics < 1 else set())  # fmt: skip
+        events = [int(value.split(b".")[0]) for value in values(broker.partitions.get("events", 0))]
+        assert events == list(range(len(events)))
+        assert len(events) >= len(told.numbers("event", before))
+        found = values(broker.partitions.get("sums", 0))
+        numbers = sorted({int(value.split(b"/")[0]) for value in found})
+        assert found == [b"%d/%d" % (number, part) for number in numbers for part in range(3)]
+        assert set(told.numbers("ended", before)) <= set(numbers) <= set(told.numbers("ends", after))
+
+    world.run(main())
+    assert world.errors == []
+
+
+async def committed(env: Environment, bootstrap: str) -> int:
+    async with Admin({"bootstrap.servers": bootstrap}, env=env) as admin:
+        for found in await admin.list_consumer_group_offsets(GROUP):
+            return int(found.offset)
+    return -1
+
+
+def values(partition: Partition | None) -> list[bytes]:
+    """What a read_committed consumer gets. Nothing may be undecided any more."""
+    if partition is None:
+        return []
+    assert partition.log.last_stable_offset(partition.high_watermark) == partition.log.log_end_offset
+    found: list[bytes] = []
+    offset = partition.log.log_start_offset
+    while offset < partition.high_watermark:
+        fetched = partition.fetch(offset, 5000, read_committed=True)
+        assert fetched.records is not None
+        data = fetched.records.read()
+        aborted = AbortedTransactions([(a.producer_id, a.first_offset) for a in fetched.aborted or []])
+        for header in iter_batches(data):
+            if not aborted.hides(data, header) and not header.is_control:
+                found += [record.value or b"" for record in read_batch(data, header)]
+            offset = header.next_offset
+    return found
+
+
+def prove(
+    seed: int, properties: dict[str, str], crashed: Callable[[Moment, Random], SimDisk], *, torn: bool
+) -> None:
+    start, journal, told = history(seed, properties)
+    chance = Random(seed)
+    chosen = {0, len(journal), *chance.sample(range(len(journal)), MOMENTS)}
+    for moment in moments(start, journal, at=chosen):
+        try:
+            disk = crashed(moment, Random(f"{seed} {moment.count}"))
+            before = moment.count - 1 if torn else moment.count
+            judge(disk, seed, properties, told, before, moment.count)
+        except BaseException as error:
+            error.add_note(f"seed {seed}, moment {moment.count} of {len(journal)}: {str(moment.last)[:100]}")
+            raise
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_a_durable_broker_acknowledged_survives_a_loss_of_power(seed: int) -> None:
+    prove(seed, DURABLE, lambda moment, random: moment.after_power_loss(random), torn=False)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_any_broker_acknowledged_survives_a_kill(seed: int) -> None:
+    prove(seed, INTERNAL, lambda moment, random: moment.after_kill(random), torn=True)
