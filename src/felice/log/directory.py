@@ -240,7 +240,7 @@ class LogDirectory:
             with suppress(OSError):
                 # Half a partition would stand in the way of the next attempt.
                 self._disk.remove_tree(path)
-            self._on_io_error(error)
+            self.on_io_error(error)
             raise LogDirectoryError(self.path, f"cannot take a new partition: {error}") from error
 
     def delete(self, topic: str, partition: int) -> None:
@@ -263,7 +263,7 @@ class LogDirectory:
         try:
             self._disk.rename(path, target)
         except OSError as error:
-            self._on_io_error(error)
+            self.on_io_error(error)
             raise LogDirectoryError(self.path, f"cannot set {path.name} aside: {error}") from error
         kept = (self._read_recovery_points, self._read_log_starts, self.high_watermarks, self.clean_offsets)
         for offsets in kept:
@@ -314,7 +314,7 @@ class LogDirectory:
                 log_start_offset=future.log_start_offset, clean_shutdown=True,
             )  # fmt: skip
         except OSError as error:
-            self._on_io_error(error)
+            self.on_io_error(error)
             raise LogDirectoryError(self.path, f"cannot take {path.name}: {error}") from error
         del self.futures[topic_partition]
         self._adopt(topic_partition, log)
@@ -329,7 +329,7 @@ class LogDirectory:
         try:
             self._disk.rename(future.directory, target)
         except OSError as error:
-            self._on_io_error(error)
+            self.on_io_error(error)
         else:
             self._deleted.append((self._clock.now_ms(), target))
 
@@ -392,16 +392,17 @@ class LogDirectory:
 
     def _on_log_failure(self, log: Log, error: Exception) -> None:
         if isinstance(error, OSError):
-            self._on_io_error(error)
+            self.on_io_error(error)
         elif log.offline_reason is not None:
             _logger.error("%s; the other partitions of %s go on", log.offline_reason, self.path)
 
-    def _on_io_error(self, error: OSError) -> None:
+    def on_io_error(self, error: OSError) -> None:
+        """An operation on the directory failed: it is offline from now on, unless it only wants room."""
         if not is_shortage(error):
             self.fail(error)
         elif (reason := error.strerror or "") not in self._shortages_reported:
             self._shortages_reported.add(reason)
-            _logger.error("appends to %s fail until there is room: %s", self.path, error)
+            _logger.error("writes to %s fail until there is room: %s", self.path, error)
 
     def fail(self, error: Exception) -> None:
         """Takes the directory and all its partitions offline until the broker starts again."""

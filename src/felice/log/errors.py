@@ -22,6 +22,10 @@ class LogOffline(ApiError):
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
+class FlushPostponed(LogOffline):
+    """The disk had no room for what belongs to a flush: nothing is lost, and it is tried again."""
+
+
 class CorruptLog(LogOffline):
     """Bytes that were on disk are not what was written. Says where, so that a person can look."""
 

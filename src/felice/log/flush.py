@@ -2,7 +2,8 @@
 
 Keeps true: when `run` has ended without error, every batch below `end_offset` is on
             disk, with the epochs and producer snapshots that a recovery from there
-            needs, and the names of their files.
+            needs, and the names of their files. Where the disk only wants room for these, nothing is lost: `shortage`
+            says so, and `snapshots` are those that are still to be written.
 
 `run` blocks, so a server calls it on a thread; it touches nothing that the event
 loop changes meanwhile. `Log.begin_flush` makes it and `Log.end_flush` takes it back.
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from felice.env import Disk, File
+from felice.log.errors import is_shortage
 
 
 @dataclass(slots=True)
@@ -28,17 +30,29 @@ class Flush:
     directory: Path
     names_changed: bool
     error: OSError | None = None
+    shortage: OSError | None = None
 
     def run(self) -> None:
         try:
             for file in self.files:
                 file.sync()
-            for path, data in self.snapshots:
-                self.disk.write_atomic(path, data)
-            if self.write_epochs is not None:
-                self.write_epochs()
+            self._write_snapshots_and_epochs()
+            if self.shortage is not None:
+                return
             if self.names_changed:
                 self.disk.sync_dir(self.directory)
                 self.disk.sync_dir(self.directory.parent)
         except OSError as error:
             self.error = error
+
+    def _write_snapshots_and_epochs(self) -> None:
+        try:
+            while self.snapshots:
+                self.disk.write_atomic(*self.snapshots[0])
+                del self.snapshots[0]
+            if self.write_epochs is not None:
+                self.write_epochs()
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            self.shortage = error

@@ -27,7 +27,7 @@ from felice.env import Buffer, Clock, Disk, FileSlice
 from felice.log import opening, partition_metadata, recovery, replicated, retention, snapshots, timestamps
 from felice.log.answers import AppendInfo, AppendOrigin, DeletedSegment, TimestampOffset
 from felice.log.epochs import LeaderEpochs
-from felice.log.errors import CorruptLog, LogOffline, is_shortage
+from felice.log.errors import CorruptLog, FlushPostponed, LogOffline, is_shortage
 from felice.log.files import OpenFiles
 from felice.log.flush import Flush
 from felice.log.producers import ProducerStates, RememberedBatch
@@ -409,9 +409,19 @@ class Log:
         self._flush = None
         if flush.error is not None:
             raise self._fail(flush.error) from flush.error
+        if flush.shortage is not None:
+            raise self._postponed(flush, flush.shortage) from flush.shortage
         self._last_flush_ms = self._clock.now_ms()
         if flush.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
+
+    def _postponed(self, flush: Flush, shortage: OSError) -> FlushPostponed:
+        if flush.truncations == self._truncations:
+            self._due_snapshots = [*flush.snapshots, *self._due_snapshots]
+        self._names_changed = self._names_changed or flush.names_changed
+        if self.on_failure is not None:
+            self.on_failure(self, shortage)
+        return FlushPostponed(f"{self.name} could not be flushed: {shortage}")
 
     def flush(self, *, is_closing: bool = False) -> None:
         """Brings everything to disk, here and now; the active segment's indexes only with `is_closing`."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from felice.env import Buffer, FileSlice
+from felice.log.errors import FlushPostponed
 from felice.log.log import AppendInfo, AppendOrigin, Log
 from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
@@ -544,6 +545,10 @@ class Partition:
                     break
                 self._on_durable(min(flush.end_offset, log.recovery_point))
             self._on_durable(log.log_end_offset)
+        except FlushPostponed as error:
+            # No room: who waits is told, the records stay, and the next flush tries again.
+            for waiters in (self._committing, self._syncing):
+                waiters.fail(error)
         except ApiError as error:
             # After a failed sync nobody knows what the disk holds: nothing more may be acknowledged.
             self._fail(error)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ApiError
 
 if TYPE_CHECKING:
+    from felice.log.directory import LogDirectory
     from felice.server.broker import Broker
 
 _log = logging.getLogger("felice.server")
@@ -111,35 +113,43 @@ class Maintenance:
     async def _flush_due(self) -> None:
         now_ms = self._broker.env.clock.now_ms()
         for partition in self._broker.partitions:
-            if partition.log.flush_is_due(now_ms) and not partition.log.is_flushing:
+            if not partition.log.flush_is_due(now_ms) or partition.log.is_flushing:
+                continue
+            try:
                 await partition.begin_flush()
+            except Exception:
+                # The next ones wait for their own disks and deadlines.
+                _log.exception("a flush failed", extra={"partition": partition.log.name})
 
     async def _remove_files(self) -> None:
         now_ms = self._broker.env.clock.now_ms()
-        loop = asyncio.get_running_loop()
-        for directory in self._broker.directories:
+        for directory in self._online_directories():
             paths = directory.collect_deleted(now_ms)
             if paths:
-                await loop.run_in_executor(None, directory.remove_paths, paths)
+                await self._write(directory, partial(directory.remove_paths, paths))
 
     async def _write_recovery_points(self) -> None:
-        loop = asyncio.get_running_loop()
-        for directory in self._broker.directories:
-            if directory.offline_reason is None:
-                await loop.run_in_executor(None, directory.capture_recovery_points())
+        for directory in self._online_directories():
+            await self._write(directory, directory.capture_recovery_points())
 
     async def _write_log_starts(self) -> None:
-        loop = asyncio.get_running_loop()
-        for directory in self._broker.directories:
-            if directory.offline_reason is None:
-                await loop.run_in_executor(None, directory.capture_log_starts())
+        for directory in self._online_directories():
+            await self._write(directory, directory.capture_log_starts())
 
     async def _write_high_watermarks(self) -> None:
-        loop = asyncio.get_running_loop()
-        for directory in self._broker.directories:
-            if directory.offline_reason is None:
-                offsets = self._broker.partitions.high_watermarks(directory)
-                await loop.run_in_executor(None, directory.capture_high_watermarks(offsets))
+        for directory in self._online_directories():
+            offsets = self._broker.partitions.high_watermarks(directory)
+            await self._write(directory, directory.capture_high_watermarks(offsets))
+
+    def _online_directories(self) -> list[LogDirectory]:
+        return [directory for directory in self._broker.directories if directory.offline_reason is None]
+
+    async def _write(self, directory: LogDirectory, write: Callable[[], None]) -> None:
+        """On a thread. A disk that fails here has failed as much as under an append; the others go on."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, write)
+        except OSError as error:
+            directory.on_io_error(error)
 
     async def _shrink_isrs(self) -> None:
         self._broker.partitions.shrink_isrs()
