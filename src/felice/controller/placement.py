@@ -1,13 +1,15 @@
 """Which brokers hold a new partition's replicas. Pure.
 
-Kafka's rack-unaware round robin: the first replicas go round the brokers from a start;
-the other replicas of a partition follow at a shift that grows by one each time round, so
-that one broker's partitions do not all share the same second broker.
+Kafka's round robin: the first replicas go round the brokers from a start; the other replicas of a partition
+follow at a shift that grows by one each time round, so that one broker's partitions do not all share the same
+second broker. Where every broker names its rack, the brokers stand in such an order that racks alternate, and a
+rack gets a second replica of a partition only when each has one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 
 class PlacementError(ValueError):
@@ -15,7 +17,7 @@ class PlacementError(ValueError):
 
 
 def place_replicas(
-    broker_ids: Sequence[int],
+    racks: Mapping[int, str | None],
     partition_count: int,
     replication_factor: int,
     *,
@@ -23,20 +25,52 @@ def place_replicas(
     start_shift: int,
     first_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas of `partition_count` partitions from `first_partition` on; the first is preferred as leader."""
-    assert 0 < replication_factor <= len(broker_ids)
-    count = len(broker_ids)
+    """Replicas of `partition_count` partitions from `first_partition` on; the first is preferred as leader.
+
+    `racks` are those of the brokers that there are.
+    """
+    assert 0 < replication_factor <= len(racks)
+    known = {broker: rack for broker, rack in racks.items() if rack is not None}
+    is_rack_aware = len(known) == len(racks)
+    brokers = alternating(known) if is_rack_aware else sorted(racks)
+    count = len(brokers)
     shift = start_shift
     placed = {}
     for partition in range(first_partition, first_partition + partition_count):
         if partition > 0 and partition % count == 0:
             shift += 1
         first = (partition + start_index) % count
-        others = (
-            _follower_index(first, shift, follower, count) for follower in range(replication_factor - 1)
-        )
-        placed[partition] = (broker_ids[first], *(broker_ids[index] for index in others))
+        if is_rack_aware:
+            placed[partition] = _over_racks(brokers, known, first, shift, replication_factor)
+        else:
+            others = (_follower_index(first, shift, index, count) for index in range(replication_factor - 1))
+            placed[partition] = (brokers[first], *(brokers[index] for index in others))
     return placed
+
+
+def alternating(racks: Mapping[int, str]) -> list[int]:
+    """The brokers, one of each rack in turn."""
+    by_rack: dict[str, list[int]] = {}
+    for broker in sorted(racks):
+        by_rack.setdefault(racks[broker], []).append(broker)
+    turns = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
+    return [broker for turn in turns for broker in turn if broker is not None]
+
+
+def _over_racks(
+    brokers: Sequence[int], racks: Mapping[int, str], first: int, shift: int, replication_factor: int
+) -> tuple[int, ...]:
+    count, rack_count = len(brokers), len(set(racks.values()))
+    chosen = [brokers[first]]
+    follower = 0
+    while len(chosen) < replication_factor:
+        # A round beyond the first looks at the brokers that the racks made it pass over.
+        broker = brokers[_follower_index(first, shift * rack_count, follower, count)]
+        follower += 1
+        used = {racks[replica] for replica in chosen}
+        if broker not in chosen and (racks[broker] not in used or len(used) == rack_count):
+            chosen.append(broker)
+    return tuple(chosen)
 
 
 def _follower_index(first: int, shift: int, follower: int, count: int) -> int:

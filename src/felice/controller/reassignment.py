@@ -39,10 +39,6 @@ def begin(
     """Towards `target`; raises `ApiError` where that cannot be."""
     if not target or len(set(target)) != len(target):
         raise _invalid("a partition needs at least one replica, and each broker but once")
-    known = (*partition.replicas, *alive)
-    strangers = sorted(broker for broker in target if broker not in known)
-    if strangers:
-        raise _invalid(f"the assignment names brokers that do not exist: {strangers}")
     dead = sorted(broker for broker in target if broker not in alive and broker not in partition.origin)
     if dead:
         raise _invalid(f"the assignment names brokers that are not alive: {dead}")

@@ -13,13 +13,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from felice.config import BrokerConfig, ConfigError, TopicConfig
 from felice.controller import topic_names
 from felice.controller.election import first_state
 from felice.controller.features import FeatureWish, plan_levels
 from felice.controller.placement import PlacementError, check_assignment, place_replicas
-from felice.controller.writing import LOST_RACE, EpochPassed, answering, write_guarded
+from felice.controller.writing import (
+    LOST_RACE,
+    STATES_A_TRANSACTION,
+    EpochPassed,
+    answering,
+    write_guarded,
+)
 from felice.env import Environment
 from felice.metadata import (
     BadVersion,
@@ -294,7 +301,7 @@ class Controller:
         factor = (
             config.default_replication_factor if wish.replication_factor == -1 else wish.replication_factor
         )
-        brokers = sorted(self._image.brokers)
+        brokers = self._racks()
         if not 0 < count <= MAX_PARTITIONS_A_TOPIC:
             raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
@@ -312,6 +319,8 @@ class Controller:
         self, topic: TopicImage, total_count: int, assignments: Sequence[Sequence[int]] | None
     ) -> Mapping[int, tuple[int, ...]]:
         existing = len(topic.partitions)
+        if any(partition.is_reassigning for partition in topic.partitions):
+            raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"{topic.name} is moving to other brokers")
         if total_count <= existing:
             raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
@@ -319,14 +328,14 @@ class Controller:
             )
         if total_count > MAX_PARTITIONS_A_TOPIC:
             raise ApiError(ErrorCode.INVALID_PARTITIONS, f"at most {MAX_PARTITIONS_A_TOPIC} partitions")
-        brokers = sorted(self._image.brokers)
+        brokers = self._racks()
         replicas = topic.partitions[0].replicas
         if assignments is None:
             if len(replicas) > len(brokers):
                 raise ApiError(
                     ErrorCode.INVALID_REPLICATION_FACTOR, "fewer brokers are alive than replicas wanted"
                 )
-            start = next((index for index, broker in enumerate(brokers) if broker >= replicas[0]), 0)
+            start = next((index for index, broker in enumerate(sorted(brokers)) if broker >= replicas[0]), 0)
             return place_replicas(
                 brokers,
                 total_count - existing,
@@ -340,13 +349,16 @@ class Controller:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"{total_count - existing} new partitions need as many assignments, not {len(assignments)}",
             )
-        assigned = {existing + index: tuple(brokers) for index, brokers in enumerate(assignments)}
-        _check_assignment(assigned, brokers, existing)
+        assigned = {existing + index: tuple(row) for index, row in enumerate(assignments)}
+        _check_assignment(assigned, sorted(brokers), existing)
         if any(len(found) != len(replicas) for found in assigned.values()):
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the topic's replication factor is {len(replicas)}"
             )
         return assigned
+
+    def _racks(self) -> dict[int, str | None]:
+        return {broker_id: broker.rack for broker_id, broker in sorted(self._image.brokers.items())}
 
     def _new_topic_id(self) -> uuid.UUID:
         while True:
@@ -356,8 +368,9 @@ class Controller:
                 return topic_id
 
     def _new_partitions(self, topic: str, partitions: Mapping[int, tuple[int, ...]]) -> list[Operation]:
+        """The rest of a very large topic is the controller's to complete: a transaction has its limits."""
         operations: list[Operation] = []
-        for partition, replicas in partitions.items():
+        for partition, replicas in islice(partitions.items(), STATES_A_TRANSACTION):
             state = first_state(replicas, self._image.brokers, self._image.controller_epoch)
             operations.append(Create(layout.partition_path(topic, partition)))
             operations.append(Create(layout.state_path(topic, partition), layout.encode_state(state)))

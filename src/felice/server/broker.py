@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from felice.config import BrokerConfig, ConfigError, TopicConfig
 from felice.controller import features, topic_names
+from felice.controller.leaderships import Leaderships
 from felice.controller.role import ControllerRole
 from felice.controller.service import Controller, NewTopic
 from felice.env import Environment
@@ -70,6 +71,7 @@ class Broker:
     watcher: Watcher
     membership: Membership
     controller: Controller
+    leaderships: Leaderships
     controller_role: ControllerRole
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
@@ -243,6 +245,7 @@ class Broker:
             lambda: self._broker_epoch_of(self.broker_id) or -1,
         )
         self.controller = Controller(store, self.watcher, env, self.broker_id, lambda: self.config)
+        self.leaderships = Leaderships(store, self.watcher)
         self.controller_role = ControllerRole(
             store, self.watcher, env.clock, self.broker_id, lambda: self.config
         )

@@ -12,15 +12,19 @@ from felice.config import TOPIC_OPTIONS
 from felice.controller import topic_names
 from felice.controller.config_changes import ChangeKind, ConfigChange, apply_changes
 from felice.controller.election import first_state, preferred, restarted, settled, stepped_down
-from felice.controller.placement import PlacementError, check_assignment, place_replicas
+from felice.controller.placement import PlacementError, alternating, check_assignment, place_replicas
 from felice.metadata.image import PartitionImage
 from felice.metadata.layout import NO_LEADER, StateNode
 from felice.protocol.errors import ApiError, ErrorCode
 
 
+def _unracked(*brokers: int) -> dict[int, str | None]:
+    return dict.fromkeys(brokers)
+
+
 def test_replicas_go_round_the_brokers_as_in_kafkas_own_example() -> None:
     # The comment over AdminUtils.assignReplicasToBrokers: 5 brokers, 10 partitions, 3 replicas, all from 0.
-    placed = place_replicas([0, 1, 2, 3, 4], 10, 3, start_index=0, start_shift=0)
+    placed = place_replicas(_unracked(0, 1, 2, 3, 4), 10, 3, start_index=0, start_shift=0)
     assert placed == {
         0: (0, 1, 2), 1: (1, 2, 3), 2: (2, 3, 4), 3: (3, 4, 0), 4: (4, 0, 1),
         5: (0, 2, 3), 6: (1, 3, 4), 7: (2, 4, 0), 8: (3, 0, 1), 9: (4, 1, 2),
@@ -32,15 +36,44 @@ def test_every_placement_is_sound_and_even(brokers: int, partitions: int, data: 
     factor = data.draw(st.integers(1, brokers))
     start, shift = data.draw(st.integers(0, 20)), data.draw(st.integers(0, 20))
     ids = [10 * number for number in range(brokers)]
-    placed = place_replicas(ids, partitions, factor, start_index=start, start_shift=shift)
+    placed = place_replicas(_unracked(*ids), partitions, factor, start_index=start, start_shift=shift)
     check_assignment(placed, ids)
     leaders = Counter(replicas[0] for replicas in placed.values())
     assert max(leaders.values()) - min(leaders[broker] for broker in ids) <= 1
 
 
+def test_replicas_go_round_the_racks_as_in_kafkas_own_example() -> None:
+    racks = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
+    assert alternating(racks) == [0, 3, 1, 5, 4, 2]
+    assert place_replicas(racks, 7, 3, start_index=0, start_shift=0) == {
+        0: (0, 3, 1), 1: (3, 1, 5), 2: (1, 5, 4), 3: (5, 4, 2), 4: (4, 2, 0), 5: (2, 0, 3),
+        6: (0, 4, 2),
+    }  # fmt: skip
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=8), st.integers(1, 30), st.data())
+def test_no_rack_holds_two_replicas_while_another_holds_none(
+    racks: list[str], partitions: int, data: st.DataObject
+) -> None:
+    factor = data.draw(st.integers(1, len(racks)))
+    start, shift = data.draw(st.integers(0, 20)), data.draw(st.integers(0, 20))
+    rack_of = dict(enumerate(racks))
+    placed = place_replicas(rack_of, partitions, factor, start_index=start, start_shift=shift)
+    check_assignment(placed, list(rack_of))
+    for replicas in placed.values():
+        assert len({rack_of[replica] for replica in replicas}) == min(factor, len(set(racks)))
+    leaders = Counter(replicas[0] for replicas in placed.values())
+    assert max(leaders.values()) - min(leaders[broker] for broker in rack_of) <= 1
+
+
+def test_where_a_broker_does_not_name_its_rack_racks_do_not_count() -> None:
+    placed = place_replicas({1: "a", 2: "a", 3: None}, 1, 2, start_index=0, start_shift=0)
+    assert placed == {0: (1, 2)}
+
+
 def test_added_partitions_go_on_where_the_others_ended() -> None:
-    whole = place_replicas([1, 2, 3], 6, 1, start_index=1, start_shift=0)
-    assert place_replicas([1, 2, 3], 2, 1, start_index=1, start_shift=0, first_partition=4) == {
+    whole = place_replicas(_unracked(1, 2, 3), 6, 1, start_index=1, start_shift=0)
+    assert place_replicas(_unracked(1, 2, 3), 2, 1, start_index=1, start_shift=0, first_partition=4) == {
         4: whole[4],
         5: whole[5],
     }

@@ -1,0 +1,147 @@
+"""What clients ask about leaders and replicas: elections, and moves to other brokers.
+
+Keeps true: C1 as `service`. A partition's answer is its own: one that cannot be does not stop the others.
+How:        `election` and `reassignment` decide on the image, `writing` writes; what lost a race is decided again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from felice.controller import reassignment
+from felice.controller.duties import Decision, StateChange, TopicChange, state_change, topic_change
+from felice.controller.election import preferred, settled
+from felice.controller.reassignment import Move
+from felice.controller.writing import EpochPassed, answering, write_decisions
+from felice.metadata import ClusterImage, MetadataStore, PartitionImage, TopicImage
+from felice.metadata.layout import NO_LEADER, StateNode
+from felice.metadata.watcher import Watcher
+from felice.protocol.errors import ApiError, ErrorCode
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+_MAX_ATTEMPTS = 10
+_FOLLOW_TIMEOUT_S = 10.0
+
+
+class Leaderships:
+    def __init__(self, store: MetadataStore, watcher: Watcher) -> None:
+        self._store = store
+        self._watcher = watcher
+
+    @answering
+    async def elect(
+        self, wanted: Iterable[TopicPartition] | None, *, is_unclean: bool
+    ) -> dict[TopicPartition, ApiError | None]:
+        """Each partition's outcome (all of them, if None is asked for); the image shows the leaders."""
+        pending = _all_partitions(self._watcher.image) if wanted is None else list(dict.fromkeys(wanted))
+        outcome: dict[TopicPartition, ApiError | None] = {}
+        for _ in range(_MAX_ATTEMPTS):
+            image = self._watcher.image
+            decisions: list[Decision] = []
+            for topic, index in pending:
+                try:
+                    partition, state = _elected(image, topic, index, is_unclean)
+                except ApiError as error:
+                    outcome[topic, index] = error
+                else:
+                    outcome[topic, index] = None
+                    decisions.append(state_change(topic, partition, state))
+            lost = await self._write(image, decisions)
+            pending = [(one.topic, one.partition) for one in lost if isinstance(one, StateChange)]
+            if not pending:
+                return outcome
+        return {**outcome, **dict.fromkeys(pending, _kept_changing())}
+
+    @answering
+    async def reassign(
+        self, topic: str, wanted: Mapping[int, Sequence[int] | None], *, may_change_factor: bool
+    ) -> dict[int, ApiError | None]:
+        """Each partition's outcome: on its way to the replicas wanted, or with None back; the image shows it."""
+        for _ in range(_MAX_ATTEMPTS):
+            image = self._watcher.image
+            known = image.topics.get(topic)
+            moves: list[Move] = []
+            outcome: dict[int, ApiError | None] = {}
+            for index, replicas in wanted.items():
+                try:
+                    moves.append(_move(image, known, index, replicas, may_change_factor))
+                    outcome[index] = None
+                except ApiError as error:
+                    outcome[index] = error
+            if known is None or not moves:
+                return outcome
+            if not await self._write(image, [topic_change(known, moves)]):
+                return outcome
+        return dict.fromkeys(wanted, _kept_changing())
+
+    async def _write(self, image: ClusterImage, decisions: list[Decision]) -> list[Decision]:
+        """What lost a race, once the image shows who won; the rest is done and shown."""
+        try:
+            lost = await write_decisions(self._store, image.controller_epoch_version, decisions)
+        except EpochPassed:
+            version = image.controller_epoch_version
+            await self._follow(lambda newer: newer.controller_epoch_version != version)
+            return decisions
+        await self._follow(lambda newer: all(_is_new(newer, image, decision) for decision in decisions))
+        return lost
+
+    async def _follow(self, condition: Callable[[ClusterImage], bool]) -> None:
+        await self._watcher.wait_until(condition, _FOLLOW_TIMEOUT_S)
+
+
+def _elected(
+    image: ClusterImage, topic: str, index: int, is_unclean: bool
+) -> tuple[PartitionImage, StateNode]:
+    partition = image.partition(topic, index)
+    if partition is None or partition.partition_epoch < 0:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    is_led = partition.leader in image.brokers
+    if is_led and (is_unclean or partition.leader == partition.replicas[0]):
+        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED)
+    if is_unclean:
+        state = settled(partition, image.brokers, image.controller_epoch, allows_unclean=True)
+        if state is None or state.leader == NO_LEADER:
+            raise ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+        return partition, state
+    state = preferred(partition, image.brokers, image.controller_epoch)
+    if state is None:
+        raise ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+    return partition, state
+
+
+def _move(
+    image: ClusterImage,
+    topic: TopicImage | None,
+    index: int,
+    replicas: Sequence[int] | None,
+    may_change_factor: bool,
+) -> Move:
+    partition = topic.partition(index) if topic is not None else None
+    if partition is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if replicas is None:
+        return reassignment.cancel(partition, image.brokers, image.controller_epoch)
+    if not may_change_factor and len(replicas) != len(partition.origin):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"the replication factor would change from {len(partition.origin)} to {len(replicas)}",
+        )
+    return reassignment.begin(partition, replicas, image.brokers, image.controller_epoch)
+
+
+def _is_new(newer: ClusterImage, older: ClusterImage, decision: Decision) -> bool:
+    if isinstance(decision, TopicChange):
+        return newer.topics.get(decision.topic) is not older.topics.get(decision.topic)
+    return newer.partition(decision.topic, decision.partition) is not older.partition(
+        decision.topic, decision.partition
+    )
+
+
+def _all_partitions(image: ClusterImage) -> list[TopicPartition]:
+    return [(topic.name, row.partition) for topic in image.topics.values() for row in topic.partitions]
+
+
+def _kept_changing() -> ApiError:
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, "the partition kept changing")

@@ -1,0 +1,42 @@
+"""ElectLeaders (key 43): each partition stands alone; the answer leaves when the image shows who leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.elect_leaders import (
+    ElectionType,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    if request.election_type not in set(ElectionType):
+        return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
+    wanted = None
+    if request.topic_partitions is not None:
+        wanted = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
+    is_unclean = request.election_type == ElectionType.UNCLEAN
+    try:
+        found = await context.broker.leaderships.elect(wanted, is_unclean=is_unclean)
+    except ApiError as error:
+        return ElectLeadersResponse(error_code=error.code)
+    results: dict[str, ReplicaElectionResult] = {}
+    for (topic, index), failure in found.items():
+        if wanted is None and failure is not None and failure.code == ErrorCode.ELECTION_NOT_NEEDED:
+            continue
+        row = results.setdefault(topic, ReplicaElectionResult(topic=topic))
+        row.partition_result.append(_result(index, failure))
+    return ElectLeadersResponse(replica_election_results=list(results.values()))
+
+
+def _result(index: int, failure: ApiError | None) -> PartitionResult:
+    code, message = (0, None) if failure is None else (failure.code, failure.message)
+    return PartitionResult(partition_id=index, error_code=code, error_message=message)
