@@ -23,6 +23,7 @@ from felice.metadata import (
     Create,
     MetadataStore,
     NodeExists,
+    SessionExpired,
     SetData,
     StoreError,
     layout,
@@ -92,6 +93,8 @@ class ControllerRole:
             except EpochPassed:
                 _log.info("controllership was lost", extra={"broker": self._broker_id, "epoch": self.epoch})
                 self.resign()
+            except SessionExpired:
+                continue  # woken again when the broker has its next session
             except StoreError as error:
                 _log.warning("the controller could not act", extra={"reason": str(error)})
                 await self._pause()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from felice.controller import topic_names
 from felice.metadata import PartitionImage, TopicImage
+from felice.metadata.layout import NO_LEADER
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -68,24 +69,28 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 def _described(
     topic: TopicImage, page: tuple[PartitionImage, ...], context: RequestContext
 ) -> DescribeTopicPartitionsResponseTopic:
-    image = context.broker.image
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in topic_names.INTERNAL_TOPICS,
         topic_authorized_operations=ALL_TOPIC_OPERATIONS,
-        partitions=[
-            DescribeTopicPartitionsResponsePartition(
-                error_code=leader_fault(partition, image, context.listener_name),
-                partition_index=partition.partition,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-                offline_replicas=[replica for replica in partition.replicas if replica not in image.brokers],
-            )
-            for partition in page
-        ],
+        partitions=[_partition(partition, context) for partition in page],
+    )
+
+
+def _partition(
+    partition: PartitionImage, context: RequestContext
+) -> DescribeTopicPartitionsResponsePartition:
+    image = context.broker.image
+    fault = leader_fault(partition, image, context.listener_name)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=fault,
+        partition_index=partition.partition,
+        leader_id=NO_LEADER if fault else partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[replica for replica in partition.replicas if replica not in image.brokers],
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from felice.controller import topic_names
 from felice.metadata import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from felice.metadata.image import ZERO_UUID
+from felice.metadata.layout import NO_LEADER
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.metadata import (
     OPERATIONS_NOT_REQUESTED,
@@ -121,10 +122,12 @@ def _described(topic: TopicImage, context: RequestContext) -> MetadataResponseTo
 
 def _partition(partition: PartitionImage, context: RequestContext) -> MetadataResponsePartition:
     image = context.broker.image
+    fault = leader_fault(partition, image, context.listener_name, context.version >= 6)
     return MetadataResponsePartition(
-        error_code=leader_fault(partition, image, context.listener_name, context.version >= 6),
+        error_code=fault,
         partition_index=partition.partition,
-        leader_id=partition.leader,
+        # One that cannot be reached is not named: the row of its address is missing, too.
+        leader_id=NO_LEADER if fault else partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),

@@ -1,0 +1,204 @@
+"""Belonging to a cluster: ids, duplicates, sessions that end, and what a broker does without one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from felice.controller.service import NewTopic
+from felice.env import Environment
+from felice.metadata import ClusterImage, layout
+from felice.metadata.memory import MemoryEnsemble
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.replication.partition import NO_EPOCH
+from felice.server.broker import Broker
+from felice.server.local_cluster import known_config, local_settings
+from felice.server.startup import StartupError
+from felice.server.store_sources import SharedSource
+
+
+class World:
+    """Brokers around one store in memory, whose sessions a test may end."""
+
+    def __init__(self, directory: Path) -> None:
+        self.ensemble = MemoryEnsemble()
+        self.brokers: list[Broker] = []
+        self._directory = directory
+
+    async def start(self, broker_id: int, timeout_ms: int = 0, **options: str) -> Broker:
+        properties = {
+            **local_settings(1),
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(self._directory / f"broker{broker_id}"),
+            "node.id": str(broker_id),
+            **{name.replace("_", "."): value for name, value in options.items()},
+        }
+        source = SharedSource(self.ensemble.connect, timeout_ms)
+        broker = Broker(known_config(properties), Environment.system(), store_source=source)
+        await broker.start()
+        self.brokers.append(broker)
+        return broker
+
+    def expire(self, broker: Broker) -> None:
+        assert broker._store is not None
+        self.ensemble.expire(broker._store.session_id)
+
+
+def run(tmp_path: Path, scenario: Callable[[World], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        world = World(tmp_path)
+        try:
+            await scenario(world)
+        finally:
+            for broker in world.brokers:
+                await broker.stop(hand_over=False)
+
+    asyncio.run(whole())
+
+
+async def create(broker: Broker, name: str, *replicas: tuple[int, ...]) -> None:
+    await broker.controller.create_topic(NewTopic(name, assignment=dict(enumerate(replicas))))
+
+
+async def shows(broker: Broker, condition: Callable[[ClusterImage], bool]) -> None:
+    assert await broker.watcher.wait_until(condition, 5), broker.image
+
+
+def leader_of(image: ClusterImage, topic: str) -> int:
+    partition = image.partition(topic, 0)
+    return -1 if partition is None else partition.leader
+
+
+def test_a_broker_that_lost_its_session_leads_nothing_until_it_is_registered_again(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        one, two = await world.start(1), await world.start(2)
+        await create(one, "shared", (1, 2))
+        await create(one, "alone", (1,))
+        epoch_before = one.image.brokers[1].epoch
+        partition = one.partitions.find("alone", 0)
+        partition.check_leader(NO_EPOCH)
+        world.expire(one)
+        # At once, in the same turn of the loop: nothing was awaited.
+        for name in ("shared", "alone"):
+            with pytest.raises(ApiError) as refused:
+                one.partitions.find(name, 0).check_leader(NO_EPOCH)
+            assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert not one.controller_role.is_controller
+        await shows(two, lambda image: leader_of(image, "shared") == 2)
+        # By itself it comes back, leads what nobody else could, and in a new epoch.
+        await shows(one, lambda image: 1 in image.brokers and image.brokers[1].epoch > epoch_before)
+        await shows(two, lambda image: leader_of(image, "alone") == 1)
+        await asyncio.sleep(0.05)
+        assert partition.is_leader
+        assert partition.leader_epoch > 0
+        assert not one.partitions.find("shared", 0).is_leader
+
+    run(tmp_path, scenario)
+
+
+def test_the_controllers_session_ends_and_another_takes_over(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        one, two = await world.start(1), await world.start(2)
+        assert one.controller_role.is_controller
+        world.expire(one)
+        await shows(two, lambda image: image.controller_id == 2 and image.controller_epoch == 2)
+        await shows(one, lambda image: sorted(image.brokers) == [1, 2] and image.controller_id == 2)
+        assert not one.controller_role.is_controller
+        # It was registered before and after, and changes topics as any broker may.
+        await create(one, "a", (1, 2))
+        assert two.partitions.get("a", 0) is not None
+
+    run(tmp_path, scenario)
+
+
+def test_a_broker_that_stands_alone_survives_the_end_of_its_session(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        one = await world.start(1)
+        await create(one, "a", (1,))
+        for life in range(2, 5):
+            world.expire(one)
+            await shows(one, lambda image, life=life: image.controller_epoch == life)  # type: ignore[misc]
+        await shows(one, lambda image: 1 in image.brokers and image.controller_id == 1)
+        await asyncio.sleep(0.05)
+        partition = one.partitions.find("a", 0)
+        assert partition.is_leader
+        assert partition.leader_epoch == leader_epoch(one)
+        assert one.controller_role.epoch == one.image.controller_epoch
+
+    run(tmp_path, scenario)
+
+
+def leader_epoch(broker: Broker) -> int:
+    partition = broker.image.partition("a", 0)
+    assert partition is not None
+    return partition.leader_epoch
+
+
+def test_a_second_broker_of_one_id_is_refused_by_name(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        one = await world.start(1)
+        with pytest.raises(StartupError, match=rf"node.id 1 is alive at 127.0.0.1:{one.port()}"):
+            await world.start(1, log_dirs=str(tmp_path / "other"))
+        assert one.partitions is not None
+
+    run(tmp_path, scenario)
+
+
+def test_the_session_of_an_earlier_life_is_waited_out(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        one = await world.start(1)
+        await create(one, "a", (1,))
+        await one.kill()  # its session lives on in the store
+        assert one.broker_id in (await world.start(2)).image.brokers
+        assert one._store is None
+        again = asyncio.ensure_future(world.start(1, 5_000))
+        await asyncio.sleep(0.3)
+        assert not again.done()
+        world.ensemble.expire(1)
+        broker = await again
+        await shows(broker, lambda image: leader_of(image, "a") == 1)
+        assert broker.partitions.find("a", 0).is_leader
+
+    run(tmp_path, scenario)
+
+
+def test_ids_are_generated_once_and_kept(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        first = await world.start(-1, log_dirs=str(tmp_path / "a"))
+        second = await world.start(-1, log_dirs=str(tmp_path / "b"), reserved_broker_max_id="1000")
+        assert [first.broker_id, second.broker_id] == [1001, 1002]
+        assert sorted(second.image.brokers) == [1001, 1002]
+        await first.stop()
+        again = await world.start(-1, log_dirs=str(tmp_path / "a"))
+        assert again.broker_id == 1001
+
+    run(tmp_path, scenario)
+
+
+def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await (await world.start(1)).stop()
+        other = World(tmp_path)
+        with pytest.raises(StartupError, match="belongs to cluster"):
+            await other.start(1)
+
+    run(tmp_path, scenario)
+
+
+def test_a_broker_whose_id_was_taken_while_it_had_no_session_gives_up(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        one = await world.start(1)
+        intruder = world.ensemble.connect()
+        failed = asyncio.Event()
+        one.on_failure = failed.set
+        registration = (await intruder.get(layout.broker_path(1))).data
+        world.expire(one)
+        await intruder.create(layout.broker_path(1), registration, ephemeral=True)
+        await asyncio.wait_for(failed.wait(), 5)
+        assert one.failure is not None
+        assert "another broker with node.id 1 is alive" in one.failure
+
+    run(tmp_path, scenario)
