@@ -82,6 +82,7 @@ def proposed_plan(
     unknown = [broker for broker in brokers if broker not in nodes]
     if unknown:
         raise Fault(f"there is no broker {', '.join(map(str, unknown))}; there are {_joined(sorted(nodes))}")
+    racks = {broker: nodes[broker].rack for broker in sorted(brokers)}
     dice = random.Random(seed)
     plan: Plan = {}
     for name in topics:
@@ -90,7 +91,7 @@ def proposed_plan(
         if factor > len(brokers):
             raise Fault(f"{name} has {factor} replicas: {len(brokers)} brokers are too few")
         start, shift = dice.randrange(len(brokers)), dice.randrange(len(brokers))
-        placed = place_replicas(sorted(brokers), len(current), factor, start_index=start, start_shift=shift)
+        placed = place_replicas(racks, len(current), factor, start_index=start, start_shift=shift)
         plan.update({(name, number): replicas for number, replicas in placed.items()})
     return plan
 

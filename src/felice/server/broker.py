@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from felice.config import BrokerConfig, ConfigError, TopicConfig
-from felice.controller import features, topic_names
+from felice.controller import features
 from felice.controller.leaderships import Leaderships
 from felice.controller.role import ControllerRole
-from felice.controller.service import Controller, NewTopic
+from felice.controller.service import Controller
 from felice.env import Environment
 from felice.log.directory import LogDirectory
 from felice.log.errors import LogDirectoryError
@@ -30,7 +30,7 @@ from felice.metadata import ClusterImage, layout
 from felice.metadata.store import MetadataStore, StoreError
 from felice.metadata.watcher import Watcher
 from felice.protocol.api import Api
-from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.errors import ApiError
 from felice.protocol.frame_memory import FrameMemory
 from felice.replication.fetcher import Fetchers
 from felice.replication.isr import IsrWriter
@@ -38,6 +38,7 @@ from felice.replication.partitions import Partitions
 from felice.replication.peers import Destination, Peers
 from felice.replication.surroundings import Surroundings
 from felice.replication.throttle import ReplicationThrottle
+from felice.server.auto_topics import AutoTopics
 from felice.server.cleaning import Cleaner
 from felice.server.config_entries import BrokerLayers
 from felice.server.fetch_sessions import FetchSessions
@@ -103,6 +104,7 @@ class Broker:
         self._admission: Admission | None = None
         self._store: MetadataStore | None = None
         self._store_source = source_of(config, env) if store_source is None else store_source
+        self.auto_topics = AutoTopics(self, stands_alone=self._store_source.stands_alone)
         self._maintenance = Maintenance(self)
         self.cleaner = Cleaner(self)
         self.replica_moves = ReplicaMoves(self)
@@ -111,7 +113,6 @@ class Broker:
         self._is_following = False
         self._stop_began = False
         self.replication_throttle = ReplicationThrottle()
-        self._creating: dict[str, asyncio.Task[int]] = {}
 
     @property
     def image(self) -> ClusterImage:
@@ -280,14 +281,14 @@ class Broker:
         if self.is_stopping:
             return
         self._groups = GroupCoordinator(
-            self.config, self.env, self.partitions, lambda: self.image, self.ensure_internal_topic
+            self.config, self.env, self.partitions, lambda: self.image, self.auto_topics.ensure
         )
         self._transactions = TransactionCoordinator(
             self.config,
             self.env,
             self.partitions,
             lambda: self.image,
-            self.ensure_internal_topic,
+            self.auto_topics.ensure,
             self.producer_ids.next_id,
             LocalMarkers(self),
         )
@@ -380,59 +381,6 @@ class Broker:
         if self.on_failure is not None:
             self.on_failure()
 
-    # Topics that nobody created by hand
-
-    async def auto_create_topic(self, name: str) -> int:
-        """Creates a topic that was asked for; returns an error code, 0 when it is there."""
-        if name in self.image.topics:
-            return ErrorCode.NONE
-        task = self._creating.get(name)
-        if task is None:
-            task = self._creating[name] = asyncio.create_task(self._create_once(name))
-        return await asyncio.shield(task)
-
-    def ensure_internal_topic(self, name: str) -> None:
-        """Begins to create an internal topic unless it is there."""
-        if name not in self.image.topics and name not in self._creating and not self.is_stopping:
-            self._creating[name] = asyncio.create_task(self._create_once(name))
-
-    async def _create_once(self, name: str) -> int:
-        try:
-            await self.controller.create_topic(self._wish_for(name))
-        except ApiError as error:
-            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                _log.warning("topic was not created", extra={"topic": name, "reason": error.message})
-                return error.code
-        except StoreError as error:
-            _log.error("topic was not created", extra={"topic": name, "reason": str(error)})
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        finally:
-            del self._creating[name]
-        return ErrorCode.NONE
-
-    def _wish_for(self, name: str) -> NewTopic:
-        config = self.config
-        configs: dict[str, str | None] = {"cleanup.policy": "compact", "compression.type": "producer"}
-        if name == topic_names.CONSUMER_OFFSETS:
-            count, wanted = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
-            configs["segment.bytes"] = str(config.offsets_topic_segment_bytes)
-        elif name == topic_names.TRANSACTION_STATE:
-            count = config.transaction_state_log_num_partitions
-            wanted = config.transaction_state_log_replication_factor
-            configs["segment.bytes"] = str(config.transaction_state_log_segment_bytes)
-            configs["min.insync.replicas"] = str(config.transaction_state_log_min_isr)
-        else:
-            return NewTopic(name)
-        alive = max(1, len(self.image.brokers))
-        if wanted > alive and self._store_source.stands_alone:
-            # Waiting for more brokers would leave groups without a coordinator for ever.
-            _log.warning(
-                "internal topic gets fewer replicas than asked for",
-                extra={"topic": name, "replicas": alive, "asked": wanted},
-            )
-            wanted = alive
-        return NewTopic(name, count, wanted, configs=configs)
-
     # Stopping
 
     async def stop(self, *, hand_over: bool = True) -> None:
@@ -456,7 +404,7 @@ class Broker:
         await self.cleaner.stop()
         await self.replica_moves.stop()
         await self._maintenance.stop()
-        await asyncio.gather(*self._creating.values(), return_exceptions=True)
+        await self.auto_topics.finish()
         await self._close_directories()
         await self._close_store()
         _log.info("broker stopped", extra={"broker": self.broker_id})
@@ -474,7 +422,7 @@ class Broker:
         await self._stop_replicating()
         for partition in self.partitions:
             await partition.finish_flush()  # its thread must not meet a closed file
-        await asyncio.gather(*self._creating.values(), return_exceptions=True)
+        await self.auto_topics.finish()
         await self._abandon(ends_session=False)
 
     def _stop_coordinators(self) -> None:
@@ -504,7 +452,6 @@ class Broker:
         if hasattr(self, "membership"):
             await self.membership.stop()
             await self.controller_role.stop()
-            self._isr_writer.stop()
         if hasattr(self, "watcher"):
             await self.watcher.stop()
         if self._store is not None:

@@ -229,7 +229,7 @@ def _bytes(text: Text | None) -> bytes | None:
 
 
 async def _append(server: Server, record: Record, partition: int | None) -> Record:
-    code = await server.auto_create_topic(record.topic)
+    code = await server.auto_topics.create(record.topic)
     if code:
         raise ApiError(ErrorCode.of(code), f"topic {record.topic} cannot be created")
     if partition is None:

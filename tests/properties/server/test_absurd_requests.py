@@ -152,7 +152,7 @@ def test_an_absurd_request_is_answered_or_its_connection_closed(
         broker = Broker(embedded_config(tmp_path / "data", 0, settings), Environment.system())
         await broker.start()
         planned = await broker.controller.create_topic(NewTopic("a", 2))
-        assert await broker.auto_create_topic(CONSUMER_OFFSETS) == 0
+        assert await broker.auto_topics.create(CONSUMER_OFFSETS) == 0
         batch = _batch(broker.env.clock.now_ms())
         for version, request in _requests(api, planned.topic_id, batch):
             reply = await _ask(broker, encode_request(key, version, 7, "absurd", request))

@@ -27,7 +27,7 @@ async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Ad
     index = broker.group_coordinator.partition_for(request.group_id)
     if broker.image.partition(CONSUMER_OFFSETS, index) is None:
         # Where no group was ever looked for, the topic is still to be made; the producer asks again.
-        broker.ensure_internal_topic(CONSUMER_OFFSETS)
+        broker.auto_topics.ensure(CONSUMER_OFFSETS)
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     who = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
     partitions = frozenset({TopicPartition(CONSUMER_OFFSETS, index)})

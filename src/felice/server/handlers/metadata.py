@@ -70,7 +70,7 @@ async def _create_and_answer(
 ) -> MetadataResponse:
     failures: dict[str, int] = {}
     for name in missing:
-        code = await context.broker.auto_create_topic(name)
+        code = await context.broker.auto_topics.create(name)
         if code:
             failures[name] = code
     return _answer(request, context, _asked(topics, context, failures))

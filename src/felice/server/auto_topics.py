@@ -1,0 +1,84 @@
+"""Topics that nobody created by hand: those that a client merely asked for, and the coordinators' own.
+
+Keeps true: however many ask for a topic at once, it is asked for once here; that another broker was faster is no fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from felice.controller import topic_names
+from felice.controller.service import NewTopic
+from felice.metadata.store import StoreError
+from felice.protocol.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from felice.server.broker import Broker
+
+_log = logging.getLogger("felice.server")
+
+
+class AutoTopics:
+    def __init__(self, broker: Broker, *, stands_alone: bool) -> None:
+        self._broker = broker
+        # Whether no other broker can ever come to keep replicas.
+        self._stands_alone = stands_alone
+        self._creating: dict[str, asyncio.Task[int]] = {}
+
+    async def create(self, name: str) -> int:
+        """Creates a topic that was asked for; returns an error code, 0 when it is there."""
+        if name in self._broker.image.topics:
+            return ErrorCode.NONE
+        task = self._creating.get(name)
+        if task is None:
+            task = self._creating[name] = asyncio.create_task(self._create_once(name))
+        return await asyncio.shield(task)
+
+    def ensure(self, name: str) -> None:
+        """Begins to create a topic unless it is there."""
+        broker = self._broker
+        if name not in broker.image.topics and name not in self._creating and not broker.is_stopping:
+            self._creating[name] = asyncio.create_task(self._create_once(name))
+
+    async def finish(self) -> None:
+        """Until nothing is under way."""
+        await asyncio.gather(*self._creating.values(), return_exceptions=True)
+
+    async def _create_once(self, name: str) -> int:
+        try:
+            await self._broker.controller.create_topic(self._wish_for(name))
+        except ApiError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                _log.warning("topic was not created", extra={"topic": name, "reason": error.message})
+                return error.code
+        except StoreError as error:
+            _log.error("topic was not created", extra={"topic": name, "reason": str(error)})
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        finally:
+            del self._creating[name]
+        return ErrorCode.NONE
+
+    def _wish_for(self, name: str) -> NewTopic:
+        config = self._broker.config
+        configs: dict[str, str | None] = {"cleanup.policy": "compact", "compression.type": "producer"}
+        if name == topic_names.CONSUMER_OFFSETS:
+            count, wanted = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
+            configs["segment.bytes"] = str(config.offsets_topic_segment_bytes)
+        elif name == topic_names.TRANSACTION_STATE:
+            count = config.transaction_state_log_num_partitions
+            wanted = config.transaction_state_log_replication_factor
+            configs["segment.bytes"] = str(config.transaction_state_log_segment_bytes)
+            configs["min.insync.replicas"] = str(config.transaction_state_log_min_isr)
+        else:
+            return NewTopic(name)
+        alive = max(1, len(self._broker.image.brokers))
+        if wanted > alive and self._stands_alone:
+            # Waiting for more brokers would leave groups without a coordinator for ever.
+            _log.warning(
+                "internal topic gets fewer replicas than asked for",
+                extra={"topic": name, "replicas": alive, "asked": wanted},
+            )
+            wanted = alive
+        return NewTopic(name, count, wanted, configs=configs)
