@@ -5,7 +5,7 @@
     add NAME topic/0 ... [as=pid/epoch id=]  verify NAME topic/0 [as= id=]
     commit NAME [as= id=]                    abort NAME [as= id=]
     level NUMBER                             the finalized level of transaction.version
-    exhaust                                  the epoch is the last but two
+    exhaust [NAME ...]                       the epoch is the last but two; these hold it
     told [id]                                every partition has its marker
     advance MS    show    reload             hold | release | refuse ERROR | lose ERROR   (what becomes of writes)
 
@@ -96,7 +96,8 @@ class TransactionWorld:
         self.outbox[transactional_id] = decided
         where = ",".join(f"{topic}{indexes}" for topic, indexes in by_topic(decided.partitions).items())
         self.say(
-            f"markers: {transactional_id} {decided.state.title} {decided.producer_id}/{decided.epoch} {where}"
+            f"markers: {transactional_id} {decided.state.title}"
+            f" {decided.producer_id}/{decided.epoch} {where}".rstrip()
         )
 
     def _carry_out(self, outcome: Outcome[TransactionRecord]) -> None:
@@ -181,7 +182,11 @@ class TransactionWorld:
 
     def do_exhaust(self, names: list[str], options: dict[str, str]) -> None:
         """As if the producer had asked for its next epoch very often."""
-        self.shard.transactions[ID] = replace(self.shard.transactions[ID], epoch=LAST_EPOCH - 2)
+        exhausted = replace(self.shard.transactions[ID], epoch=LAST_EPOCH - 2)
+        self.shard.transactions[ID] = exhausted
+        self.log.append(self.codec.encode(TransactionRecord(ID, exhausted)))
+        for name in names:
+            self.identities[name] = exhausted.producer_id, exhausted.epoch
 
     def do_add(self, names: list[str], options: dict[str, str]) -> None:
         wanted = frozenset(parse_partition(name) for name in names[1:] if name != "v2")

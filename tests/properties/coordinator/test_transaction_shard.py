@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from felice.coordinator.transaction.metadata import TransactionMetadata
+from felice.coordinator.transaction.metadata import LAST_EPOCH, V2, TransactionMetadata
 from felice.coordinator.transaction.states import COMPLETION, TransactionState
 from scenarios.transaction_world import ID, TransactionWorld
 
@@ -17,6 +19,9 @@ COMMANDS = st.one_of(
     st.builds("verify {} t/{}".format, NAMES, st.integers(0, 2)),
     st.builds("commit {}".format, NAMES),
     st.builds("abort {}".format, NAMES),
+    st.builds("add {} t/{} v2".format, NAMES, st.integers(0, 2)),
+    st.builds("commit {} v2".format, NAMES),
+    st.builds("abort {} v2".format, NAMES),
     st.builds("advance {}".format, st.sampled_from([0, 1000, 10_000, 61_000])),
     st.sampled_from(
         [
@@ -29,7 +34,12 @@ COMMANDS = st.one_of(
         ]
     ),
 )
-STORIES = st.lists(COMMANDS, max_size=40)
+# Epochs begin at the first, or where they soon run out.
+STORIES = st.builds(
+    lambda beginning, story: [*beginning, *story],
+    st.sampled_from([[], ["init A", "exhaust A"]]),
+    st.lists(COMMANDS, max_size=40),
+)
 
 
 def history(world: TransactionWorld) -> list[TransactionMetadata]:
@@ -47,6 +57,7 @@ def test_a_decision_stands_until_it_is_complete_and_epochs_only_rise(story: list
     for now in history(world):
         if before is not None:
             assert (now.producer_id, now.epoch) >= (before.producer_id, before.epoch)
+            assert 0 <= now.epoch <= LAST_EPOCH
             if before.state.is_decided:
                 assert now.state in (before.state, COMPLETION[before.state])
             if now.state is TransactionState.PREPARE_COMMIT and before.state is TransactionState.ONGOING:
@@ -78,12 +89,28 @@ def test_no_two_producers_hold_the_same_identity(story: list[str]) -> None:
     for command in story:
         if command == "hold":
             continue
-        name = command.split()[1] if command.startswith("init") else None
-        resumed_from = world.identities.get(name or "")
+        held = dict(world.identities)
         world.execute(command)
-        identity = world.identities.get(name or "")
-        if name is not None and identity is not None and identity != resumed_from:
-            assert given_to.setdefault(identity, name) == name
+        for name, identity in world.identities.items():
+            if identity != held.get(name):
+                assert given_to.setdefault(identity, name) == name
+                assert identity[1] < LAST_EPOCH
+
+
+@settings(max_examples=300, deadline=None)
+@given(STORIES)
+def test_in_v2_what_ends_a_transaction_has_a_higher_epoch_than_what_it_ends(story: list[str]) -> None:
+    """And the next transaction begins with what its producer was told."""
+    world = TransactionWorld()
+    for command in story:
+        world.execute(command)
+    records = history(world)
+    for before, now in pairwise(records):
+        if now.state.is_decided and not before.state.is_decided and now.client_version == V2:
+            assert (now.producer_id, now.epoch) == (before.producer_id, before.epoch + 1)
+            assert now.next_producer_id < 0 or now.epoch == LAST_EPOCH
+        if before.next_producer_id >= 0 and not now.state.is_decided:
+            assert (now.producer_id, now.epoch) == (before.next_producer_id, 0)
 
 
 @settings(max_examples=200, deadline=None)
