@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "elect_leaders",
         "Give leadership back to preferred replicas.",
     ),
+    "features": ("felice.cli.features", "features", "Show and change what the cluster has settled on."),
     "perf": ("felice.cli.perf", "perf", "Measure how fast a topic can be written and read."),
     "dump-log": ("felice.cli.dump_log", "dump_log", "Print and check the files of a partition."),
     "decode-frame": (

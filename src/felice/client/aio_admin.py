@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from felice.client.admin import configs, groups, leadership, log_dirs, topics
+from felice.client.admin import configs, features, groups, leadership, log_dirs, topics
 from felice.client.admin.model import (
     ConfigResource,
     ConsumerGroupDescription,
@@ -20,6 +20,8 @@ from felice.client.admin.model import (
     ConsumerGroupType,
     DescribeClusterResult,
     ElectionType,
+    FeatureMetadata,
+    FeatureUpdate,
     ListConsumerGroupsResult,
     NewPartitions,
     NewTopic,
@@ -235,6 +237,23 @@ class Admin:
             {resource: resource for resource in resources},
             lambda some: configs.incremental_alter_configs(self.cluster, some, validate_only),
             timeout_s,
+        )
+
+    # Features
+
+    async def describe_features(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> FeatureMetadata:
+        return await self._retrying(lambda: features.describe_features(self.cluster), timeout_s)
+
+    async def update_features(
+        self,
+        updates: Iterable[FeatureUpdate],
+        validate_only: bool = False,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        """Settles on other levels, all of them, or raises the first fault and nothing has changed."""
+        wanted, timeout_ms = list(updates), int(timeout_s * 1000)
+        await self._retrying(
+            lambda: features.update_features(self.cluster, wanted, validate_only, timeout_ms), timeout_s
         )
 
     # Leaders and replicas

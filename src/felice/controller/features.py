@@ -49,7 +49,10 @@ def plan_levels(
     levels = dict(finalized)
     for wish in wishes:
         if reason := _refusal(wish, finalized.get(wish.feature, 0), brokers):
-            message = f"Invalid update version {wish.level} for feature {wish.feature}. {reason}"
+            message = (
+                "The update failed for all features since the following feature had an error:"
+                f" Invalid update version {wish.level} for feature {wish.feature}. {reason}"
+            )
             raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, message)
         levels[wish.feature] = wish.level
     return {name: level for name, level in sorted(levels.items()) if level > 0}

@@ -21,6 +21,8 @@ from felice.client.admin.model import (
     DeletedRecords,
     DescribeClusterResult,
     ElectionType,
+    FeatureMetadata,
+    FeatureUpdate,
     IsolationLevel,
     ListConsumerGroupsResult,
     ListOffsetsResultInfo,
@@ -37,6 +39,7 @@ from felice.client.admin.model import (
     TopicCollection,
     TopicDescription,
     TopicPartitionInfo,
+    UpgradeType,
 )
 from felice.client.errors import KafkaError, KafkaException
 from felice.client.model import (
@@ -76,6 +79,8 @@ __all__ = [
     "DeletedRecords",
     "DescribeClusterResult",
     "ElectionType",
+    "FeatureMetadata",
+    "FeatureUpdate",
     "IsolationLevel",
     "KafkaError",
     "KafkaException",
@@ -97,4 +102,5 @@ __all__ = [
     "TopicMetadata",
     "TopicPartition",
     "TopicPartitionInfo",
+    "UpgradeType",
 ]

@@ -17,6 +17,7 @@ from felice.client.admin.model import (
     ConsumerGroupType,
     DescribeClusterResult,
     ElectionType,
+    FeatureUpdate,
     IsolationLevel,
     ListConsumerGroupsResult,
     NewPartitions,
@@ -220,6 +221,22 @@ class AdminClient:
     ) -> dict[ConfigResource, Future]:
         work = self._admin.incremental_alter_configs(resources, request_timeout, validate_only)
         return self._many(resources, work)
+
+    # Features
+
+    def describe_features(self, *, request_timeout: float = DEFAULT_TIMEOUT_S) -> Future:
+        """A future of `FeatureMetadata`."""
+        return self._one(self._admin.describe_features(request_timeout))
+
+    def update_features(
+        self,
+        updates: Iterable[FeatureUpdate],
+        *,
+        validate_only: bool = False,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> Future:
+        """Settles on other levels, on all of them or on none."""
+        return self._one(self._admin.update_features(updates, validate_only, request_timeout))
 
     # Leaders and replicas
 

@@ -189,6 +189,35 @@ class DeletedRecords:
     low_watermark: int
 
 
+class UpgradeType(Enum):
+    """How a feature's level changes: up; down where nothing is lost; down all the same."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureUpdate:
+    """A level that the cluster is to settle on; 0 switches the feature off."""
+
+    feature: str
+    level: int
+    kind: UpgradeType = UpgradeType.UPGRADE
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureMetadata:
+    """The lowest and highest level that brokers can run with, and what the cluster has settled on, by feature.
+
+    The epoch counts the changes; -1 where nothing was settled ever.
+    """
+
+    supported: dict[str, tuple[int, int]]
+    finalized: dict[str, int]
+    epoch: int
+
+
 class ElectionType(Enum):
     """Who may become leader: the preferred replica, or any that lives where none in sync does."""
 

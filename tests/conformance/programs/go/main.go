@@ -90,6 +90,8 @@ func answer(asked command) (any, error) {
 		return leave(asked)
 	case "admin":
 		return admin(asked)
+	case "transactions":
+		return transactions(asked)
 	}
 	return nil, fmt.Errorf("unknown op %q", asked.Op)
 }
@@ -132,6 +134,39 @@ func produce(asked command) (any, error) {
 		offsets[i] = map[string]int64{"partition": int64(made.Partition), "offset": made.Offset}
 	}
 	return offsets, nil
+}
+
+// transactions commits one, aborts one and commits another; five records each, in two partitions.
+func transactions(asked command) (any, error) {
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(asked.Bootstrap),
+		kgo.TransactionalID(asked.Group),
+		kgo.RecordPartitioner(chosenOrKeyed()),
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	for _, round := range []struct {
+		name string
+		end  kgo.TransactionEndTry
+	}{{"first", kgo.TryCommit}, {"second", kgo.TryAbort}, {"third", kgo.TryCommit}} {
+		if err := client.BeginTransaction(); err != nil {
+			return nil, err
+		}
+		var records []*kgo.Record
+		for number := 0; number < 5; number++ {
+			value := []byte(fmt.Sprintf("%s-%d", round.name, number))
+			records = append(records, &kgo.Record{Topic: asked.Topic, Partition: int32(number % 2), Value: value})
+		}
+		if err := client.ProduceSync(context.Background(), records...).FirstErr(); err != nil {
+			return nil, err
+		}
+		if err := client.EndTransaction(context.Background(), round.end); err != nil {
+			return nil, err
+		}
+	}
+	return true, nil
 }
 
 // chosenOrKeyed keeps the partition a record names (ours all do).

@@ -1,0 +1,103 @@
+"""Features: what the brokers could run with, what the cluster has settled on, and raising and lowering that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from felice.cli.faults import Fault
+from felice.cli.options import admin_client, connection_options, json_option, key_values
+from felice.cli.output import show
+
+if TYPE_CHECKING:
+    from felice.client.admin import AdminClient
+
+
+def describe(admin: AdminClient) -> list[dict[str, Any]]:
+    """One row a feature; level 0 is a feature that is off."""
+    found = admin.describe_features().result()
+    return [
+        {
+            "feature": name,
+            "min": lowest,
+            "max": highest,
+            "level": found.finalized.get(name, 0),
+            "epoch": found.epoch,
+        }
+        for name, (lowest, highest) in sorted(found.supported.items())
+    ]
+
+
+def parse_levels(texts: Iterable[str]) -> dict[str, int]:
+    """`transaction.version=2` texts."""
+    levels = {}
+    for name, text in key_values(texts).items():
+        if not text.isdecimal():
+            raise Fault(f"expected feature=level, got {name}={text}")
+        levels[name] = int(text)
+    return levels
+
+
+def update(admin: AdminClient, levels: dict[str, int], kind: str, *, dry_run: bool) -> None:
+    """Raises the first fault; then nothing has changed."""
+    from felice.client.admin import FeatureUpdate, UpgradeType
+
+    updates = [FeatureUpdate(name, level, UpgradeType[kind]) for name, level in levels.items()]
+    admin.update_features(updates, validate_only=dry_run).result()
+
+
+levels_argument = click.argument("levels", nargs=-1, required=True, metavar="FEATURE=LEVEL…")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only say whether it could be done.")
+
+
+@click.group()
+def features() -> None:
+    """Show and change what the cluster has settled on.
+
+    \b
+    felice features describe
+    felice features upgrade transaction.version=2
+    felice features downgrade transaction.version=1
+    """
+
+
+@features.command("describe")
+@connection_options
+@json_option
+def describe_command(bootstrap: str, command_config: Path | None, as_json: bool) -> None:
+    """Show the levels that brokers can run with, and the cluster's."""
+    show(describe(admin_client(bootstrap, command_config)), as_json, empty="The brokers have no features.")
+
+
+@features.command("upgrade")
+@levels_argument
+@connection_options
+@dry_run_option
+def upgrade_command(
+    levels: tuple[str, ...], bootstrap: str, command_config: Path | None, dry_run: bool
+) -> None:
+    """Raise levels; clients follow with their next connection."""
+    _change(admin_client(bootstrap, command_config), levels, "UPGRADE", dry_run)
+
+
+@features.command("downgrade")
+@levels_argument
+@connection_options
+@dry_run_option
+@click.option("--unsafe", is_flag=True, help="Even where something is lost by it.")
+def downgrade_command(
+    levels: tuple[str, ...], bootstrap: str, command_config: Path | None, dry_run: bool, unsafe: bool
+) -> None:
+    """Lower levels; 0 switches a feature off."""
+    kind = "UNSAFE_DOWNGRADE" if unsafe else "SAFE_DOWNGRADE"
+    _change(admin_client(bootstrap, command_config), levels, kind, dry_run)
+
+
+def _change(admin: AdminClient, texts: Iterable[str], kind: str, dry_run: bool) -> None:
+    levels = parse_levels(texts)
+    update(admin, levels, kind, dry_run=dry_run)
+    for name, level in levels.items():
+        click.echo(f"{name} {'can be' if dry_run else 'is'} at level {level}{'' if dry_run else ' now'}.")

@@ -1,0 +1,57 @@
+"""Features of a cluster: which levels its brokers could run with, what it has settled on, and changing that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from felice.client.admin.model import FeatureMetadata, FeatureUpdate, UpgradeType
+from felice.client.cluster import Cluster
+from felice.client.errors import failure
+from felice.client.wire import ByVersion, api_versions_request
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+
+async def describe_features(cluster: Cluster) -> FeatureMetadata:
+    response = await cluster.call_any(api_versions_request())
+    settled = response.finalized_features if response.finalized_features_epoch >= 0 else []
+    return FeatureMetadata(
+        supported={row.name: (row.min_version, row.max_version) for row in response.supported_features},
+        finalized={row.name: row.max_version_level for row in settled},
+        epoch=response.finalized_features_epoch,
+    )
+
+
+async def update_features(
+    cluster: Cluster, updates: Iterable[FeatureUpdate], validate_only: bool, timeout_ms: int
+) -> None:
+    """All of them, or the first fault is raised and nothing has changed."""
+    wanted = list(updates)
+
+    def build(version: int) -> UpdateFeaturesRequest:
+        return UpdateFeaturesRequest(
+            timeout_ms=timeout_ms,
+            feature_updates=[_change(update, version) for update in wanted],
+            validate_only=validate_only,
+        )
+
+    request = ByVersion(UpdateFeaturesRequest, build)
+    response: UpdateFeaturesResponse = await cluster.call_controller(request)
+    rows = [(response.error_code, response.error_message or "")]
+    rows += [(row.error_code, row.error_message or row.feature) for row in response.results]
+    for code, message in rows:
+        if code != ErrorCode.NONE:
+            raise failure(code, message)
+
+
+def _change(update: FeatureUpdate, version: int) -> FeatureUpdateKey:
+    change = FeatureUpdateKey(feature=update.feature, max_version_level=update.level)
+    if version == 0:
+        change.allow_downgrade = update.kind is not UpgradeType.UPGRADE
+    else:
+        change.upgrade_type = update.kind.value
+    return change
