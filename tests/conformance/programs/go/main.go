@@ -1,4 +1,4 @@
-// franz-go, driven by one JSON command per line; see `peers/pipe.py` for the commands.
+// franz-go, driven by one JSON command per line; see `peers/pipe.py` for the commands. With `copy`: `copier.go`.
 package main
 
 import (
@@ -51,6 +51,10 @@ type member struct {
 var members = map[string]*member{}
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "copy" {
+		copyTopic(os.Args[2:])
+		return
+	}
 	input := bufio.NewReaderSize(os.Stdin, 1<<20)
 	output := json.NewEncoder(os.Stdout)
 	for {

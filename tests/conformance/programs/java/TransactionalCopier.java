@@ -20,31 +20,45 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * Copies a topic exactly once, a transaction for every few records, in the manner of Kafka's own system test: the
  * offsets are committed in the transaction, and one transaction in eight is aborted and done again. Ends with DONE
- * when everything is copied, and with exit code 3 where it cannot go on and should be started again.
+ * when everything is copied, with STOPPED after the transaction that was under way when it is asked to end, and with
+ * exit code 3 where it cannot go on and should be started again.
  *
  * Arguments: bootstrap, input topic, output topic, transactional id, group, records in a transaction.
  */
 public class TransactionalCopier {
     static final Random RANDOM = new Random();
+    static volatile boolean stopping;
 
     public static void main(String[] args) {
         int size = Integer.parseInt(args[5]);
+        stopGently(Thread.currentThread());
         try (KafkaConsumer<byte[], byte[]> consumer = consumer(args[0], args[4], size);
                 KafkaProducer<byte[], byte[]> producer = producer(args[0], args[3])) {
             producer.initTransactions();
             consumer.subscribe(List.of(args[1]));
             System.out.println("READY");
-            while (!isDone(consumer)) {
+            while (!stopping && !isDone(consumer)) {
                 ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(200));
                 if (!records.isEmpty()) {
                     copy(consumer, producer, records, args[2]);
                 }
             }
-            System.out.println("DONE");
+            System.out.println(stopping ? "STOPPED" : "DONE");
         } catch (KafkaException error) {
             System.err.println("giving up: " + error);
             Runtime.getRuntime().halt(3);
         }
+    }
+
+    static void stopGently(Thread copying) {
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            stopping = true;
+            try {
+                copying.join(10_000);
+            } catch (InterruptedException error) {
+                Thread.currentThread().interrupt();
+            }
+        }));
     }
 
     static void copy(KafkaConsumer<byte[], byte[]> consumer, KafkaProducer<byte[], byte[]> producer,

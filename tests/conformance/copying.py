@@ -1,0 +1,278 @@
+"""Exactly-once copies in the shape of Kafka's TransactionalMessageCopier: one workload, every client, one judge.
+
+A copier consumes a topic, produces what it finds to the same partition of another, and commits its offsets in the
+same transaction; one transaction in eight it aborts and does again. It says READY, COPIED after each commit, DONE
+when everything is copied, STOPPED when it was asked to end (SIGTERM) and did so between two transactions; where it
+cannot go on it ends with an exit code, and is started again under the same names. Copiers and brokers are killed at
+random between and within transactions. Afterwards there is exactly one committed copy of everything, in order in each
+partition, nothing is open, and the group stands at the end.
+
+Run as a script for the long version: `python tests/conformance/copying.py [CLIENT ...]`.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+
+from conformance.live_process import LiveProcess
+from conformance.topics import create_topic_over, wait_until
+from conformance.wire import Wire, unique_name
+from felice.protocol.messages.list_transactions import ListTransactionsRequest
+from peers.cache import PROGRAMS
+from peers.golang import require_go_peer
+from peers.java import java_command, require_java_programs
+
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "transaction.state.log.num.partitions": "3"}
+_JAVA_OPTIONS = ["-Xmx128m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+
+
+def _java() -> list[str]:
+    programs = require_java_programs()
+    return java_command("TransactionalCopier", first=[programs], options=_JAVA_OPTIONS)
+
+
+def _python(program: str, *arguments: str) -> list[str]:
+    return [sys.executable, str(PROGRAMS / "python" / program), *arguments]
+
+
+CLIENTS: dict[str, Callable[[], list[str]]] = {
+    "java": _java,
+    "confluent-kafka": lambda: _python("copier.py", "confluent_kafka"),
+    "aiokafka": lambda: _python("aiokafka_copier.py"),
+    "franz-go": lambda: [str(require_go_peer()), "copy"],
+    "felice": lambda: _python("copier.py", "felice.client"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is copied, and how often who is killed meanwhile."""
+
+    records: int
+    partitions: int
+    transaction_size: int
+    kills: int
+    stops: int
+    broker_kills: int = 0
+    deadline_s: int = 100
+
+    def events(self, dice: random.Random) -> list[tuple[str, int]]:
+        """What happens in which order, and after how many transactions since the last."""
+        names = ["kill"] * self.kills + ["stop"] * self.stops + ["broker"] * self.broker_kills
+        dice.shuffle(names)
+        # Some are aborted and some done twice, so that there are never fewer than this.
+        most = max(1, self.records // self.transaction_size * 3 // 4 // len(names))
+        return [(name, dice.randint(1, most)) for name in names]
+
+
+QUICK = Plan(records=3000, partitions=2, transaction_size=50, kills=1, stops=1)
+QUICK_WITH_BROKER = Plan(records=3000, partitions=2, transaction_size=50, kills=1, stops=1, broker_kills=1)
+FULL = Plan(
+    records=100_000, partitions=4, transaction_size=750, kills=6, stops=3, broker_kills=4, deadline_s=900
+)
+
+
+@dataclass(slots=True)
+class Story:
+    """What happened during a copy."""
+
+    lives: int = 0
+    transactions: int = 0
+    done: Counter[str] = field(default_factory=Counter)
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def given_up(self) -> int:
+        """Lives that ended of themselves, before everything was copied."""
+        return self.lives - 1 - self.done["kill"] - self.done["stop"]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.transactions} transactions in {self.lives} lives: {self.done['kill']} kills, "
+            f"{self.done['stop']} clean stops, {self.given_up} gave up; {self.done['broker']} broker kills"
+        )
+
+
+class Copier:
+    """One client's program, started again until everything is copied, and killed as planned."""
+
+    def __init__(
+        self, client: str, bootstrap: str, plan: Plan, seed: int, kill_broker: Callable[[], None]
+    ) -> None:
+        self.source, self.target = unique_name("source"), unique_name("target")
+        self.name, self.group = unique_name("copier"), unique_name("group")
+        names = (bootstrap, self.source, self.target, self.name, self.group, str(plan.transaction_size))
+        self._command = [*CLIENTS[client](), *names]
+        self._plan = plan
+        self._dice = random.Random(seed)
+        self._events = plan.events(self._dice)
+        self._kill_broker = kill_broker
+        self.story = Story()
+
+    def copy(self) -> Story:
+        until = time.monotonic() + self._plan.deadline_s
+        while not self._live(until):
+            gone = time.monotonic() > until or self.story.lives > 3 * len(self._events) + 10
+            assert not gone, f"{self.story}; {self.story.errors}"
+        assert not self._events, f"finished before {self._events}: {self.story}"
+        return self.story
+
+    def _live(self, until: float) -> bool:
+        """One life; whether everything is copied at its end."""
+        self.story.lives += 1
+        process = subprocess.Popen(
+            self._command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        )
+        assert process.stdout and process.stderr
+        watchdog = threading.Timer(max(0.0, until - time.monotonic()), process.kill)
+        watchdog.start()
+        since, is_done = 0, False
+        with process:
+            for line in process.stdout:
+                is_done = is_done or line.strip() == "DONE"
+                if line.startswith("COPIED"):
+                    since += 1
+                    self.story.transactions += 1
+                    if self._events and since >= self._events[0][1]:
+                        self._do(self._events.pop(0)[0], process)
+                        since = 0
+            self.story.errors.append(process.stderr.read()[-500:])
+        watchdog.cancel()
+        return is_done
+
+    def _do(self, event: str, process: subprocess.Popen[str]) -> None:
+        self.story.done[event] += 1
+        time.sleep(self._dice.random() * 0.02)  # somewhere within the next transaction
+        if event == "kill":
+            process.kill()
+        elif event == "stop":
+            process.terminate()
+        else:
+            self._kill_broker()
+
+
+def fill(bootstrap: str, topic: str, plan: Plan) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 10})
+    for number in range(plan.records):
+        producer.produce(topic, b"%06d" % number, partition=number % plan.partitions)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def read_all(bootstrap: str, topic: str, partitions: int) -> Iterator[tuple[int, bytes]]:
+    options = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "judge",
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer(options)
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
+    ended: set[int] = set()
+    while len(ended) < partitions:
+        message = consumer.poll(20)
+        assert message is not None, "nothing more comes, and no end"
+        if message.error() is None:
+            yield message.partition(), message.value()
+        else:
+            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            ended.add(message.partition())
+    consumer.close()
+
+
+def judge(bootstrap: str, copier: Copier, plan: Plan) -> None:
+    found: dict[int, list[bytes]] = {number: [] for number in range(plan.partitions)}
+    for partition, value in read_all(bootstrap, copier.target, plan.partitions):
+        found[partition].append(value)
+    for partition, values in found.items():
+        expected = [b"%06d" % number for number in range(partition, plan.records, plan.partitions)]
+        judge_partition(partition, values, expected)
+    with Wire(bootstrap) as wire:
+        wait_until(lambda: nothing_is_open(wire))
+    assert committed(bootstrap, copier, plan.partitions) == [len(found[number]) for number in found]
+
+
+def judge_partition(partition: int, values: list[bytes], expected: list[bytes]) -> None:
+    times = Counter(values)
+    assert {value for value, count in times.items() if count > 1} == set(), f"partition {partition}: twice"
+    assert set(expected) - set(times) == set(), f"partition {partition}: missing"
+    assert set(times) - set(expected) == set(), f"partition {partition}: from elsewhere"
+    assert values == expected, f"partition {partition} is out of order"
+
+
+def committed(bootstrap: str, copier: Copier, partitions: int) -> list[int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": copier.group})
+    rows = consumer.committed([TopicPartition(copier.source, number) for number in range(partitions)], 20)
+    consumer.close()
+    return [row.offset for row in rows]
+
+
+def nothing_is_open(wire: Wire) -> bool:
+    answer = wire.ask(ListTransactionsRequest(state_filters=["Ongoing", "PrepareCommit", "PrepareAbort"]))
+    return answer.error_code == 0 and answer.transaction_states == []
+
+
+def copy_exactly_once(
+    client: str, bootstrap: str, plan: Plan, seed: int, kill_broker: Callable[[], None] = lambda: None
+) -> Story:
+    """The workload and its judgement."""
+    copier = Copier(client, bootstrap, plan, seed, kill_broker)
+    with Wire(bootstrap) as wire:
+        for topic in (copier.source, copier.target):
+            create_topic_over(wire, topic, plan.partitions)
+    fill(bootstrap, copier.source, plan)
+    story = copier.copy()
+    judge(bootstrap, copier, plan)
+    return story
+
+
+@contextmanager
+def mortal_broker(data_dir: Path) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A broker in a process of its own, and how to kill it: it is started again on the same address."""
+    running = LiveProcess(data_dir, options=SETTINGS)
+
+    def kill() -> None:
+        nonlocal running
+        running.kill()
+        running = LiveProcess(data_dir, running.port, SETTINGS)
+
+    try:
+        yield running.bootstrap, kill
+    finally:
+        running.kill()
+
+
+def main() -> None:
+    for client in sys.argv[1:] or CLIENTS:
+        seed = random.randrange(1 << 32)
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            mortal_broker(Path(directory) / "data") as (bootstrap, kill),
+        ):
+            began = time.monotonic()
+            story = copy_exactly_once(client, bootstrap, FULL, seed, kill)
+            print(
+                f"{client}: {FULL.records} records copied once in {time.monotonic() - began:.1f} s "
+                f"(seed {seed}); {story}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
