@@ -16,6 +16,9 @@ from typing import Any
 
 TIMEOUT_S = 30
 GIVEN_UP = 3
+# When every broker is down librdkafka 2.16 begins again from the bootstrap servers, but keeps asking the broker handle
+# that it has thrown away for the group: send_offsets_to_transaction then times out for ever.
+OF_MODULE = {"confluent_kafka": {"metadata.recovery.strategy": "none"}}
 
 
 class OnPurpose(Exception):
@@ -27,6 +30,7 @@ class Copier:
         self.module = module
         self.source, self.target = source, target
         common = {"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 500}
+        common |= OF_MODULE.get(module.__name__, {})
         self.producer = module.Producer({**common, "transactional.id": name, "linger.ms": 5})
         self.consumer = module.Consumer(
             {
