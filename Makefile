@@ -5,6 +5,7 @@
 #   make lint    ruff and a strict type check
 #   make bench   throughput, latency, start-up and memory, measured on this machine
 #   make soak    mixed load for MINUTES (60) on one broker: memory, files and histories judged; files go to OUT
+#   make copier  100,000 records copied exactly once by each client under kills; CLIENT=java for one of them
 #   make peers   what the tests with other people's clients need: jars, modules, packages
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ PYTEST ?= $(PY) -m pytest
 MINUTES ?= 60
 OUT    ?= soak-result
 
-.PHONY: demo test lint format bench soak peers clean
+.PHONY: demo test lint format bench soak copier peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -36,6 +37,9 @@ bench: $(VENV)/.dev
 
 soak: $(VENV)/.dev
 	PYTHONPATH=tests $(PY) -m soak run --minutes $(MINUTES) --out $(OUT)
+
+copier: $(VENV)/.dev
+	$(PY) tests/conformance/copying.py $(CLIENT)
 
 peers: $(VENV)/.dev
 	$(PY) tests/peers/prepare.py

@@ -141,21 +141,22 @@ class Copier:
         assert process.stdout and process.stderr
         watchdog = threading.Timer(max(0.0, until - time.monotonic()), process.kill)
         watchdog.start()
-        since, is_done = 0, False
+        since, is_done, ending = 0, False, False
         with process:
             for line in process.stdout:
                 is_done = is_done or line.strip() == "DONE"
                 if line.startswith("COPIED"):
                     since += 1
                     self.story.transactions += 1
-                    if self._events and since >= self._events[0][1]:
-                        self._do(self._events.pop(0)[0], process)
+                    if not ending and self._events and since >= self._events[0][1]:
                         since = 0
+                        ending = self._do(self._events.pop(0)[0], process)
             self.story.errors.append(process.stderr.read()[-500:])
         watchdog.cancel()
         return is_done
 
-    def _do(self, event: str, process: subprocess.Popen[str]) -> None:
+    def _do(self, event: str, process: subprocess.Popen[str]) -> bool:
+        """Whether it ends this life."""
         self.story.done[event] += 1
         time.sleep(self._dice.random() * 0.02)  # somewhere within the next transaction
         if event == "kill":
@@ -164,6 +165,7 @@ class Copier:
             process.terminate()
         else:
             self._kill_broker()
+        return event != "broker"
 
 
 def fill(bootstrap: str, topic: str, plan: Plan) -> None:

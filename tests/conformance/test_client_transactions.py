@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from conformance.batches import fetch_request
 from conformance.targets import Target
-from conformance.topics import create_topic
-from conformance.wire import unique_name
+from conformance.topics import create_topic, wait_until
+from conformance.wire import Wire, unique_name
 from felice.client import (
     OFFSET_BEGINNING,
     Consumer,
@@ -21,10 +22,14 @@ from felice.client import (
     TopicPartition,
     aio,
 )
+from felice.protocol.messages.api_versions import ApiVersionsRequest
+from felice.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from felice.records.batch import iter_batches
 from felice.testing import Broker, ErrorCode, Fault
 
 TIMEOUT_S = 20
 PARTITIONS = 2
+V1, V2 = 1, 2
 
 
 def producer(bootstrap: str, name: str = "", **settings: Any) -> Producer:
@@ -103,6 +108,30 @@ def joined(bootstrap: str, topic: str, group: str, **settings: Any) -> Consumer:
     return consumer
 
 
+def set_flow(bootstrap: str, level: int) -> None:
+    """A new cluster begins with transaction V2; level 1 is the flow with AddPartitionsToTxn."""
+    change = FeatureUpdateKey(feature="transaction.version", max_version_level=level, upgrade_type=2)
+    with Wire(bootstrap) as wire:
+        if level != V2:
+            assert wire.ask(UpdateFeaturesRequest(feature_updates=[change]), 2).error_code == 0
+        wait_until(lambda: flow_of(wire) == level)
+
+
+def flow_of(wire: Wire) -> int:
+    asked = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    return {row.name: row.max_version_level for row in wire.ask(asked, 4).finalized_features}[
+        "transaction.version"
+    ]
+
+
+@pytest.fixture(scope="module", params=[V2, V1], ids=["v2", "v1"])
+def broker(request: pytest.FixtureRequest) -> Iterator[Target]:
+    """Of its own, since features are everybody's."""
+    with Target() as target:
+        set_flow(target.bootstrap, request.param)
+        yield target
+
+
 @pytest.fixture
 def topic(broker: Target) -> str:
     return create_topic(broker, unique_name("topic"), PARTITIONS)
@@ -124,6 +153,23 @@ def test_what_is_committed_is_seen_and_what_is_aborted_is_not(broker: Target, to
                 made.abort_transaction(TIMEOUT_S)
     assert read(broker.bootstrap, topic) == written("one", "three")
     assert read(broker.bootstrap, topic, "read_uncommitted") == written("one", "two", "three", "four")
+
+
+def test_the_flow_is_the_one_that_the_cluster_has_settled_on(broker: Target, topic: str) -> None:
+    epochs = []
+    with producer(broker.bootstrap) as made, broker.wire() as wire:
+        for name in ("one", "two"):
+            made.begin_transaction()
+            write(made, topic, name)
+            made.commit_transaction(TIMEOUT_S)
+            epochs.append(newest_epoch(wire, topic))
+        # Only transaction V2 has an epoch for each transaction.
+        assert epochs[1] - epochs[0] == (1 if flow_of(wire) == V2 else 0)
+
+
+def newest_epoch(wire: Wire, topic: str) -> int:
+    row = wire.ask(fetch_request(topic, 0, isolation_level=0), 11).responses[0].partitions[0]
+    return max(batch.producer_epoch for batch in iter_batches(row.records) if not batch.is_control)
 
 
 def test_records_that_wait_are_given_up_by_an_abort_and_reported(broker: Target, topic: str) -> None:
@@ -301,6 +347,10 @@ def failing() -> Iterator[Broker]:
         yield running
 
 
+ADDING = ("AddPartitionsToTxn", "AddOffsetsToTxn")
+"""What transaction V2 does without."""
+
+
 def one_round(made: Producer, consumer: Consumer, name: str, *, flushed: bool = False) -> None:
     made.begin_transaction()
     write(made, "t", name)
@@ -336,9 +386,21 @@ PASSING: dict[str, Callable[[Broker], Fault]] = {
 }
 
 
+def in_both_flows(names: dict[str, Any], adding: Callable[[str], bool]) -> list[Any]:
+    """Everything in the old flow, and in transaction V2 what there is of it."""
+    old = [pytest.param(name, V1, id=f"{name}, v1") for name in names]
+    return old + [pytest.param(name, V2, id=f"{name}, v2") for name in names if not adding(name)]
+
+
 @pytest.mark.felice_only
-@pytest.mark.parametrize("what", PASSING)
-def test_passing_failures_are_outlived_and_everything_is_there_once(failing: Broker, what: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "flow"),
+    in_both_flows(PASSING, lambda name: name.startswith(("partitions", "group"))),
+)
+def test_passing_failures_are_outlived_and_everything_is_there_once(
+    failing: Broker, what: str, flow: int
+) -> None:
+    set_flow(failing.bootstrap, flow)
     with joined(failing.bootstrap, "t", "g") as consumer, producer(failing.bootstrap) as made:
         one_round(made, consumer, "before")
         if what == "no coordinator":
@@ -366,10 +428,13 @@ ABORTABLE = {
 
 
 @pytest.mark.felice_only
-@pytest.mark.parametrize("what", ABORTABLE)
+@pytest.mark.parametrize(
+    ("what", "flow"), in_both_flows(ABORTABLE, lambda name: ABORTABLE[name][0] in ADDING)
+)
 def test_failures_of_the_transaction_ask_for_an_abort_and_the_next_is_whole(
-    failing: Broker, what: str
+    failing: Broker, what: str, flow: int
 ) -> None:
+    set_flow(failing.bootstrap, flow)
     with joined(failing.bootstrap, "t", "g") as consumer, producer(failing.bootstrap) as made:
         one_round(made, consumer, "before")
         api, code = ABORTABLE[what]
@@ -385,6 +450,7 @@ def test_failures_of_the_transaction_ask_for_an_abort_and_the_next_is_whole(
 @pytest.mark.felice_only
 @pytest.mark.parametrize("api", ["InitProducerId", "AddPartitionsToTxn", "EndTxn", "Produce"])
 def test_who_is_fenced_does_nothing_more(failing: Broker, api: str) -> None:
+    set_flow(failing.bootstrap, V1)
     failing.faults.fail(api, ErrorCode.PRODUCER_FENCED)
 
     def use() -> None:
@@ -429,10 +495,14 @@ def test_a_commit_that_timed_out_while_flushing_is_called_again(failing: Broker)
 
 @pytest.mark.felice_only
 @pytest.mark.parametrize("moment", ["begun", "written", "offsets sent", "committed", "ending"])
-@pytest.mark.parametrize("kept", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize(
+    ("kept", "flow"), [(True, V2), (False, V2), (True, V1)], ids=["commit-v2", "abort-v2", "commit-v1"]
+)
 def test_a_broker_killed_between_the_steps_leaves_what_was_decided(
-    failing: Broker, moment: str, kept: bool
+    failing: Broker, moment: str, kept: bool, flow: int
 ) -> None:
+    set_flow(failing.bootstrap, flow)
+
     def kill_at(now: str) -> None:
         if moment == now:
             failing.kill()
