@@ -494,6 +494,23 @@ def test_a_commit_that_timed_out_while_flushing_is_called_again(failing: Broker)
 
 
 @pytest.mark.felice_only
+@pytest.mark.parametrize("flow", [V1, V2])
+def test_records_that_are_being_retried_are_given_up_by_an_abort(failing: Broker, flow: int) -> None:
+    set_flow(failing.bootstrap, flow)
+    with producer(failing.bootstrap) as made:
+        made.begin_transaction()
+        with failing.faults.fail("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=None) as refusing:
+            reports = write(made, "t", "lost")
+            wait_until(lambda: refusing.fired > 2)
+            made.abort_transaction(TIMEOUT_S)
+            assert len(reports) == 4 and None not in reports
+        made.begin_transaction()
+        write(made, "t", "next")
+        made.commit_transaction(TIMEOUT_S)
+    assert read(failing.bootstrap, "t") == written("next")
+
+
+@pytest.mark.felice_only
 @pytest.mark.parametrize("moment", ["begun", "written", "offsets sent", "committed", "ending"])
 @pytest.mark.parametrize(
     ("kept", "flow"), [(True, V2), (False, V2), (True, V1)], ids=["commit-v2", "abort-v2", "commit-v1"]
