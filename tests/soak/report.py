@@ -59,14 +59,14 @@ def _table(samples: Sequence[Sample]) -> list[str]:
         return []
     rows = [
         f"| {change.figure} | {change.first:,.1f} | {change.last:,.1f} | {change.ratio:+.1%} "
-        f"| {'' if change.bound is None else 'kept' if change.is_kept else 'BROKEN'} |"
+        f"| {change.bound} | {'' if not change.bound else 'kept' if change.is_kept else 'BROKEN'} |"
         for change in changes(samples)
     ]
     return [
         f"Medians of the second and of the last of {PARTS} equal parts (the first is warm-up).",
         "",
-        "| figure | second part | last part | change | bound |",
-        "|---|---:|---:|---:|---|",
+        "| figure | second part | last part | change | bound | |",
+        "|---|---:|---:|---:|---|---|",
         *rows,
     ]
 

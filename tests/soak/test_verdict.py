@@ -59,12 +59,16 @@ def test_a_warm_up_is_not_growth() -> None:
         ({"sockets": 20.0}, "open_files went from"),
         ({"log_files": 20.0}, "open_files went from"),
         ({"other_files": 20.0}, "open_files went from"),
-        ({"threads": 1.0}, "threads went from"),
+        ({"threads": 5.0}, "threads went from"),
     ],
 )
 def test_what_grows_is_named(slopes: dict[str, float], said: str) -> None:
     [fault] = growth(run_of(**slopes))
     assert said in fault
+
+
+def test_a_pool_that_fills_is_not_growth() -> None:
+    assert growth(run_of(threads=2.0)) == []
 
 
 def test_a_figure_without_a_bound_is_told_and_not_judged() -> None:
