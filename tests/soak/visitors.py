@@ -25,6 +25,8 @@ from soak.actor import Actor, passing, wait_until
 from soak.clients import WAIT_S, Topics, library_of
 
 SET = AlterConfigOpType.SET
+# Large enough for memory of its own; not so large that the rare moment at which two overlap looks like growth.
+HALF_FRAME_BYTES = 100_000
 
 
 class Administrator(Actor):
@@ -108,7 +110,7 @@ class Connections(Actor):
         pass
 
     def _break_off(self, wire: Wire) -> None:
-        wire.send_raw(struct.pack(">i", 1 << 20) + os.urandom(self._dice.randrange(20_000)))
+        wire.send_raw(struct.pack(">i", HALF_FRAME_BYTES) + os.urandom(self._dice.randrange(20_000)))
 
     def _leave_waiting(self, wire: Wire) -> None:
         waiting = FetchPartition(
