@@ -150,7 +150,7 @@ class ErrorCode(IntEnum):
     DUPLICATE_RESOURCE = 92, "The request names the same resource twice."
     UNACCEPTABLE_CREDENTIAL = 93, "The credential is not acceptable."
     INCONSISTENT_VOTER_SET = 94, "The voters named are not those of the quorum."
-    INVALID_UPDATE_VERSION = 95, "The version of the update is not the current one."
+    INVALID_UPDATE_VERSION = 95, "The given update version is invalid."
     FEATURE_UPDATE_FAILED = 96, "The features could not be updated."
     PRINCIPAL_DESERIALIZATION_FAILURE = 97, "The forwarded principal could not be read."
     SNAPSHOT_NOT_FOUND = 98, "The snapshot does not exist."

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from felice.client.admin.model import FeatureMetadata, FeatureUpdate, UpgradeType
 from felice.client.cluster import Cluster
-from felice.client.errors import failure
+from felice.client.errors import KafkaError, KafkaException, error_of
 from felice.client.wire import ByVersion, api_versions_request
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.update_features import (
@@ -41,11 +41,13 @@ async def update_features(
 
     request = ByVersion(UpdateFeaturesRequest, build)
     response: UpdateFeaturesResponse = await cluster.call_controller(request)
-    rows = [(response.error_code, response.error_message or "")]
-    rows += [(row.error_code, row.error_message or row.feature) for row in response.results]
+    rows = [(response.error_code, response.error_message)]
+    rows += [(row.error_code, row.error_message) for row in response.results]
     for code, message in rows:
         if code != ErrorCode.NONE:
-            raise failure(code, message)
+            # The controller's words as they are: they name the feature.
+            error = error_of(code)
+            raise KafkaException(KafkaError(code, message or error.str(), retriable=error.retriable()))
 
 
 def _change(update: FeatureUpdate, version: int) -> FeatureUpdateKey:
