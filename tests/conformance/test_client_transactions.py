@@ -110,9 +110,11 @@ def joined(bootstrap: str, topic: str, group: str, **settings: Any) -> Consumer:
 
 def set_flow(bootstrap: str, level: int) -> None:
     """A new cluster begins with transaction V2; level 1 is the flow with AddPartitionsToTxn."""
-    change = FeatureUpdateKey(feature="transaction.version", max_version_level=level, upgrade_type=2)
     with Wire(bootstrap) as wire:
-        if level != V2:
+        if level != flow_of(wire):
+            change = FeatureUpdateKey(
+                feature="transaction.version", max_version_level=level, upgrade_type=1 if level == V2 else 2
+            )
             assert wire.ask(UpdateFeaturesRequest(feature_updates=[change]), 2).error_code == 0
         wait_until(lambda: flow_of(wire) == level)
 
@@ -341,22 +343,36 @@ def test_coroutines_commit_offsets_in_the_transaction(broker: Target, topic: str
 # A broker that fails
 
 
+@pytest.fixture(scope="module")
+def running() -> Iterator[Broker]:
+    with Broker() as started:
+        yield started
+
+
 @pytest.fixture
-def failing() -> Iterator[Broker]:
-    with Broker(topics={"t": PARTITIONS}) as running:
-        yield running
+def failing(running: Broker) -> Iterator[Broker]:
+    set_flow(running.bootstrap, V2)
+    yield running
+    running.faults.clear()
+
+
+@pytest.fixture
+def t(failing: Broker) -> str:
+    """A topic of its own, and the name of a group."""
+    failing.create_topic(name := unique_name("t"), PARTITIONS)
+    return name
 
 
 ADDING = ("AddPartitionsToTxn", "AddOffsetsToTxn")
 """What transaction V2 does without."""
 
 
-def one_round(made: Producer, consumer: Consumer, name: str, *, flushed: bool = False) -> None:
+def one_round(made: Producer, consumer: Consumer, t: str, name: str, *, flushed: bool = False) -> None:
     made.begin_transaction()
-    write(made, "t", name)
+    write(made, t, name)
     if flushed:
         assert made.flush(TIMEOUT_S) == 0
-    positions = [TopicPartition("t", number, 1) for number in range(PARTITIONS)]
+    positions = [TopicPartition(t, number, 1) for number in range(PARTITIONS)]
     made.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), TIMEOUT_S)
     made.commit_transaction(TIMEOUT_S)
 
@@ -398,18 +414,18 @@ def in_both_flows(names: dict[str, Any], adding: Callable[[str], bool]) -> list[
     in_both_flows(PASSING, lambda name: name.startswith(("partitions", "group"))),
 )
 def test_passing_failures_are_outlived_and_everything_is_there_once(
-    failing: Broker, what: str, flow: int
+    failing: Broker, t: str, what: str, flow: int
 ) -> None:
     set_flow(failing.bootstrap, flow)
-    with joined(failing.bootstrap, "t", "g") as consumer, producer(failing.bootstrap) as made:
-        one_round(made, consumer, "before")
+    with joined(failing.bootstrap, t, t) as consumer, producer(failing.bootstrap) as made:
+        one_round(made, consumer, t, "before")
         if what == "no coordinator":
             failing.faults.fail("EndTxn", ErrorCode.NOT_COORDINATOR)
         PASSING[what](failing)
-        one_round(made, consumer, "during")
+        one_round(made, consumer, t, "during")
         failing.faults.assert_all_fired()
-        one_round(made, consumer, "after")
-    assert read(failing.bootstrap, "t") == written("before", "during", "after")
+        one_round(made, consumer, t, "after")
+    assert read(failing.bootstrap, t) == written("before", "during", "after")
 
 
 ABORTABLE = {
@@ -432,31 +448,31 @@ ABORTABLE = {
     ("what", "flow"), in_both_flows(ABORTABLE, lambda name: ABORTABLE[name][0] in ADDING)
 )
 def test_failures_of_the_transaction_ask_for_an_abort_and_the_next_is_whole(
-    failing: Broker, what: str, flow: int
+    failing: Broker, t: str, what: str, flow: int
 ) -> None:
     set_flow(failing.bootstrap, flow)
-    with joined(failing.bootstrap, "t", "g") as consumer, producer(failing.bootstrap) as made:
-        one_round(made, consumer, "before")
+    with joined(failing.bootstrap, t, t) as consumer, producer(failing.bootstrap) as made:
+        one_round(made, consumer, t, "before")
         api, code = ABORTABLE[what]
         failing.faults.fail(api, code)
-        error = raised(lambda: one_round(made, consumer, "during", flushed=True))
+        error = raised(lambda: one_round(made, consumer, t, "during", flushed=True))
         assert error.txn_requires_abort() and error.code() in (code, KafkaError._STATE), error
         made.abort_transaction(TIMEOUT_S)
         failing.faults.assert_all_fired()
-        one_round(made, consumer, "after")
-    assert read(failing.bootstrap, "t") == written("before", "after")
+        one_round(made, consumer, t, "after")
+    assert read(failing.bootstrap, t) == written("before", "after")
 
 
 @pytest.mark.felice_only
 @pytest.mark.parametrize("api", ["InitProducerId", "AddPartitionsToTxn", "EndTxn", "Produce"])
-def test_who_is_fenced_does_nothing_more(failing: Broker, api: str) -> None:
+def test_who_is_fenced_does_nothing_more(failing: Broker, t: str, api: str) -> None:
     set_flow(failing.bootstrap, V1)
     failing.faults.fail(api, ErrorCode.PRODUCER_FENCED)
 
     def use() -> None:
         with producer(failing.bootstrap) as made:
             made.begin_transaction()
-            write(made, "t", "fenced")
+            write(made, t, "fenced")
             made.commit_transaction(TIMEOUT_S)
 
     error = raised(use)
@@ -465,10 +481,12 @@ def test_who_is_fenced_does_nothing_more(failing: Broker, api: str) -> None:
 
 
 @pytest.mark.felice_only
-def test_a_call_that_timed_out_goes_on_and_its_outcome_is_taken_by_calling_again(failing: Broker) -> None:
+def test_a_call_that_timed_out_goes_on_and_its_outcome_is_taken_by_calling_again(
+    failing: Broker, t: str
+) -> None:
     with producer(failing.bootstrap) as made:
         made.begin_transaction()
-        write(made, "t", "slow")
+        write(made, t, "slow")
         with failing.faults.delay("EndTxn", 500):
             error = raised(lambda: made.commit_transaction(0.2))
             assert error == KafkaError._TIMED_OUT and error.retriable() and not error.txn_requires_abort()
@@ -479,35 +497,35 @@ def test_a_call_that_timed_out_goes_on_and_its_outcome_is_taken_by_calling_again
         made.commit_transaction(TIMEOUT_S)
         made.begin_transaction()
         made.commit_transaction(TIMEOUT_S)
-    assert read(failing.bootstrap, "t") == written("slow")
+    assert read(failing.bootstrap, t) == written("slow")
 
 
 @pytest.mark.felice_only
-def test_a_commit_that_timed_out_while_flushing_is_called_again(failing: Broker) -> None:
+def test_a_commit_that_timed_out_while_flushing_is_called_again(failing: Broker, t: str) -> None:
     with producer(failing.bootstrap) as made:
         made.begin_transaction()
         with failing.faults.delay("Produce", 400):
-            write(made, "t", "slow")
+            write(made, t, "slow")
             assert raised(lambda: made.commit_transaction(0.1)).retriable()
             made.commit_transaction(TIMEOUT_S)
-    assert read(failing.bootstrap, "t") == written("slow")
+    assert read(failing.bootstrap, t) == written("slow")
 
 
 @pytest.mark.felice_only
 @pytest.mark.parametrize("flow", [V1, V2])
-def test_records_that_are_being_retried_are_given_up_by_an_abort(failing: Broker, flow: int) -> None:
+def test_records_that_are_being_retried_are_given_up_by_an_abort(failing: Broker, t: str, flow: int) -> None:
     set_flow(failing.bootstrap, flow)
     with producer(failing.bootstrap) as made:
         made.begin_transaction()
         with failing.faults.fail("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=None) as refusing:
-            reports = write(made, "t", "lost")
+            reports = write(made, t, "lost")
             wait_until(lambda: refusing.fired > 2)
             made.abort_transaction(TIMEOUT_S)
             assert len(reports) == 4 and None not in reports
         made.begin_transaction()
-        write(made, "t", "next")
+        write(made, t, "next")
         made.commit_transaction(TIMEOUT_S)
-    assert read(failing.bootstrap, "t") == written("next")
+    assert read(failing.bootstrap, t) == written("next")
 
 
 @pytest.mark.felice_only
@@ -516,7 +534,7 @@ def test_records_that_are_being_retried_are_given_up_by_an_abort(failing: Broker
     ("kept", "flow"), [(True, V2), (False, V2), (True, V1)], ids=["commit-v2", "abort-v2", "commit-v1"]
 )
 def test_a_broker_killed_between_the_steps_leaves_what_was_decided(
-    failing: Broker, moment: str, kept: bool, flow: int
+    failing: Broker, t: str, moment: str, kept: bool, flow: int
 ) -> None:
     set_flow(failing.bootstrap, flow)
 
@@ -525,19 +543,19 @@ def test_a_broker_killed_between_the_steps_leaves_what_was_decided(
             failing.kill()
             failing.start()
 
-    with joined(failing.bootstrap, "t", "g") as consumer, producer(failing.bootstrap) as made:
-        one_round(made, consumer, "before")
+    with joined(failing.bootstrap, t, t) as consumer, producer(failing.bootstrap) as made:
+        one_round(made, consumer, t, "before")
         made.begin_transaction()
         kill_at("begun")
-        write(made, "t", "during")
+        write(made, t, "during")
         assert made.flush(TIMEOUT_S) == 0
         kill_at("written")
-        positions = [TopicPartition("t", number, 2) for number in range(PARTITIONS)]
+        positions = [TopicPartition(t, number, 2) for number in range(PARTITIONS)]
         made.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), TIMEOUT_S)
         kill_at("offsets sent")
         if moment == "ending":
             failing.faults.drop("EndTxn", applied=True)
         (made.commit_transaction if kept else made.abort_transaction)(TIMEOUT_S)
         kill_at("committed")
-        one_round(made, consumer, "after")
-    assert read(failing.bootstrap, "t") == written(*["before", "during", "after"][:: 1 if kept else 2])
+        one_round(made, consumer, t, "after")
+    assert read(failing.bootstrap, t) == written(*["before", "during", "after"][:: 1 if kept else 2])

@@ -143,6 +143,7 @@ class Sender:
                     self._accumulator.open_topic(name, count, now)
 
     def _follow_transaction(self, transaction: Transaction) -> None:
+        """Use its newest identity; give up what waits where it will not be sent, retries too."""
         self._identity = transaction.identity
         if not transaction.may_send:
             self.purge(in_queue=True, in_flight=False)
@@ -376,7 +377,7 @@ class Sender:
         elif row.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             # Written long ago: the broker no longer remembers where.
             self._deliver(queue, batch, -1, -1)
-        elif row.error_code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1 and self._may_send():
+        elif row.error_code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
             self._give_back(queue, batch, batch.split())
         else:
             leader = row.current_leader
@@ -408,8 +409,7 @@ class Sender:
         now = self._loop.time()
         timeout_s = self._settings["delivery.timeout.ms"] / 1000
         in_time = not timeout_s or now - batch.created < timeout_s
-        may_retry = in_time and batch.attempts <= self._settings["retries"] and self._may_send()
-        if (error.retriable() or renumber) and may_retry:
+        if (error.retriable() or renumber) and batch.attempts <= self._settings["retries"] and in_time:
             self._give_back(queue, batch, [batch])
             leader = self._cluster.topology.leader(queue.topic, queue.partition)
             settings = self._settings
@@ -424,9 +424,6 @@ class Sender:
         if not in_time:
             error = error_of(KafkaError._MSG_TIMED_OUT, error.str())
         self._finish(batch, error)
-
-    def _may_send(self) -> bool:
-        return self._transaction is None or self._transaction.may_send
 
     def _drop(self, record: HeldRecord, error: KafkaError) -> None:
         self._fail_transaction(error, numbered=False)
