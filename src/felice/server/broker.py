@@ -383,6 +383,11 @@ class Broker:
 
     # Stopping
 
+    async def retire(self) -> None:
+        """Before all brokers stop at once: no duties any more, and nothing asked of the others."""
+        await self.controller_role.stop()
+        await self.fetchers.stop()
+
     async def stop(self, *, hand_over: bool = True) -> None:
         """Gives its leaderships to others, finishes what is under way, and brings everything to disk."""
         if self._stop_began:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from felice.config import BrokerConfig, Listener
 from felice.env import Environment
+from felice.log.meta_properties import FILE_NAME as META_PROPERTIES
 from felice.metadata.embedded import EmbeddedStore
 from felice.server.broker import Broker
 from felice.server.startup import StartupError
@@ -63,6 +64,10 @@ class LocalCluster:
 
     async def start(self) -> None:
         """Every broker is ready when it returns; raises `StartupError`, and leaves nothing running."""
+        if self._env.disk.exists(self._directory / META_PROPERTIES):
+            raise StartupError(
+                f"{self._directory} belongs to a broker that stands alone; choose another directory"
+            )
         self._store = self._files.open()
         try:
             starts = [self.start_broker(broker_id) for broker_id in self.ports]
@@ -100,8 +105,7 @@ class LocalCluster:
     async def stop(self) -> None:
         # All at once: there is nobody to hand leaderships over to.
         brokers, self.brokers = list(self.brokers.values()), {}
-        for broker in brokers:
-            await broker.controller_role.stop()
+        await asyncio.gather(*(broker.retire() for broker in brokers))
         await asyncio.gather(*(broker.stop(hand_over=False) for broker in brokers))
         await self._close_store()
 

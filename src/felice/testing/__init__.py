@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from felice.protocol.errors import ErrorCode
     from felice.testing.aio import AsyncBroker
     from felice.testing.broker import Broker, Record
+    from felice.testing.cluster import Cluster
     from felice.testing.faults import Fault, FaultKind, FaultNotFired, Faults, Injection
     from felice.testing.opening import felice_broker
 
 __all__ = [
     "AsyncBroker",
     "Broker",
+    "Cluster",
     "ErrorCode",
     "Fault",
     "FaultKind",
@@ -39,6 +41,7 @@ __all__ = [
 _HOMES = {
     "AsyncBroker": "felice.testing.aio",
     "Broker": "felice.testing.broker",
+    "Cluster": "felice.testing.cluster",
     "ErrorCode": "felice.protocol.errors",
     "Fault": "felice.testing.faults",
     "FaultKind": "felice.testing.faults",

@@ -1,0 +1,167 @@
+"""Several brokers on a thread of the test's process, which stop, die and come back one by one.
+
+Keeps true: `bootstrap` names every broker, running or not, and a broker that comes back has its address and directory.
+            What is asked here about leaders is the cluster's own metadata, as every broker has it.
+Does not:   script faults: those are a single broker's (`felice.testing.Broker`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from felice.controller.service import NewTopic
+from felice.metadata import ClusterImage, PartitionImage
+from felice.server.embedded import EmbeddedCluster
+
+# A group's first member creates this topic: one partition is made faster than fifty.
+_TEST_SETTINGS: Mapping[str, str] = {"offsets.topic.num.partitions": "1"}
+_POLL_S = 0.005
+
+
+class Cluster:
+    """`with Cluster(brokers=3) as cluster`. Starts when made, or raises `StartupError`; ids begin with 1.
+
+    `topics` are created at once, with a replica on up to three brokers; `properties` are broker options by
+    Kafka's names, other keywords by attribute (`num_partitions=3`).
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        data_dir: str | Path | None = None,
+        *,
+        topics: Iterable[str] | Mapping[str, int] = (),
+        properties: Mapping[str, str] | None = None,
+        **overrides: Any,
+    ) -> None:
+        self._own_dir = tempfile.TemporaryDirectory(prefix="felice-", ignore_cleanup_errors=True)
+        settings = {**_TEST_SETTINGS, **(properties or {})}
+        try:
+            self._running = EmbeddedCluster(
+                data_dir or self._own_dir.name, brokers, properties=settings, **overrides
+            )
+        except BaseException:
+            self._own_dir.cleanup()
+            raise
+        try:
+            named = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+            for name, partitions in named.items():
+                self.create_topic(name, partitions)
+        except BaseException:
+            self.stop()
+            raise
+
+    # Its life
+
+    @property
+    def bootstrap(self) -> str:
+        """For `bootstrap.servers`: every broker."""
+        return self._running.bootstrap
+
+    @property
+    def running(self) -> list[int]:
+        """The ids of the brokers that run."""
+        return sorted(self._running.cluster.brokers)
+
+    def port(self, broker_id: int) -> int:
+        return self._running.cluster.ports[broker_id]
+
+    def kill_broker(self, broker_id: int) -> None:
+        """As `kill -9` would; the others know at once."""
+        self._running.run(self._running.cluster.kill_broker(broker_id))
+
+    def stop_broker(self, broker_id: int) -> None:
+        """In good order: it gives its leaderships away first."""
+        self._running.run(self._running.cluster.stop_broker(broker_id))
+
+    def start_broker(self, broker_id: int) -> None:
+        """After either; does nothing while it runs."""
+        self._running.run(self._running.cluster.start_broker(broker_id))
+
+    def stop(self) -> None:
+        """Stops all of them; a directory of the cluster's own making is removed. A second call does nothing."""
+        self._running.stop()
+        self._own_dir.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self.bootstrap} running {self.running}>"
+
+    # What it knows
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster's metadata, as one of the running brokers has it now."""
+        brokers = self._running.cluster.brokers
+        if not brokers:
+            raise RuntimeError("no broker is running")
+        return brokers[min(brokers)].image
+
+    @property
+    def controller(self) -> int:
+        """The id of the broker that is the controller; -1 while there is none."""
+        return self.image.controller_id
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The id of the broker that leads; -1 while none does."""
+        return self._partition(topic, partition).leader
+
+    def isr(self, topic: str, partition: int = 0) -> tuple[int, ...]:
+        """The ids of the brokers that are in sync."""
+        return self._partition(topic, partition).isr
+
+    def wait_until(self, condition: Callable[[Cluster], bool], timeout_s: float = 10.0) -> None:
+        """Until `condition(cluster)` holds; raises `TimeoutError`."""
+        deadline = time.monotonic() + timeout_s
+        while not condition(self):
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"it did not come about in {timeout_s} s: {self!r}")
+            time.sleep(_POLL_S)
+
+    def wait_in_sync(self, timeout_s: float = 30.0) -> None:
+        """Until every partition has a leader and all its replicas in sync."""
+        self.wait_until(lambda cluster: all(map(_is_whole, _partitions(cluster.image))), timeout_s)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Known to every running broker when this returns; raises `ApiError` if it cannot be made."""
+        brokers = self._running.cluster.brokers
+        wish = NewTopic(name, partitions, replication_factor, configs=dict(configs or {}))
+        planned = self._running.run(brokers[min(brokers)].controller.create_topic(wish))
+        self.wait_until(
+            lambda _: all(broker.image.topic_by_id(planned.topic_id) for broker in list(brokers.values()))
+        )
+
+    def _partition(self, topic: str, partition: int) -> PartitionImage:
+        found = self.image.partition(topic, partition)
+        if found is None:
+            raise KeyError(f"{topic}-{partition}")
+        return found
+
+
+def _partitions(image: ClusterImage) -> list[PartitionImage]:
+    return [partition for topic in image.topics.values() for partition in topic.partitions]
+
+
+def _is_whole(partition: PartitionImage) -> bool:
+    return partition.leader >= 0 and sorted(partition.isr) == sorted(partition.replicas)

@@ -1,0 +1,65 @@
+"""The cluster for people's tests: what a client sees while its brokers stop, die and come back."""
+
+from __future__ import annotations
+
+import confluent_kafka
+import pytest
+
+from felice.testing import Cluster
+
+
+def _produce(cluster: Cluster, topic: str, values: range) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "retry.backoff.ms": 20})
+    for value in values:
+        producer.produce(topic, b"%d" % value)
+    assert producer.flush(20) == 0
+
+
+def _consume(cluster: Cluster, topic: str, count: int, group: str) -> set[int]:
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    found: set[int] = set()
+    for _ in range(200):
+        found |= {int(row.value() or b"-1") for row in consumer.consume(count, 0.1) if not row.error()}
+        if len(found) >= count:
+            break
+    consumer.close()
+    return found
+
+
+def test_records_and_groups_survive_brokers_one_by_one() -> None:
+    with Cluster(brokers=3, topics={"orders": 3}) as cluster:
+        _produce(cluster, "orders", range(100))
+        assert _consume(cluster, "orders", 100, "g") == set(range(100))
+        cluster.wait_in_sync()
+        first = cluster.leader("orders")
+        cluster.kill_broker(first)
+        cluster.wait_until(lambda found: found.leader("orders") not in (first, -1))
+        assert first not in cluster.running
+        _produce(cluster, "orders", range(100, 200))
+        # The group's offsets moved with its coordinator: what it had read does not come again.
+        assert _consume(cluster, "orders", 100, "g") == set(range(100, 200))
+        cluster.start_broker(first)
+        cluster.wait_in_sync()
+        second = cluster.leader("orders")
+        cluster.stop_broker(second)
+        assert cluster.leader("orders") not in (second, -1)
+        assert second not in cluster.isr("orders")
+        _produce(cluster, "orders", range(200, 300))
+        assert _consume(cluster, "orders", 100, "g") == set(range(200, 300))
+
+
+def test_a_cluster_tells_what_it_cannot() -> None:
+    with Cluster(brokers=2) as cluster:
+        assert cluster.controller in (1, 2)
+        assert cluster.port(1) != cluster.port(2)
+        with pytest.raises(KeyError, match="none-0"):
+            cluster.leader("none")
+        with pytest.raises(TimeoutError, match="running"):
+            cluster.wait_until(lambda found: False, 0.01)
+        cluster.kill_broker(1)
+        cluster.kill_broker(2)
+        with pytest.raises(RuntimeError, match="no broker"):
+            _ = cluster.image
