@@ -10,6 +10,7 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from felice.controller.service import NewTopic
 from felice.replication.partition import Partition
@@ -186,3 +187,147 @@ def test_no_acknowledged_record_is_lost_while_leaders_are_killed(cluster: Embedd
     # Idempotence: each once, in order, and all that were promised.
     assert found == [b"%d" % number for number in range(len(found))]
     assert len(found) >= len(writer.acknowledged)
+
+
+def test_a_consumer_sees_no_gap_while_leaders_change(cluster: EmbeddedCluster) -> None:
+    topic = create(cluster, "t", (1, 2, 3))
+    writer = Writer(cluster.bootstrap, topic)
+    consumer = confluent_kafka.Consumer({
+        "bootstrap.servers": cluster.bootstrap, "group.id": "g", "auto.offset.reset": "error",
+        "enable.auto.commit": False, "topic.metadata.refresh.interval.ms": 500,
+    })  # fmt: skip
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    found: list[bytes] = []
+
+    def read_until(count: int) -> None:
+        deadline = time.monotonic() + 30
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"{len(found)} of {count}"
+            for message in consumer.consume(500, 0.1):
+                assert message.error() is None, message.error()
+                assert message.offset() == len(found)
+                found.append(message.value())
+
+    writer.start()
+    try:
+        read_until(300)
+        cluster.run(cluster.cluster.kill_broker(leader_of(cluster, topic)))
+        read_until(len(found) + 500)
+    finally:
+        writer.stopping.set()
+        writer.join()
+    read_until(len(writer.acknowledged))
+    consumer.close()
+    assert found == [b"%d" % number for number in range(len(found))]
+
+
+def test_transactions_span_brokers(cluster: EmbeddedCluster) -> None:
+    """The coordinator, and the leaders of two partitions, are three brokers: markers and questions go between them."""
+    topic = create(cluster, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
+    for index in range(4):
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": cluster.bootstrap, "transactional.id": f"tx-{index}"}
+        )
+        producer.init_transactions(30)
+        for outcome in ("commit", "abort", "commit"):
+            producer.begin_transaction()
+            for partition in range(3):
+                producer.produce(topic, f"{outcome}-{index}".encode(), partition=partition)
+            if outcome == "commit":
+                producer.commit_transaction(30)
+            else:
+                assert producer.flush(30) == 0
+                producer.abort_transaction(30)
+    for partition in range(3):
+        leader = replica(cluster, leader_of(cluster, topic, partition), topic, partition)
+        eventually(lambda leader=leader: leader.last_stable_offset == leader.log_end_offset)
+        assert_alike(cluster, topic, partition)
+    found = values_of(cluster, topic, 8, **{"isolation.level": "read_committed"})
+    assert sorted(found) == sorted([f"commit-{index}".encode() for index in range(4)] * 2)
+    # What was aborted every replica knows, and hides from those who ask.
+    for broker_id in (1, 2, 3):
+        log = replica(cluster, broker_id, topic).log
+        assert len(log.aborted_transactions(0, log.log_end_offset)) == 4
+
+
+def test_below_min_isr_acks_all_is_refused_and_comes_back(cluster: EmbeddedCluster) -> None:
+    topic = create(cluster, "t", (1, 2, 3))
+    for broker_id in (2, 3):
+        cluster.run(cluster.cluster.kill_broker(broker_id))
+    eventually(lambda: replica(cluster, 1, topic).isr == (1,))
+    bootstrap = f"127.0.0.1:{cluster.cluster.ports[1]}"
+    errors: list[object] = []
+    producer = confluent_kafka.Producer({
+        "bootstrap.servers": bootstrap, "acks": "all", "retries": 0, "message.timeout.ms": 10_000,
+    })  # fmt: skip
+    producer.produce(topic, b"x", partition=0, on_delivery=lambda error, _: errors.append(error))
+    producer.flush(15)
+    assert [error.code() for error in errors] == [confluent_kafka.KafkaError.NOT_ENOUGH_REPLICAS]  # type: ignore[attr-defined]
+    cluster.run(cluster.cluster.start_broker(2))
+    eventually(lambda: len(replica(cluster, 1, topic).isr) == 2)
+    producer.produce(topic, b"y", partition=0, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(15) == 0
+    assert errors[1] is None
+
+
+def test_records_that_are_deleted_go_from_every_replica(cluster: EmbeddedCluster) -> None:
+    topic = create(cluster, "t", (1, 2, 3))
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for number in range(100):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(30) == 0
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    asked = confluent_kafka.TopicPartition(topic, 0, 60)
+    assert next(iter(admin.delete_records([asked]).values())).result(20).low_watermark == 60
+    assert {replica(cluster, broker_id, topic).log_start_offset for broker_id in (1, 2, 3)} == {60}
+
+
+def test_a_failed_disk_moves_leadership_and_leaves_the_isr(tmp_path: Path) -> None:
+    with EmbeddedCluster(tmp_path / "data", 3, properties=SETTINGS) as cluster:
+        topic, other = create(cluster, "t", (1, 2, 3)), create(cluster, "u", (2, 1, 3))
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        producer.produce(topic, b"before", partition=0)
+        producer.produce(other, b"before", partition=0)
+        assert producer.flush(30) == 0
+        directory = cluster.cluster.brokers[1].directories[0]
+
+        async def fail() -> None:
+            directory.fail(OSError(5, "Input/output error"))
+
+        cluster.run(fail())
+        eventually(lambda: leader_of_known(cluster, 2, topic) == (2, (2, 3)))
+        eventually(lambda: leader_of_known(cluster, 2, other) == (2, (2, 3)))
+        producer.produce(topic, b"after", partition=0)
+        producer.produce(other, b"after", partition=0)
+        assert producer.flush(30) == 0
+        assert values_of(cluster, topic, 2) == [b"before", b"after"]
+
+
+def leader_of_known(cluster: EmbeddedCluster, by: int, topic: str) -> tuple[int, tuple[int, ...]]:
+    found = cluster.cluster.brokers[by].image.partition(topic, 0)
+    assert found is not None
+    return found.leader, found.isr
+
+
+def test_a_consumer_reads_from_its_own_rack(tmp_path: Path) -> None:
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    with EmbeddedCluster(
+        tmp_path / "data", 3, properties={**SETTINGS, "replica.selector.class": selector}
+    ) as cluster:
+        # The racks are the brokers' own: they are registered anew under them.
+        for broker_id in (1, 2, 3):
+            cluster.run(cluster.cluster.stop_broker(broker_id))
+            cluster.cluster._properties["broker.rack"] = f"r{broker_id}"
+            cluster.run(cluster.cluster.start_broker(broker_id))
+        topic = create(cluster, "t", (1, 2, 3))
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        for number in range(500):
+            producer.produce(topic, b"%d" % number, partition=0)
+        assert producer.flush(30) == 0
+        served: list[int] = []
+        follower = replica(cluster, 3, topic)
+        read = follower.fetch
+        follower.fetch = lambda *args, **facts: served.append(args[0]) or read(*args, **facts)  # type: ignore[method-assign, func-returns-value]
+        found = values_of(cluster, topic, 500, **{"client.rack": "r3"})
+        assert found == [b"%d" % number for number in range(500)]
+        assert served

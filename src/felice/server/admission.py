@@ -19,6 +19,7 @@ from felice.coordinator.transaction.metadata import TopicPartition
 from felice.coordinator.transaction.records import by_topic
 from felice.coordinator.transaction.shard import Identity
 from felice.env import Clock
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -27,6 +28,7 @@ from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from felice.replication.partition import Partition
+from felice.replication.peers import PeerUnavailable
 from felice.server.handlers import add_partitions_to_txn
 
 if TYPE_CHECKING:
@@ -46,8 +48,8 @@ class CoordinatorChannel(Protocol):
     ) -> AddPartitionsToTxnResponse: ...
 
 
-class LocalCoordinator:
-    """Asks the coordinator of transactions in this broker."""
+class CoordinatorsOfTransactions:
+    """Asks the broker that coordinates an id, this one or another."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -55,7 +57,18 @@ class LocalCoordinator:
     async def add_partitions(
         self, transactional_id: str, request: AddPartitionsToTxnRequest
     ) -> AddPartitionsToTxnResponse:
-        return await add_partitions_to_txn.answer(request, self._broker, VERSION_BETWEEN_BROKERS)
+        broker = self._broker
+        coordinator = broker.transaction_coordinator.leader_of(transactional_id)
+        if coordinator == broker.broker_id:
+            return await add_partitions_to_txn.answer(request, broker, VERSION_BETWEEN_BROKERS)
+        timeout_s = broker.config.replica_socket_timeout_ms / 1000
+        try:
+            response: AddPartitionsToTxnResponse = await broker.peers.call(
+                coordinator, API.ADD_PARTITIONS_TO_TXN, request, timeout_s, lane="coordinators"
+            )
+        except PeerUnavailable as error:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        return response
 
 
 @dataclass(frozen=True, slots=True)

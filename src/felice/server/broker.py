@@ -275,8 +275,8 @@ class Broker:
         """
         from felice.coordinator.group.coordinator import GroupCoordinator
         from felice.coordinator.transaction.coordinator import TransactionCoordinator
-        from felice.server.admission import Admission, LocalCoordinator
-        from felice.server.transactions import LocalMarkers
+        from felice.server.admission import Admission, CoordinatorsOfTransactions
+        from felice.server.transactions import LeadersOfPartitions
 
         if self.is_stopping:
             return
@@ -290,9 +290,9 @@ class Broker:
             lambda: self.image,
             self.auto_topics.ensure,
             self.producer_ids.next_id,
-            LocalMarkers(self),
+            LeadersOfPartitions(self),
         )
-        self._admission = Admission(LocalCoordinator(self), self.env.clock, lambda: self.config)
+        self._admission = Admission(CoordinatorsOfTransactions(self), self.env.clock, lambda: self.config)
         self._groups.start()
         self._transactions.start()
 

@@ -1,7 +1,7 @@
 """What this broker does for transactions as the leader of partitions: it writes their markers.
 
-How:         `LocalMarkers` is the way from the coordinator to the partitions; `admission` has the way back.
-             On one node both ends are this broker; a cluster puts connections between.
+How:         `LeadersOfPartitions` is the way from the coordinator to the partitions, `admission` has the way back.
+             Where the other end is another broker a connection is between, and nothing else differs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from felice.coordinator.group.coordinator import GROUP_TOPIC
 from felice.coordinator.shard import TransactionalProducer
 from felice.log.log import AppendOrigin
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -25,23 +26,31 @@ from felice.protocol.messages.write_txn_markers import (
 from felice.records.builder import build_control
 from felice.records.control import ControlType, EndTransactionMarker
 from felice.replication.partition import ACKS_ALL, Partition
+from felice.replication.peers import PeerUnavailable
 
 if TYPE_CHECKING:
     from felice.server.broker import Broker
 
 MARKER_TIMEOUT_S = 30.0
+_ANSWER_TIMEOUT_S = MARKER_TIMEOUT_S + 5
 
 
-class LocalMarkers:
-    """Markers for the partitions that this broker leads."""
+class LeadersOfPartitions:
+    """Takes markers to the brokers that lead partitions, this one or another."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     async def write_markers(self, leader: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        if leader != self._broker.broker_id:
-            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {leader} is not this one")
-        return await write_markers(self._broker, request)
+        if leader == self._broker.broker_id:
+            return await write_markers(self._broker, request)
+        try:
+            response: WriteTxnMarkersResponse = await self._broker.peers.call(
+                leader, API.WRITE_TXN_MARKERS, request, _ANSWER_TIMEOUT_S, lane="markers"
+            )
+        except PeerUnavailable as error:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, str(error)) from error
+        return response
 
 
 async def write_markers(broker: Broker, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:

@@ -1,0 +1,210 @@
+"""Three replicas under random crashes, elections, deafness, stalled writes and delayed answers, from a seed.
+
+Held afterwards, when everybody is back: what was acknowledged with acks=all is in every log, in one order; the logs
+are alike; and no watermark ever passed a record that was lost.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from felice.metadata import layout
+from scenarios.replication_world import ReplicationWorld, batches_of
+
+SEEDS = range(40)
+STEPS = 70
+BROKERS = (1, 2, 3)
+
+
+class Disasters:
+    def __init__(self, path: Path, seed: int) -> None:
+        self.world = ReplicationWorld(path)
+        self.random = random.Random(seed)
+        self.history: list[str] = []
+        self.acknowledged: set[str] = set()
+        self.written = 0
+        self.run(f"brokers 1 2 3 min_isr={1 + seed % 2} lag=1000")
+
+    def run(self, command: str) -> None:
+        self.history.append(command)
+        for line in self.world.execute(command):
+            self.history.append("    " + line)
+            value, _, outcome = line.partition(": ")
+            if outcome == "acknowledged" and value.startswith("s"):
+                self.acknowledged.add(value)
+        self.check_watermarks()
+
+    def check_watermarks(self) -> None:
+        """R1: nobody in the ISR lacks what its leader shows as committed."""
+        state = self.state()
+        leader = self.world.replicas[state.leader].partition if state.leader in self.up() else None
+        if leader is None or not leader.is_leader or leader.leader_epoch != state.leader_epoch:
+            return
+        for member in state.isr:
+            if member in self.up():
+                assert self.world.replicas[member].log.log_end_offset >= leader.high_watermark, self.story()
+
+    def state(self) -> layout.StateNode:
+        return layout.decode_state(self.world.ensemble.tree.get(layout.state_path("t", 0)).data)
+
+    def up(self) -> list[int]:
+        return [number for number, found in self.world.replicas.items() if found.partition is not None]
+
+    def story(self) -> str:
+        return "\n".join(self.history)
+
+    # What may happen
+
+    def step(self) -> None:
+        getattr(self, "may_" + self.random.choice(_HAPPENINGS))()
+
+    def some(self) -> int | None:
+        up = self.up()
+        return self.random.choice(up) if up else None
+
+    def may_produce(self) -> None:
+        leaders = [number for number in self.up() if self.world.replicas[number].partition.leader]  # type: ignore[union-attr]
+        if leaders:
+            self.written += 1
+            self.run(f"produce {self.random.choice(leaders)} s{self.written}")
+
+    def may_write_unsafely(self) -> None:
+        leaders = [number for number in self.up() if self.world.replicas[number].partition.leader]  # type: ignore[union-attr]
+        if leaders:
+            self.written += 1
+            self.run(f"produce {self.random.choice(leaders)} u{self.written} acks=1")
+
+    def fetch(self, command: str) -> None:
+        number = self.some()
+        if number is None:
+            return
+        found = self.world.replicas[number]
+        assert found.partition is not None
+        follows = found.partition.leader is None and found.partition.leader_id in self.up()
+        if follows and (command != "take" or found.answer is not None):
+            self.run(f"{command} {number}")
+
+    def may_fetch(self) -> None:
+        self.fetch("fetch")
+
+    def may_ask(self) -> None:
+        self.fetch("ask")
+
+    def may_take(self) -> None:
+        self.fetch("take")
+
+    def may_post(self) -> None:
+        self.fetch("post")
+
+    def may_tick(self) -> None:
+        if (number := self.some()) is not None:
+            self.run(f"advance {self.random.choice((100, 700, 1001))}")
+            self.run(f"tick {number}")
+
+    def may_crash(self) -> None:
+        number = self.some()
+        if number is None:
+            return
+        state, log = self.state(), self.world.replicas[number].log
+        # Who is the last to have everything must not lose it: against that no protocol helps.
+        count = len(batches_of(log))
+        lost = self.random.randrange(count + 1) if state.isr != (number,) else 0
+        self.run(f"save {number}")
+        self.run(f"crash {number} lost={lost}")
+        self.control()
+
+    def may_restart(self) -> None:
+        down = [number for number in BROKERS if number not in self.up()]
+        if down:
+            self.run(f"restart {self.random.choice(down)}")
+            self.control()
+
+    def may_elect(self) -> None:
+        """A preferred election."""
+        state = self.state()
+        candidates = [member for member in state.isr if member in self.up() and member != state.leader]
+        if candidates:
+            isr = ",".join(map(str, state.isr))
+            self.run(f"elect {self.random.choice(candidates)} isr={isr}")
+
+    def may_be_deaf(self) -> None:
+        if (number := self.some()) is not None:
+            self.run(f"deaf {number}")
+
+    def may_hear(self) -> None:
+        if (number := self.some()) is not None:
+            self.run(f"hear {number}")
+
+    def may_stall(self) -> None:
+        if (number := self.some()) is not None:
+            self.run(f"stall {number}")
+
+    def may_flow(self) -> None:
+        if (number := self.some()) is not None:
+            self.run(f"flow {number}")
+
+    def control(self) -> None:
+        """What a controller does when brokers come and go: clean elections."""
+        state, up = self.state(), self.up()
+        isr = tuple(member for member in state.isr if member in up) or state.isr
+        leader = state.leader if state.leader in isr and state.leader in up else -1
+        if leader == -1:
+            leader = next((member for member in isr if member in up), -1)
+        if leader != state.leader:
+            self.run(f"elect {leader} isr={','.join(map(str, isr))}")
+        elif isr != state.isr:
+            self.run(f"isr {' '.join(map(str, isr))}")
+
+    # Peace
+
+    def heal(self) -> None:
+        for number in BROKERS:
+            if number not in self.up():
+                self.run(f"restart {number}")
+        for number in BROKERS:
+            self.run(f"hear {number}")
+            self.run(f"flow {number}")
+        self.control()
+        leader = self.state().leader
+        assert leader in BROKERS, self.story()
+        for _ in range(3):
+            self.run("advance 500")
+            self.run(f"produce {leader} end acks=1")
+            for number in BROKERS:
+                if number != leader:
+                    for _ in range(5):
+                        self.run(f"fetch {number}")
+            self.run(f"tick {leader}")
+
+    def judge(self) -> None:
+        logs = {
+            number: [
+                (header.base_offset, header.leader_epoch, text) for header, text in batches_of(found.log)
+            ]
+            for number, found in self.world.replicas.items()
+        }
+        assert logs[1] == logs[2] == logs[3], f"{logs}\n{self.story()}"
+        kept = {text for _, _, text in logs[1]}
+        assert not self.acknowledged - kept, f"{self.acknowledged - kept} lost\n{self.story()}"
+        assert self.state().isr == BROKERS, self.story()
+
+
+_HAPPENINGS = (
+    *["produce"] * 6, *["fetch"] * 10, *["ask"] * 3, *["take"] * 3, *["post"] * 1, *["tick"] * 3,
+    *["crash"] * 2, *["restart"] * 4, "elect", "be_deaf", *["hear"] * 2, "stall", *["flow"] * 2, "write_unsafely",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_was_acknowledged_survives(seed: int, tmp_path: Path) -> None:
+    disasters = Disasters(tmp_path, seed)
+    try:
+        for _ in range(STEPS):
+            disasters.step()
+        disasters.heal()
+        disasters.judge()
+    finally:
+        disasters.world.close()
