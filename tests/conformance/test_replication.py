@@ -331,3 +331,29 @@ def test_a_consumer_reads_from_its_own_rack(tmp_path: Path) -> None:
         found = values_of(cluster, topic, 500, **{"client.rack": "r3"})
         assert found == [b"%d" % number for number in range(500)]
         assert served
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_throttled_replica_comes_back_slowly_and_holds_up_nobody(tmp_path: Path, side: str) -> None:
+    rate, size = 200_000, 500_000
+    # One answer may always pass.
+    settings = {
+        **SETTINGS, f"{side}.replication.throttled.rate": str(rate), "replica.fetch.max.bytes": "50000",
+    }  # fmt: skip
+    with EmbeddedCluster(tmp_path / "data", 3, properties=settings) as cluster:
+        topic = create(cluster, "t", (1, 2, 3), **{f"{side}_replication_throttled_replicas": "*"})
+        cluster.run(cluster.cluster.kill_broker(3))
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        began = time.monotonic()
+        for _ in range(size // 10_000):
+            producer.produce(topic, bytes(10_000), partition=0)
+            producer.poll(0)
+        # Who is in sync is not held back.
+        assert producer.flush(30) == 0
+        assert time.monotonic() - began < 1.5
+        time.sleep(size / rate)
+        began = time.monotonic()
+        cluster.run(cluster.cluster.start_broker(3))
+        eventually(lambda: replica(cluster, 1, topic).isr == (1, 2, 3))
+        assert 0.7 < time.monotonic() - began < 10
+        assert_alike(cluster, topic)

@@ -64,6 +64,7 @@ def test_a_topics_own_value_wins_over_the_brokers() -> None:
         ("compression.type", "brotli", "String must be one of"),
         ("min.cleanable.dirty.ratio", "1.5", "no more than 1"),
         ("preallocate", "true", "only false is possible"),
+        ("leader.replication.throttled.replicas", "0:1,x", "expected partition:broker"),
         ("no.such.option", "1", "Unknown topic config name"),
     ],
 )
@@ -88,6 +89,10 @@ def test_a_topic_refuses_a_bad_value_with_the_reason(name: str, text: str, reaso
         ({"log.dirs": "/a,/a"}, "named twice"),
         ({"group.min.session.timeout.ms": "9999999"}, "above group.max.session.timeout.ms"),
         ({"log.roll.hours": "x"}, "Not a number of type INT"),
+        ({"inter.broker.listener.name": "OTHER"}, "there are PLAINTEXT"),
+        ({"replica.fetch.wait.max.ms": "40000"}, "above replica.lag.time.max.ms"),
+        ({"replica.socket.timeout.ms": "100"}, "above replica.socket.timeout.ms"),
+        ({"replica.selector.class": "Mine"}, "String must be one of"),
     ],
 )
 def test_a_broker_refuses_a_bad_value_with_the_reason(properties: dict[str, str], reason: str) -> None:

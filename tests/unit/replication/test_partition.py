@@ -253,3 +253,187 @@ def test_a_wait_ends_in_time(tmp_path: Path) -> None:
         assert moved.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run(scenario)
+
+
+# With followers
+
+
+def pair(partition: Partition, epoch: int = 0, isr: tuple[int, ...] = (1, 2), **facts: Any) -> None:
+    lead(partition, epoch, **{"replicas": (1, 2), "isr": isr, "partition_epoch": epoch, **facts})
+
+
+def fetched(partition: Partition, offset: int, log_start_offset: int = 0) -> None:
+    """Broker 2 has everything below `offset`."""
+    partition.on_follower_fetch(
+        2, offset, log_start_offset=log_start_offset, broker_epoch=-1,
+        current_leader_epoch=partition.leader_epoch, last_fetched_epoch=-1,
+    )  # fmt: skip
+
+
+def follow(partition: Partition, epoch: int) -> None:
+    pair(partition, epoch, leader=2)
+
+
+def test_acks_all_waits_for_the_followers_and_acks_1_does_not(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    pair(partition)
+    info = append(partition, acks=ACKS_ALL)
+    assert partition.is_acknowledged(info, 1)
+    assert not partition.is_acknowledged(info)
+    fetched(partition, 1)
+    assert partition.is_acknowledged(info)
+
+
+def test_a_follower_that_claims_more_than_there_is_moves_nothing(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    pair(partition)
+    append(partition)
+    fetched(partition, 99)
+    append(partition)
+    assert partition.high_watermark == 0
+    assert code_of(lambda: partition.fetch(99, 10, replica_id=2)) == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_when_the_isr_is_too_small_by_the_time_of_the_answer_the_producer_hears_so(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        partition = make(tmp_path, TopicConfig(min_insync_replicas=2))
+        pair(partition)
+        info = append(partition, acks=ACKS_ALL)
+        fetched(partition, 1)
+        pair(partition, isr=(1,), partition_epoch=1)
+        with pytest.raises(ApiError) as error:
+            await partition.wait_acknowledged(info, ACKS_ALL, 1)
+        assert error.value.code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    run(scenario)
+
+
+def test_followers_are_woken_by_what_is_not_yet_committed(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    pair(partition)
+    rings: list[int] = []
+    partition.on_advance.add(lambda: rings.append(partition.log_end_offset))
+    append(partition)
+    assert rings == [1]
+    found = partition.fetch(0, 100, replica_id=2)
+    assert found.records is not None
+    assert partition.fetch(0, 100).records is None
+
+
+def test_the_leaders_disk_holds_up_acks_1_and_the_watermark_but_not_the_followers(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        partition = make(tmp_path, TopicConfig(flush_messages=1))
+        pair(partition)
+        info = append(partition)
+        assert partition.fetch(0, 100, replica_id=2).records is not None
+        fetched(partition, 1)
+        assert not partition.is_acknowledged(info, 1)
+        assert not partition.is_acknowledged(info)
+        await partition.wait_acknowledged(info, 1, 5)
+        assert partition.is_acknowledged(info)
+        assert partition.log.recovery_point == 1
+
+    run(scenario)
+
+
+def test_what_was_cut_off_is_on_disk_no_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        partition = make(tmp_path, TopicConfig(flush_messages=1))
+        pair(partition, isr=(1,))
+        await partition.wait_acknowledged(append(partition, 3), 1, 5)
+        follow(partition, 1)
+        partition.follow_divergence(0, 0)
+        assert (partition.log_end_offset, partition.high_watermark) == (0, 0)
+        pair(partition, 2)
+        assert not partition.is_acknowledged(append(partition), 1)
+        await partition.finish_flush()
+
+    run(scenario)
+
+
+def test_what_is_older_than_what_is_known_changes_no_role(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    pair(partition, 5)
+    follow(partition, 4)
+    assert partition.is_leader
+    follow(partition, 6)
+    pair(partition, 5)
+    assert not partition.is_leader
+
+
+def test_a_follower_takes_over_bytes_watermark_and_log_start(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    leader, copy = make(tmp_path / "one"), make(tmp_path / "two")
+    pair(leader)
+    follow(copy, 0)
+    append(leader, 2)
+    append(leader)
+    fetched(leader, 2)
+    found = leader.fetch(0, 1000, replica_id=2)
+    assert found.records is not None
+    copy.append_as_follower(
+        bytearray(found.records.read()),
+        high_watermark=found.high_watermark,
+        log_start_offset=1,
+        now_ms=NOW_MS,
+    )
+    assert (copy.log_end_offset, copy.high_watermark, copy.log_start_offset) == (3, 2, 1)
+    assert copy.log.read_bytes(1, 1000, end_offset=3) == leader.log.read_bytes(1, 1000, end_offset=3)
+    # Consumers that know to ask any replica are served to its watermark; others hear who leads.
+    assert copy.fetch(1, 1000, from_any_replica=True).records is not None
+    assert code_of(lambda: copy.fetch(1, 1000)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code_of(lambda: copy.fetch(1, 1, replica_id=2, from_any_replica=True)) == (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
+    assert (
+        code_of(lambda: copy.fetch(1, 1, from_any_replica=True, current_leader_epoch=7))
+        == ErrorCode.UNKNOWN_LEADER_EPOCH
+    )
+
+
+def test_deleting_waits_for_replicas_that_are_alive(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        partition = make(tmp_path)
+        partition._around.broker_epoch_of = {2: 20}.get
+        pair(partition)
+        append(partition, 3)
+        fetched(partition, 3)
+        start = partition.delete_records_before(2)
+        with pytest.raises(ApiError) as error:
+            await partition.wait_deleted(start, 0.01)
+        assert error.value.code == ErrorCode.REQUEST_TIMED_OUT
+        waiting = asyncio.ensure_future(partition.wait_deleted(start, 5))
+        await asyncio.sleep(0)
+        fetched(partition, 3, log_start_offset=2)
+        assert await waiting == 2
+
+    run(scenario)
+
+
+def test_who_waits_hears_when_another_leads(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        partition = make(tmp_path)
+        pair(partition)
+        info = append(partition, acks=ACKS_ALL)
+        waiting = asyncio.ensure_future(partition.wait_acknowledged(info, ACKS_ALL, 5))
+        await asyncio.sleep(0)
+        follow(partition, 1)
+        with pytest.raises(ApiError) as error:
+            await waiting
+        assert error.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(scenario)
+
+
+def test_a_follower_without_epochs_keeps_only_what_is_committed(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    pair(partition, isr=(1,))
+    append(partition, 2)
+    partition.high_watermark = 1
+    partition.log.epochs.clear()
+    append_one = partition.log.log_end_offset
+    assert append_one == 2
+    follow(partition, 1)
+    # The batch that holds the watermark goes with what lies above it; the leader has it.
+    assert partition.log_end_offset == 0

@@ -1,0 +1,149 @@
+"""Writing the ISR into the store: lost races, lost answers, newcomers that went away, and giving up a place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from felice.metadata import StoreUnavailable, layout
+from felice.metadata.layout import BrokerNode, Endpoint, StateNode
+from felice.metadata.memory import MemoryEnsemble, MemoryStore
+from felice.replication import isr
+from felice.replication.isr import IsrWriter
+from felice.replication.leader import IsrProposal
+from felice.replication.partition import Partition
+
+from .test_partition import lead, make
+
+PATH = layout.state_path("t", 0)
+
+
+class UnsureStore:
+    """Says that it failed, before or after it wrote."""
+
+    def __init__(self, store: MemoryStore, failures: list[str]) -> None:
+        self._store = store
+        self._failures = failures
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def multi(self, operations: Any) -> Any:
+        failure = self._failures.pop(0) if self._failures else ""
+        outcome = await self._store.multi(operations) if failure != "before" else None
+        if failure:
+            raise StoreUnavailable("/", "lost")
+        return outcome
+
+
+async def store_with(state: StateNode, *brokers: int) -> MemoryStore:
+    store = MemoryEnsemble().connect()
+    for path in (*layout.PERSISTENT_PATHS, layout.topic_path("t"), layout.partitions_path("t"),
+                 layout.partition_path("t", 0)):  # fmt: skip
+        await store.create(path)
+    await store.create(PATH, layout.encode_state(state))
+    node = layout.encode_broker(
+        BrokerNode((Endpoint("PLAINTEXT", "h", 1),), {"PLAINTEXT": "PLAINTEXT"}, None, 0)
+    )
+    for broker_id in brokers:
+        await store.create(layout.broker_path(broker_id), node, ephemeral=True)
+    return store
+
+
+def leading(tmp_path: Path, *in_sync: int) -> tuple[Partition, IsrProposal]:
+    partition = make(tmp_path)
+    lead(partition, 0, replicas=(1, 2, 3), isr=in_sync, partition_epoch=0)
+    assert partition.leader is not None
+    # Nobody fetched for long.
+    proposal = partition.leader.propose_shrinkage(
+        log_end_offset=5, lag_time_max_ms=0, broker_epoch_of=lambda broker: None, now_ms=2**62
+    )
+    assert proposal is not None
+    return partition, proposal
+
+
+def run(scenario: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isr, "_RETRY_S", 0.001)
+    asyncio.run(asyncio.wait_for(scenario(), 20))  # type: ignore[arg-type]
+
+
+async def state_of(store: Any) -> tuple[StateNode, int]:
+    node = await store.get(PATH)
+    return layout.decode_state(node.data), node.version
+
+
+@pytest.mark.parametrize("failures", [[], ["before"], ["after"], ["before", "before", "after"]])
+def test_a_change_is_made_once_whatever_is_lost_on_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: list[str]
+) -> None:
+    async def scenario() -> None:
+        store = UnsureStore(await store_with(StateNode(1, 0, 9, (1, 2, 3))), failures)
+        partition, proposal = leading(tmp_path, 1, 2, 3)
+        writer = IsrWriter(store)  # type: ignore[arg-type]
+        writer.propose(partition, proposal)
+        await writer.finish()
+        # The controller's epoch in the node is the controller's.
+        assert await state_of(store) == (StateNode(1, 0, 9, (1,)), 1)
+        assert (partition.isr, partition.partition_epoch) == ((1,), 1)
+
+    run(scenario, monkeypatch)
+
+
+def test_who_was_outrun_changes_nothing_and_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        store = await store_with(StateNode(1, 0, 9, (1, 2, 3)))
+        await store.set(PATH, layout.encode_state(StateNode(1, 0, 10, (1, 2))))
+        partition, proposal = leading(tmp_path, 1, 2, 3)
+        writer = IsrWriter(store)
+        writer.propose(partition, proposal)
+        await writer.finish()
+        assert await state_of(store) == (StateNode(1, 0, 10, (1, 2)), 1)
+        # Still open: only the image says what holds.
+        assert partition.leader is not None
+        assert partition.leader.proposal is proposal
+        assert partition.isr == (1, 2, 3)
+
+    run(scenario, monkeypatch)
+
+
+@pytest.mark.parametrize("alive", [(), (2,)])
+def test_a_newcomer_joins_only_as_it_was_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alive: tuple[int, ...]
+) -> None:
+    async def scenario() -> None:
+        store = await store_with(StateNode(1, 0, 9, (1,)), *alive)
+        partition = make(tmp_path)
+        lead(partition, 0, replicas=(1, 2), isr=(1,), partition_epoch=0)
+        assert partition.leader is not None
+        partition.on_follower_fetch(
+            2, 0, log_start_offset=0, broker_epoch=3, current_leader_epoch=0, last_fetched_epoch=-1
+        )
+        # To this leader's knowledge it is registered as it fetched.
+        proposal = partition.leader.propose_expansion(2, 0, lambda broker: 3)
+        assert proposal is not None
+        writer = IsrWriter(store)
+        writer.propose(partition, proposal)
+        await writer.finish()
+        assert (await state_of(store))[0].isr == (1,)
+        assert partition.leader.proposal is None
+        assert partition.leader.maximal_isr == (1,)
+
+    run(scenario, monkeypatch)
+
+
+def test_a_broker_that_gives_up_its_place_tries_until_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        store = UnsureStore(await store_with(StateNode(1, 0, 9, (1, 2))), ["before", "after"])
+        store.set = lambda path, data, version: store.multi([isr.SetData(path, data, version)])  # type: ignore[attr-defined]
+        writer = IsrWriter(store)  # type: ignore[arg-type]
+        writer.resign("t", 0, 1, (1, 2))
+        await writer.finish()
+        assert await state_of(store) == (StateNode(2, 1, 9, (2,)), 1)
+
+    run(scenario, monkeypatch)
