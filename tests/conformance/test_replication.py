@@ -343,7 +343,9 @@ def test_a_throttled_replica_comes_back_slowly_and_holds_up_nobody(tmp_path: Pat
     with EmbeddedCluster(tmp_path / "data", 3, properties=settings) as cluster:
         topic = create(cluster, "t", (1, 2, 3), **{f"{side}_replication_throttled_replicas": "*"})
         cluster.run(cluster.cluster.kill_broker(3))
-        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        producer = confluent_kafka.Producer({
+            "bootstrap.servers": cluster.bootstrap, "acks": "all", "batch.num.messages": 1,
+        })  # fmt: skip
         began = time.monotonic()
         for _ in range(size // 10_000):
             producer.produce(topic, bytes(10_000), partition=0)
