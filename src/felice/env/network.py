@@ -154,6 +154,19 @@ def _dup_plain_socket(transport: asyncio.Transport) -> socket.socket | None:
     return duplicate
 
 
+def local_pair() -> tuple[socket.socket, socket.socket]:
+    """Two ends of one connection within this machine; one is to be inherited by a child, by its number."""
+    ours, theirs = socket.socketpair()
+    return ours, theirs
+
+
+async def open_local(end: socket.socket | int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Streams over one end of a `local_pair`, given itself or by its number."""
+    if isinstance(end, int):
+        end = socket.socket(fileno=end)
+    return await asyncio.open_unix_connection(sock=end)
+
+
 def set_no_delay(transport: asyncio.BaseTransport) -> None:
     """Small replies leave at once; without this a waiting reader costs 40 ms (measured)."""
     sock = transport.get_extra_info("socket")

@@ -86,7 +86,29 @@ class SessionLife:
         self.state = SessionState.EXPIRED
 
 
-class TreeSession(ABC):
+class SingleWrites(ABC):
+    """Writes of one node: each is a `multi` of one."""
+
+    @abstractmethod
+    async def multi(self, operations: Sequence[Operation]) -> list[Outcome]: ...
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        [created] = await self.multi([Create(path, data, ephemeral, sequential)])
+        assert isinstance(created, str)
+        return created
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        [new_version] = await self.multi([SetData(path, data, version)])
+        assert isinstance(new_version, int)
+        return new_version
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, version)])
+
+
+class TreeSession(SingleWrites):
     def __init__(self, tree: Tree, session_id: int) -> None:
         self.session_id = session_id
         self.watches = Watches()
@@ -100,16 +122,6 @@ class TreeSession(ABC):
     def watch_session(self, listener: SessionListener) -> Callable[[], None]:
         return self.life.listen(listener)
 
-    @abstractmethod
-    async def multi(self, operations: Sequence[Operation]) -> list[Outcome]: ...
-
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> str:
-        [created] = await self.multi([Create(path, data, ephemeral, sequential)])
-        assert isinstance(created, str)
-        return created
-
     async def get(self, path: str) -> Node:
         await self._wait_readable(path)
         return self._tree.get(path)
@@ -121,14 +133,6 @@ class TreeSession(ABC):
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         await self._wait_readable()
         return [self._tree.find(path) for path in paths]
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        [new_version] = await self.multi([SetData(path, data, version)])
-        assert isinstance(new_version, int)
-        return new_version
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
 
     async def children(self, path: str) -> list[str]:
         await self._wait_readable(path)

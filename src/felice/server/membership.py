@@ -33,6 +33,7 @@ from felice.metadata import (
     MetadataStore,
     NodeExists,
     PartitionImage,
+    SessionExpired,
     SessionState,
     StoreError,
     layout,
@@ -223,6 +224,12 @@ class Membership:
     async def _try_rejoin(self) -> bool:
         try:
             await self._store.renew()
+        except SessionExpired as error:
+            raise StartupError(f"the metadata store has been closed: {error}") from error
+        except StoreError as error:
+            _log.warning("the metadata store gives no new session", extra={"reason": str(error)})
+            return False
+        try:
             await self.join()
         except StoreError as error:
             _log.warning("the cluster could not be joined again", extra={"reason": str(error)})

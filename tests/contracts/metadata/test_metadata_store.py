@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from felice.env import SystemDisk
+from felice.env import SystemClock, SystemDisk
+from felice.env.network import local_pair, open_local
 from felice.metadata import (
     BadVersion,
     Check,
@@ -28,13 +29,14 @@ from felice.metadata import (
 )
 from felice.metadata.embedded import EmbeddedStore
 from felice.metadata.memory import MemoryEnsemble
+from felice.metadata.served import ServedStore, StoreServer
 from felice.metadata.store import NoChildrenForEphemerals
 from peers.zookeeper import open_zookeeper
 
 OpenStore = Callable[[], Awaitable[MetadataStore]]
 
 
-@pytest.fixture(params=["memory", "embedded", "zookeeper"])
+@pytest.fixture(params=["memory", "embedded", "served", "zookeeper"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     """Opens a session; for every store the nodes outlive it."""
     if request.param == "memory":
@@ -42,9 +44,26 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
         return lambda: at_once(ensemble.connect())
     if request.param == "embedded":
         return lambda: at_once(EmbeddedStore.open(SystemDisk(), tmp_path / "metadata"))
+    if request.param == "served":
+        keeper = Keeper(tmp_path / "metadata")
+        return keeper.connect
     where: str = request.getfixturevalue("zookeeper")
     chroot = f"/contracts/{uuid.uuid4()}"
     return lambda: open_zookeeper(where, chroot)
+
+
+class Keeper:
+    """A store that this process keeps, as a parent does for its children."""
+
+    def __init__(self, directory: Path) -> None:
+        self._store = EmbeddedStore.open(SystemDisk(), directory)
+        self._server = StoreServer(self._store, session_timeout_s=2.0)
+        self._serving: set[asyncio.Task[None]] = set()
+
+    async def connect(self) -> ServedStore:
+        ours, theirs = local_pair()
+        self._serving.add(asyncio.create_task(self._server.serve(*await open_local(ours))))
+        return await ServedStore.open(*await open_local(theirs), SystemClock())
 
 
 async def at_once(store: MetadataStore) -> MetadataStore:

@@ -1,0 +1,216 @@
+"""A user's side: one session with a store that another process of this machine keeps.
+
+Keeps true: answers and events come in the order in which the keeper sent them. The session is over at the latest
+            when the keeper may have ended it: its timeout after the moment when the last request that was answered
+            had been sent. A keeper that is gone does not come back: `renew` is refused for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+from felice.env import Clock
+from felice.metadata.served.wire import (
+    Message,
+    decode_error,
+    decode_nodes,
+    encode_operation,
+    read_message,
+    write_message,
+)
+from felice.metadata.session import SessionLife, SingleWrites, Watches
+from felice.metadata.store import (
+    Event,
+    EventKind,
+    Listener,
+    Node,
+    NoNode,
+    Operation,
+    SessionExpired,
+    SessionListener,
+    SessionState,
+    StoreUnavailable,
+    check_path,
+)
+
+_log = logging.getLogger(__name__)
+
+# Pings a session timeout: a lost one does not end the session.
+_PINGS_A_TIMEOUT = 4
+
+
+class ServedStore(SingleWrites):
+    """Made by `open`."""
+
+    def __init__(
+        self, reader: StreamReader, writer: StreamWriter, clock: Clock, session_id: int, timeout_s: float
+    ) -> None:
+        self.session_id = session_id
+        self.timeout_s = timeout_s
+        self._reader, self._writer, self._clock = reader, writer, clock
+        self._watches = Watches()
+        self._life = SessionLife()
+        self._numbers = count(1)
+        # Requests under way, and when each was sent.
+        self._asked: dict[int, tuple[asyncio.Future[Any], float]] = {}
+        self._heard_s = clock.monotonic()
+        self._is_gone = False
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._listen()), loop.create_task(self._keep_alive())]
+
+    @classmethod
+    async def open(cls, reader: StreamReader, writer: StreamWriter, clock: Clock) -> ServedStore:
+        """Raises `StoreUnavailable` if nobody keeps a store at the other end."""
+        try:
+            _, _, session_id, timeout_s = await read_message(reader)
+        except (EOFError, ConnectionError, ValueError) as error:
+            writer.close()
+            raise StoreUnavailable("/", "nobody keeps the metadata store") from error
+        return cls(reader, writer, clock, session_id, timeout_s)
+
+    @property
+    def session_state(self) -> SessionState:
+        self._look_at_the_clock()
+        return self._life.state
+
+    def watch_session(self, listener: SessionListener) -> Callable[[], None]:
+        return self._life.listen(listener)
+
+    def watch(self, path: str, listener: Listener) -> Callable[[], None]:
+        return self._watches.add(path, listener)
+
+    async def renew(self) -> None:
+        if self._is_gone:
+            raise SessionExpired()
+        if self.session_state is SessionState.CONNECTED:
+            return
+        self.session_id = await self._ask("renew")
+        self._life.become(SessionState.CONNECTED)
+        self._watches.tell_missed()
+
+    async def multi(self, operations: Sequence[Operation]) -> list[str | int | None]:
+        for operation in operations:
+            check_path(operation.path)
+        self._check_alive(operations[0].path if operations else "/")
+        outcomes: list[str | int | None] = await self._ask(
+            "multi", [encode_operation(one) for one in operations]
+        )
+        return outcomes
+
+    async def get(self, path: str) -> Node:
+        node = await self.exists(path)
+        if node is None:
+            raise NoNode(path)
+        return node
+
+    async def exists(self, path: str) -> Node | None:
+        [node] = await self.get_many([path])
+        return node
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        self._check_alive(paths[0] if paths else "/")
+        return decode_nodes(await self._ask("get", list(paths)))
+
+    async def children(self, path: str) -> list[str]:
+        [names] = await self.children_many([path])
+        if names is None:
+            raise NoNode(path)
+        return names
+
+    async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        self._check_alive(paths[0] if paths else "/")
+        found: list[list[str] | None] = await self._ask("children", list(paths))
+        return found
+
+    async def close(self) -> None:
+        is_connected = not self._is_gone and self._life.state is not SessionState.EXPIRED
+        self._watches.clear()
+        if is_connected:
+            try:
+                await self._ask("close")
+            except (SessionExpired, StoreUnavailable) as error:
+                _log.debug("the session ended before it was closed: %s", error)
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        self._watches.clear()
+        self._life.end()
+        self._is_gone = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._refuse_all()
+        self._writer.close()
+
+    # The connection
+
+    async def _ask(self, verb: str, *arguments: Any) -> Any:
+        if self._is_gone:
+            raise SessionExpired()
+        number = next(self._numbers)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked[number] = future, self._clock.monotonic()
+        try:
+            write_message(self._writer, [number, verb, *arguments])
+            return await future
+        finally:
+            self._asked.pop(number, None)
+
+    async def _listen(self) -> None:
+        try:
+            while True:
+                self._hear(await read_message(self._reader))
+        except (EOFError, ConnectionError, ValueError):
+            self._is_gone = True
+            self._refuse_all()
+            self._lose("whoever keeps the metadata store has gone")
+
+    def _hear(self, message: Message) -> None:
+        match message:
+            case [0, "event", kind, path]:
+                if self._life.state is not SessionState.EXPIRED:
+                    self._watches.tell([Event(EventKind(kind), path)])
+            case [0, "expired"]:
+                self._lose("it was not heard of for too long")
+            case [number, outcome, result]:
+                future, sent_s = self._asked.get(number, (None, 0.0))
+                self._heard_s = max(self._heard_s, sent_s)
+                if future is not None and not future.done():
+                    self._settle(future, outcome, result)
+
+    def _settle(self, future: asyncio.Future[Any], outcome: str, result: Any) -> None:
+        if outcome == "done":
+            future.set_result(result)
+        else:
+            future.set_exception(decode_error(result))
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await asyncio.sleep(self.timeout_s / _PINGS_A_TIMEOUT)
+            self._look_at_the_clock()
+            if not self._is_gone and self._life.state is SessionState.CONNECTED:
+                await self._ask("ping")
+
+    def _look_at_the_clock(self) -> None:
+        """Ends the session if the keeper may have: also after this process itself stood still."""
+        if self._clock.monotonic() - self._heard_s > self.timeout_s:
+            self._lose("the keeper of the store did not answer in time")
+
+    def _check_alive(self, path: str) -> None:
+        if self.session_state is SessionState.EXPIRED:
+            raise SessionExpired(path)
+
+    def _lose(self, reason: str) -> None:
+        if self._life.state is not SessionState.EXPIRED:
+            _log.warning("the session with the metadata store has ended: %s", reason)
+            self._life.become(SessionState.EXPIRED)
+
+    def _refuse_all(self) -> None:
+        for future, _ in self._asked.values():
+            if not future.done():
+                future.set_exception(StoreUnavailable("/", "the keeper of the metadata store has gone"))
