@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from confluent_kafka import (
 )
 
 from checkers.history import Read, Written
+
+_PATIENCE_S = 30.0
 
 
 class Writer(threading.Thread):
@@ -190,10 +193,11 @@ def read_all(bootstrap: str, topic: str, partitions: int, isolation: str = "read
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
     found: list[Read] = []
     ended: set[int] = set()
+    deadline = time.monotonic() + _PATIENCE_S
     while len(ended) < partitions:
-        messages = consumer.consume(2000, 20)
-        assert messages, "nothing more comes, and no end"
-        for message in messages:
+        assert time.monotonic() < deadline, "nothing more comes, and no end"
+        for message in consumer.consume(2000, 0.2):
+            deadline = time.monotonic() + _PATIENCE_S
             if message.error() is None:
                 writer, number, _ = message.value().decode().split(":")
                 found.append(Read(writer, int(number), message.partition(), message.offset()))

@@ -21,6 +21,8 @@ _EACH_BROKERS_OWN = frozenset(
     ("node.id", "broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir")
 )
 
+_READY = "Felice is ready on "
+
 
 @click.command()
 @click.option(
@@ -41,6 +43,11 @@ _EACH_BROKERS_OWN = frozenset(
     help="This many brokers in one process, on the next ports; DIR/broker-N is each one's.",
 )
 @click.option(
+    "--processes",
+    type=click.IntRange(1, 100),
+    help="This many brokers, each a process, for a machine of several cores; as --brokers otherwise.",
+)
+@click.option(
     "--option", "-o", "options", multiple=True, metavar="KEY=VALUE", help="Any broker option; may come often."
 )
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -50,20 +57,25 @@ _EACH_BROKERS_OWN = frozenset(
     default="warning",
     show_default=True,
 )
+# For a broker of --processes: the connection to the store that its parent keeps.
+@click.option("--store-descriptor", type=int, hidden=True)
 def start(
     host: str,
     port: int,
     data_dir: Path,
     brokers: int | None,
+    processes: int | None,
     options: tuple[str, ...],
     log_format: str,
     log_level: str,
+    store_descriptor: int | None,
 ) -> None:
     """Start a broker, or several, with an embedded store; needs nothing else.
 
     \b
     felice start
     felice start --brokers 3
+    felice start --processes 4
     felice start --port 0 --data-dir /tmp/data -o num.partitions=3
 
     Nothing authenticates yet, so it listens to this machine alone unless --host
@@ -71,13 +83,18 @@ def start(
     """
     from felice.server.local_cluster import local_settings
 
+    if brokers is not None and processes is not None:
+        raise Fault("--brokers puts all into one process and --processes each into its own; choose one")
+    if processes is not None:
+        _run_processes(data_dir, processes, host, port, key_values(options), log_format, log_level)
+        return
     if brokers is not None:
         _run_cluster(data_dir, brokers, host, port, key_values(options), log_format, log_level)
         return
     listener = Listener("PLAINTEXT", host, port)
     properties = {"listeners": str(listener), "log.dirs": str(data_dir), **local_settings(1)}
     properties.update(key_values(options))
-    _run(properties, log_format, log_level)
+    _run(properties, log_format, log_level, store_descriptor)
 
 
 @click.command()
@@ -102,14 +119,19 @@ def broker(properties_file: Path, overrides: tuple[str, ...], log_format: str, l
     _run({**parse_properties(text), **key_values(overrides)}, log_format, log_level)
 
 
-def _run(properties: dict[str, str], log_format: str, log_level: str) -> None:
+def _run(
+    properties: dict[str, str], log_format: str, log_level: str, store_descriptor: int | None = None
+) -> None:
+    from felice.env import SystemClock
     from felice.server.running import run
+    from felice.server.store_sources import InheritedSource
 
     _configure_logs(log_format, log_level)
+    source = None if store_descriptor is None else InheritedSource(store_descriptor, SystemClock())
     config, unknown = BrokerConfig.parse(properties)
     _warn_of(unknown)
     _warn_of_open(config)
-    run(config, on_ready=_say_ready)
+    run(config, on_ready=_say_ready, store_source=source)
 
 
 def _run_cluster(
@@ -125,14 +147,60 @@ def _run_cluster(
     from felice.server.running import run_cluster
 
     _configure_logs(log_format, log_level)
+    options = _shared_options(options)
+    cluster = LocalCluster(data_dir, broker_count, host, port, options)
+    _warn_of_open(cluster.config(1))
+    run_cluster(cluster, on_ready=lambda: click.echo(f"{_READY}{_addresses(cluster, host)}"))
+
+
+def _run_processes(
+    data_dir: Path,
+    broker_count: int,
+    host: str,
+    port: int,
+    options: dict[str, str],
+    log_format: str,
+    log_level: str,
+) -> None:
+    from felice.env.processes import PYTHON
+    from felice.server.local_cluster import LocalCluster
+    from felice.server.process_group import ProcessGroup
+    from felice.server.running import run_processes
+
+    _configure_logs(log_format, log_level)
+    options = _shared_options(options)
+    # Its settings are those of brokers in one process, so that the two ways of running may change places.
+    cluster = LocalCluster(data_dir, broker_count, host, port, options)
+    _warn_of_open(cluster.config(1))
+    ports = dict(cluster.ports)
+
+    def command_of(broker_id: int, descriptor: int) -> list[str]:
+        if group.processes[broker_id].addresses:
+            ports[broker_id] = int(group.processes[broker_id].addresses.rpartition(":")[2])
+        settings = {**cluster.properties, "node.id": str(broker_id)}
+        return [
+            *(PYTHON, "-m", "felice.cli.main", "start", "--host", host, "--port", str(ports[broker_id])),
+            *("--data-dir", str(data_dir / f"broker-{broker_id}"), "--store-descriptor", str(descriptor)),
+            *("--log-format", log_format, "--log-level", log_level),
+            *(word for name, value in settings.items() for word in ("-o", f"{name}={value}")),
+        ]
+
+    group = ProcessGroup(data_dir, list(ports), command_of, _READY)
+    run_processes(
+        group,
+        on_ready=lambda: click.echo(
+            _READY + ", ".join(process.addresses for process in group.processes.values())
+        ),
+    )
+
+
+def _shared_options(options: dict[str, str]) -> dict[str, str]:
+    """Those that all brokers of a cluster are given; what is each broker's own is refused."""
     if fixed := sorted(_EACH_BROKERS_OWN.intersection(options)):
         raise Fault(f"{fixed[0]} is each broker's own; use --host, --port and --data-dir")
     _, unknown = BrokerConfig.parse(options)
     _warn_of(unknown)
-    options = {name: text for name, text in options.items() if name not in unknown}
-    cluster = LocalCluster(data_dir, broker_count, host, port, options)
-    _warn_of_open(cluster.config(1))
-    run_cluster(cluster, on_ready=lambda: click.echo(f"Felice is ready on {_addresses(cluster, host)}"))
+    return {name: text for name, text in options.items() if name not in unknown}
 
 
 def _addresses(cluster: LocalCluster, host: str) -> str:
@@ -166,4 +234,4 @@ def _warn_of(unknown: list[str]) -> None:
 
 def _say_ready(broker: Broker) -> None:
     where = ", ".join(str(Listener(found.name, found.address.host, found.port)) for found in broker.listeners)
-    click.echo(f"Felice is ready on {where}")
+    click.echo(f"{_READY}{where}")

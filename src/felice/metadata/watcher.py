@@ -3,7 +3,7 @@
 Keeps true: every change in the store reaches the image, in the store's order as far as
             one path is concerned; a listener hears of each new image once, old and new.
             A listener's fault is logged, and costs nobody the images that follow.
-How:        one recursive watch. An event marks its path; the refresh reads the marked
+How:        one recursive watch, one refresh at a time. An event marks its path; the refresh reads the marked
             paths as they are now, parents first, and builds one image of all of them.
             Where events were missed, the image is built anew from the whole store. A session
             that ends leaves the image as it was; its renewal is told of as missed events.
@@ -38,7 +38,9 @@ class Watcher:
         """Reads the whole store; the image is complete when this returns."""
         self._stop_watching = self._store.watch("/", self._on_event)
         self._is_to_reload = True
-        await self._refresh()
+        # What changes meanwhile is for this very refresh to see: a second beside it could be undone by it.
+        self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+        await self._refreshing
 
     async def stop(self) -> None:
         if self._stop_watching:

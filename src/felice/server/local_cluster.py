@@ -53,7 +53,7 @@ class LocalCluster:
             raise StartupError(f"there are not {broker_count} ports from {port} on")
         self._directory = Path(data_dir)
         self._host = host
-        self._properties = {**local_settings(broker_count), **properties}
+        self.properties = {**local_settings(broker_count), **properties}
         self._env = env or Environment.system()
         self._files = StoreFiles(self._env.disk, self._directory / STORE_DIRECTORY)
         self._store: EmbeddedStore | None = None
@@ -125,7 +125,7 @@ class LocalCluster:
         properties = {
             "listeners": str(Listener("PLAINTEXT", self._host, self.ports[broker_id])),
             "log.dirs": str(self._directory / f"broker-{broker_id}"),
-            **self._properties,
+            **self.properties,
             "node.id": str(broker_id),
         }
         return known_config(properties)

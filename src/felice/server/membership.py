@@ -172,8 +172,10 @@ class Membership:
         ]
 
     def _can_be_relieved(self, image: ClusterImage) -> bool:
+        """Or there is nobody left to hope for, as when all brokers stop together."""
         others = _others(image, self._broker.broker_id)
-        return any(replica in others for partition in self._led_though_shared() for replica in partition.isr)
+        led = self._led_though_shared()
+        return not led or any(replica in others for partition in led for replica in partition.isr)
 
     async def _write_states(
         self, pending: set[tuple[str, int]], next_state: NextState

@@ -15,11 +15,18 @@ from felice.server.startup import BrokerFailed
 
 if TYPE_CHECKING:
     from felice.server.local_cluster import LocalCluster
+    from felice.server.process_group import ProcessGroup
+    from felice.server.store_sources import StoreSource
 
 
-def run(config: BrokerConfig, *, on_ready: Callable[[Broker], None] | None = None) -> None:
+def run(
+    config: BrokerConfig,
+    *,
+    on_ready: Callable[[Broker], None] | None = None,
+    store_source: StoreSource | None = None,
+) -> None:
     """Runs a broker until SIGTERM or SIGINT; raises `StartupError`, or `BrokerFailed` if it had to stop."""
-    broker = Broker(config, Environment.system())
+    broker = Broker(config, Environment.system(), store_source=store_source)
 
     async def start() -> list[Broker]:
         await broker.start()
@@ -36,6 +43,16 @@ def run_cluster(cluster: LocalCluster, *, on_ready: Callable[[], None]) -> None:
         return list(cluster.brokers.values())
 
     asyncio.run(_serve(start, cluster.stop, on_ready))
+
+
+def run_processes(group: ProcessGroup, *, on_ready: Callable[[], None]) -> None:
+    """Keeps the broker processes of a group up, as `run`."""
+
+    async def start() -> list[Broker]:
+        await group.start()
+        return []
+
+    asyncio.run(_serve(start, group.stop, on_ready))
 
 
 async def _serve(

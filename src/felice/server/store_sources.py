@@ -2,6 +2,7 @@
 
 `EmbeddedSource` is a journal in the broker's own first log directory, for a broker that stands alone.
 `SharedSource` is one session of a store that several brokers of this process share.
+`InheritedSource` is one session of a store that the parent of this process keeps.
 `ZooKeeperSource` is a session with the ensemble of `zookeeper.connect`.
 """
 
@@ -12,9 +13,10 @@ from pathlib import Path
 from typing import Protocol
 
 from felice.config import BrokerConfig
-from felice.env import Disk, DiskLocked, Environment, Lock
+from felice.env import Clock, Disk, DiskLocked, Environment, Lock
+from felice.env.network import open_local
 from felice.metadata.embedded import CorruptStore, EmbeddedStore
-from felice.metadata.store import MetadataStore
+from felice.metadata.store import MetadataStore, StoreError
 from felice.server.startup import StartupError
 from felice.server.zookeeper_source import ZooKeeperSource
 
@@ -72,6 +74,30 @@ class SharedSource:
 
     def release(self) -> None:
         """Nothing of it is this broker's."""
+
+
+class InheritedSource:
+    """A session with a store that this process's parent keeps, over a connection that it left open for us."""
+
+    stands_alone = False
+
+    def __init__(self, descriptor: int, clock: Clock) -> None:
+        self._descriptor = descriptor
+        self._clock = clock
+        self.session_timeout_ms = 0
+
+    async def open(self) -> MetadataStore:
+        from felice.metadata.served import ServedStore
+
+        try:
+            store = await ServedStore.open(*await open_local(self._descriptor), self._clock)
+        except (OSError, StoreError) as error:
+            raise StartupError(f"nobody keeps a metadata store at descriptor {self._descriptor}") from error
+        self.session_timeout_ms = int(store.timeout_s * 1000)
+        return store
+
+    def release(self) -> None:
+        """The connection was closed with the store."""
 
 
 class StoreFiles:

@@ -1,0 +1,185 @@
+"""`felice start --processes`: brokers as processes around the store that their parent keeps."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chaos.load import read_all
+from conformance.topics import wait_until
+
+OPTIONS = ("-o", "offsets.topic.num.partitions=3", "-o", "replica.lag.time.max.ms=3000")
+
+
+class Group:
+    def __init__(self, data_dir: Path, *words: str) -> None:
+        self._log = data_dir.with_name(data_dir.name + ".stderr")
+        command = [
+            sys.executable,
+            "-m",
+            "felice.cli.main",
+            "start",
+            "--data-dir",
+            str(data_dir),
+            *OPTIONS,
+            *words,
+        ]
+        with self._log.open("ab") as stderr:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        assert self.process.stdout is not None
+        self.ports = [int(port) for port in re.findall(r":(\d+)", self.process.stdout.readline())]
+        assert self.ports, self._log.read_text()
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    def child(self, number: int) -> int:
+        """The process of broker `number`, from 1."""
+        return children_of(self.process.pid)[f"node.id={number}"]
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(how)
+        code = self.process.wait(60)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
+
+
+def children_of(parent: int) -> dict[str, int]:
+    """Child processes by the node id that stands in their command."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().decode().split("\0")
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except (OSError, NotADirectoryError):
+            continue
+        if len(fields) > 1 and int(fields[1]) == parent:
+            found.update({word: int(entry.name) for word in words if word.startswith("node.id=")})
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@contextmanager
+def running(data_dir: Path, *words: str) -> Iterator[Group]:
+    group = Group(data_dir, *(words or ("--processes", "3", "--port", "0")))
+    try:
+        yield group
+    finally:
+        if group.process.poll() is None:
+            group.end()
+
+
+def create(group: Group, topic: str, partitions: int = 3) -> None:
+    admin = AdminClient({"bootstrap.servers": group.bootstrap})
+    config = {"min.insync.replicas": "2"}
+    admin.create_topics([NewTopic(topic, partitions, 3, config=config)])[topic].result(30)
+
+
+def send(group: Group, topic: str, first: int, count: int) -> None:
+    """Records that `read_all` understands, all acknowledged."""
+    producer = Producer({"bootstrap.servers": group.bootstrap, "enable.idempotence": True, "linger.ms": 5})
+    failures: list[Any] = []
+    for number in range(first, first + count):
+        producer.produce(
+            topic,
+            f"w:{number}:",
+            partition=number % 3,
+            on_delivery=lambda error, _: failures.append(error) if error else None,
+        )
+    assert producer.flush(60) == 0
+    assert not failures
+
+
+def numbers(group: Group, topic: str) -> list[int]:
+    return sorted(read.number for read in read_all(group.bootstrap, topic, 3))
+
+
+def isr_sizes(group: Group, topic: str) -> list[int]:
+    found = AdminClient({"bootstrap.servers": group.bootstrap}).list_topics(topic, timeout=20).topics[topic]
+    return [len(partition.isrs) for partition in found.partitions.values()]
+
+
+@pytest.mark.timeout(180)
+def test_a_broker_that_is_killed_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as group:
+        create(group, "t")
+        send(group, "t", 0, 300)
+        first = group.child(2)
+        os.kill(first, signal.SIGKILL)
+        send(group, "t", 300, 300)
+        wait_until(lambda: children_of(group.process.pid).get("node.id=2", first) != first, 20)
+        wait_until(lambda: socket.create_connection(("127.0.0.1", group.ports[1]), 1).close() is None, 20)
+        wait_until(lambda: isr_sizes(group, "t") == [3, 3, 3], 40)
+        assert numbers(group, "t") == list(range(600))
+        assert group.end() == 0
+        assert not children_of(group.process.pid)
+
+
+@pytest.mark.timeout(180)
+def test_a_broker_that_stands_still_loses_its_leaderships_and_comes_back(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as group:
+        create(group, "t")
+        send(group, "t", 0, 30)
+        still = group.child(3)
+        os.kill(still, signal.SIGSTOP)
+        try:
+            send(group, "t", 30, 300)  # as soon as the session has ended and others lead
+        finally:
+            os.kill(still, signal.SIGCONT)
+        wait_until(lambda: isr_sizes(group, "t") == [3, 3, 3], 40)
+        assert numbers(group, "t") == list(range(330))
+        assert group.child(3) == still, "it was not started anew: it joined again"
+
+
+def test_brokers_do_not_outlive_the_keeper_of_their_store(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as group:
+        pids = list(children_of(group.process.pid).values())
+        assert len(pids) == 3
+        group.end(signal.SIGKILL)
+        wait_until(lambda: not any(map(is_alive, pids)), 30)
+
+
+def test_data_serves_brokers_of_one_process_too(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as group:
+        create(group, "t")
+        send(group, "t", 0, 30)
+    with running(tmp_path / "data", "--brokers", "3", "--port", "0") as group:
+        assert numbers(group, "t") == list(range(30))
+
+
+def test_a_broker_that_cannot_start_ends_them_all(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [
+            sys.executable,
+            "-m",
+            "felice.cli.main",
+            "start",
+            "--processes",
+            "2",
+            "--port",
+            str(port - 1),
+        ]
+        done = subprocess.run(
+            [*command, "--data-dir", str(tmp_path / "data")], capture_output=True, text=True, timeout=60
+        )
+    assert done.returncode == 1
+    assert "broker 2 did not start" in done.stderr
+    assert "Traceback" not in done.stderr
