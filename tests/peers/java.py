@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from peers import versions
+from peers import maven, versions
 from peers.cache import (
     PREPARE_HINT,
     PROGRAMS,
@@ -63,29 +63,24 @@ def class_path(*first: Path) -> str:
 
 
 def prepare_jars() -> None:
-    directory = jars_dir()
-    digest = digest_of(POM)
-    if is_stamped(directory, digest):
-        return
-    if not shutil.which("mvn"):
-        raise PeerMissing("Maven (`mvn`) is not on the PATH")
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "pom.xml").write_text(POM)
-    fetch(["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={directory}"], directory)
-    stamp(directory, digest)
+    maven.prepare_jars(jars_dir(), POM)
 
 
 def prepare_programs() -> None:
-    sources = sorted((PROGRAMS / "java").glob("*.java"))
-    digest = digest_of(POM, *sources)
-    directory = programs_dir()
+    compile_programs(PROGRAMS / "java", programs_dir(), class_path(), POM)
+
+
+def compile_programs(folder: Path, directory: Path, against: str, pom: str) -> None:
+    """Every program of a folder, against a class path that the POM stands for."""
+    sources = sorted(folder.glob("*.java"))
+    digest = digest_of(pom, *sources)
     if is_stamped(directory, digest):
         return
     if not shutil.which("javac"):
         raise PeerMissing("a Java compiler (`javac`) is not on the PATH")
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    fetch(["javac", "-nowarn", "-d", str(directory), "-cp", class_path(), *map(str, sources)], directory)
+    fetch(["javac", "-nowarn", "-d", str(directory), "-cp", against, *map(str, sources)], directory)
     stamp(directory, digest)
 
 

@@ -3,10 +3,11 @@
 Keeps true: the jars are those Maven resolves for the connector, less what PySpark ships itself.
 """
 
-import shutil
 from pathlib import Path
 
-from peers.cache import PREPARE_HINT, PeerMissing, cache_dir, digest_of, fetch, is_stamped, require, stamp
+from peers import maven
+from peers.cache import PREPARE_HINT, PeerMissing, cache_dir, require
+from peers.maven import lone_dependency
 
 # The newest on Maven Central while PySpark is at 4.3.0; it runs in Spark 4.3.
 CONNECTOR = "4.2.0"
@@ -17,23 +18,15 @@ COMMONS_POOL = "2.13.1"
 TOKEN_PROVIDER = "4.0.0"
 
 
-def _dependency(group: str, artifact: str, version: str) -> str:
-    """Without what it depends on: Spark's POMs name a mirror first that not every network reaches."""
-    everything = (
-        "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
-    )
-    named = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-    return f"<dependency>{named}{everything}</dependency>"
-
-
+# Alone, since Spark's POMs name a mirror first that not every network reaches.
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>felice</groupId><artifactId>spark-connector</artifactId><version>1</version><packaging>pom</packaging>
   <dependencies>
-    {_dependency("org.apache.spark", "spark-sql-kafka-0-10_2.13", CONNECTOR)}
-    {_dependency("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", TOKEN_PROVIDER)}
-    {_dependency("org.apache.kafka", "kafka-clients", KAFKA_CLIENTS)}
-    {_dependency("org.apache.commons", "commons-pool2", COMMONS_POOL)}
+    {lone_dependency("org.apache.spark", "spark-sql-kafka-0-10_2.13", CONNECTOR)}
+    {lone_dependency("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", TOKEN_PROVIDER)}
+    {lone_dependency("org.apache.kafka", "kafka-clients", KAFKA_CLIENTS)}
+    {lone_dependency("org.apache.commons", "commons-pool2", COMMONS_POOL)}
   </dependencies>
 </project>
 """
@@ -44,17 +37,7 @@ def connector_dir() -> Path:
 
 
 def prepare() -> None:
-    directory = connector_dir()
-    digest = digest_of(POM)
-    if is_stamped(directory, digest):
-        return
-    if not shutil.which("mvn"):
-        raise PeerMissing("Maven (`mvn`) is not on the PATH")
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    (directory / "pom.xml").write_text(POM)
-    fetch(["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={directory}"], directory)
-    stamp(directory, digest)
+    maven.prepare_jars(connector_dir(), POM)
 
 
 def require_connector() -> list[Path]:
