@@ -20,18 +20,14 @@ TICK_MS = 200
 
 
 def require_ensemble(
-    directory: Path,
-    nodes: int = 3,
-    *,
-    settings: Mapping[str, str] | None = None,
-    java_options: tuple[str, ...] = (),
+    directory: Path, nodes: int = 3, *, settings: Mapping[str, str] | None = None, with_tls: bool = False
 ) -> Ensemble:
     """An ensemble, not started yet; skips where there is no Java or no PySpark."""
     # The longest session is twenty ticks unless said otherwise.
-    longest = {"maxSessionTimeout": "60000", "forceSync": "no", **(settings or {})}
+    extra = {"maxSessionTimeout": "60000", "forceSync": "no", **(settings or {})}
     try:
         return Ensemble(
-            directory, nodes, 0, tick_ms=TICK_MS, settings=longest, java_options=java_options, with_logs=False
+            directory, nodes, 0, tick_ms=TICK_MS, settings=extra, with_logs=False, with_tls=with_tls
         )
     except EnsembleError as missing:
         pytest.skip(str(missing))

@@ -31,6 +31,7 @@ class Ensemble:
     """Made, then `start`ed; or `with Ensemble(...)`. Port 0 takes free ports.
 
     `tick_ms` bounds what sessions may ask for: two to twenty ticks, unless `settings` of zoo.cfg say otherwise.
+    `with_tls` puts on the class path what a `secureClientPort` in `settings` needs.
     """
 
     def __init__(
@@ -42,8 +43,8 @@ class Ensemble:
         host: str = "127.0.0.1",
         tick_ms: int = 2_000,
         settings: Mapping[str, str] | None = None,
-        java_options: tuple[str, ...] = (),
         with_logs: bool = True,
+        with_tls: bool = False,
     ) -> None:
         self.host = host
         self.directory = directory
@@ -51,9 +52,9 @@ class Ensemble:
         self._settings = dict(settings or {})
         self._with_logs = with_logs
         self._ports = _free_ports(host, nodes) if port == 0 else _ports_from(port, nodes)
-        self._class_path = ":".join(str(jar) for jar in find_jars(with_logs=with_logs))
+        self._class_path = ":".join(str(jar) for jar in find_jars(with_logs=with_logs, with_tls=with_tls))
         self._java = _java()
-        self.nodes = [self._node(number, java_options) for number in range(1, nodes + 1)]
+        self.nodes = [self._node(number) for number in range(1, nodes + 1)]
 
     @property
     def connect(self) -> str:
@@ -115,9 +116,9 @@ class Ensemble:
     ) -> None:
         self.stop()
 
-    def _node(self, number: int, java_options: tuple[str, ...]) -> Node:
+    def _node(self, number: int) -> Node:
         directory = self.directory / f"node-{number}"
-        options = [*java_options, "-cp", self._class_path]
+        options = ["-cp", self._class_path]
         if self._with_logs:
             options = [f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}", *options]
         return Node(number, self.host, self._ports[number - 1].client, directory, self._java, options)

@@ -13,6 +13,10 @@ from pathlib import Path
 _JARS = ("zookeeper-3", "zookeeper-jute-3", "slf4j-api-", "metrics-core-", "snappy-java-")
 # They cost half a second of a start; a node that nobody looks into does without.
 _LOGGING_JARS = ("log4j-slf4j2-impl-", "log4j-api-", "log4j-core-")
+_TLS_JARS = (
+    "netty-buffer-", "netty-codec-base-", "netty-codec-4", "netty-common-", "netty-handler-4", "netty-resolver-4",
+    "netty-transport-4", "netty-transport-classes-epoll-", "netty-transport-native-unix-common-",
+)  # fmt: skip
 # How long a follower may take to come up and to fall behind, whatever a tick is.
 _INIT_MS = 20_000
 _SYNC_MS = 5_000
@@ -30,7 +34,7 @@ class Ports:
     election: int
 
 
-def find_jars(*, with_logs: bool) -> list[Path]:
+def find_jars(*, with_logs: bool, with_tls: bool) -> list[Path]:
     """The jars that are a ZooKeeper server."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
@@ -39,7 +43,7 @@ def find_jars(*, with_logs: bool) -> list[Path]:
         )
     directory = Path(next(iter(spec.submodule_search_locations))) / "jars"
     found = []
-    for prefix in _JARS + (_LOGGING_JARS if with_logs else ()):
+    for prefix in _JARS + (_LOGGING_JARS if with_logs else ()) + (_TLS_JARS if with_tls else ()):
         matching = sorted(directory.glob(f"{prefix}*.jar"))
         if not matching:
             raise EnsembleError(f"this PySpark does not carry {prefix}*.jar in {directory}")

@@ -1,0 +1,228 @@
+"""What keeps a broker from its ensemble is said in one line: who is there instead, too old, or not letting us in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from felice.ensemble import Ensemble
+from felice.env import SystemClock
+from felice.metadata.store import NotAllowed, StoreError
+from felice.metadata.zookeeper import TlsSettings, ZooKeeperSettings, ZooKeeperStore
+from peers.apache_kafka import free_port
+from peers.zookeeper import open_zookeeper, require_ensemble
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def served_by(serve: Serve) -> AsyncIterator[str]:
+    async def safely(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            await serve(reader, writer)
+        writer.close()
+
+    server = await asyncio.start_server(safely, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    async with server:
+        yield f"{host}:{port}"
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    [length] = struct.unpack("!i", await reader.readexactly(4))
+    return await reader.readexactly(length)
+
+
+async def refusal(connect: str) -> str:
+    with pytest.raises(StoreError) as refused:
+        await open_zookeeper(connect, session_timeout_ms=4_000, connection_timeout_ms=600)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+async def speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_frame(reader)
+
+
+async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def answer_garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_frame(reader)
+    writer.write(struct.pack("!i", 5) + b"what?")
+
+
+@pytest.mark.parametrize(
+    ("serve", "reason"),
+    [
+        (speak_http, "what answers there is no ZooKeeper"),
+        (hang_up, "socket connection broken"),
+        (say_nothing, "nothing was heard"),
+        (answer_garbage, "invalid server response"),
+    ],
+)
+def test_whoever_is_no_zookeeper_is_named_within_the_time_allowed(serve: Serve, reason: str) -> None:
+    async def scenario() -> None:
+        async with served_by(serve) as address:
+            started = time.monotonic()
+            said = await refusal(address)
+            assert time.monotonic() - started < 4.0
+            assert reason in said and address in said and "600 ms" in said
+
+    asyncio.run(scenario())
+
+
+def test_a_host_without_an_address_is_told() -> None:
+    said = asyncio.run(refusal("no-such-host.invalid:2181"))
+    assert "no host of it has an address" in said
+
+
+def test_a_zookeeper_before_3_6_is_refused_by_its_age() -> None:
+    unimplemented = -6
+
+    async def old_server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_frame(reader)
+        session = struct.pack("!iiqi", 0, 4_000, 77, 16) + bytes(16) + b"\0"
+        writer.write(struct.pack("!i", len(session)) + session)
+        [xid] = struct.unpack_from("!i", await read_frame(reader))
+        writer.write(struct.pack("!iiqi", 16, xid, 1, unimplemented))
+
+    async def scenario() -> None:
+        async with served_by(old_server) as address:
+            assert "older than 3.6" in await refusal(address)
+
+    asyncio.run(scenario())
+
+
+def test_an_ensemble_without_its_quorum_is_told(tmp_path: Path) -> None:
+    ensemble = require_ensemble(tmp_path)
+    with ensemble:
+        for node in ensemble.nodes[1:]:
+            node.kill()
+        said = asyncio.run(refusal(ensemble.nodes[0].address))
+    assert "quorum" in said
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    with require_ensemble(tmp_path_factory.mktemp("zookeeper"), nodes=1) as ensemble:
+        yield ensemble
+
+
+def test_nodes_with_access_lists_are_their_owners(ensemble: Ensemble) -> None:
+    def settings(digest: str | None, *, sets_acl: bool = False) -> ZooKeeperSettings:
+        return ZooKeeperSettings((ensemble.connect,), "/acl", digest=digest, sets_acl=sets_acl)
+
+    async def scenario() -> None:
+        owner = await ZooKeeperStore.open(settings("felice:right", sets_acl=True), SystemClock())
+        await owner.create("/config", b"")
+        await owner.create("/config/users", b"")
+        await owner.create("/config/users/alice", b"a secret")
+        await owner.create("/topic", b"for all to read")
+        await owner.set("/topic", b"still")
+        for digest in (None, "felice:wrong"):
+            stranger = await ZooKeeperStore.open(settings(digest), SystemClock())
+            assert (await stranger.get("/topic")).data == b"still"
+            with pytest.raises(NotAllowed, match="/topic.*zookeeper.digest.auth"):
+                await stranger.set("/topic", b"taken")
+            with pytest.raises(NotAllowed, match="/config/users/alice"):
+                await stranger.get("/config/users/alice")
+            with pytest.raises(NotAllowed, match="/config/users/alice"):
+                await stranger.get_many(["/topic", "/config/users/alice"])
+            await stranger.close()
+        again = await ZooKeeperStore.open(settings("felice:right"), SystemClock())
+        assert (await again.get("/config/users/alice")).data == b"a secret"
+        await again.close()
+        await owner.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_write_that_zookeeper_would_hang_up_on_is_refused_before(ensemble: Ensemble) -> None:
+    async def scenario() -> None:
+        store = await open_zookeeper(ensemble.connect, "/large")
+        with pytest.raises(StoreError, match=r"/a: a write of 1100\d{3} bytes is more than ZooKeeper takes"):
+            await store.create("/a", b"x" * 1_100_000)
+        assert await store.create("/a", b"x" * 1_000_000) == "/a"
+        assert len((await store.get("/a")).data) == 1_000_000
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def openssl(directory: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True, timeout=60)
+
+
+def make_certificates(directory: Path) -> None:
+    """A `ca.pem`, and a `server.pem` and a `client.pem` signed by it, each with its key."""
+    subject = ["-nodes", "-newkey", "rsa:2048", "-days", "2"]
+    openssl(directory, "req", "-x509", *subject, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
+    (directory / "names").write_text("subjectAltName=DNS:localhost\n")
+    for name in ("server", "client"):
+        openssl(
+            directory,
+            "req",
+            *subject,
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            f"{name}.csr",
+            "-subj",
+            f"/CN={name}",
+        )
+        openssl(
+            directory, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+            "-days", "2", "-extfile", "names", "-out", f"{name}.crt",
+        )  # fmt: skip
+        pem = (directory / f"{name}.key").read_text() + (directory / f"{name}.crt").read_text()
+        (directory / f"{name}.pem").write_text(pem)
+
+
+def test_tls_asks_for_certificates_both_ways(tmp_path: Path) -> None:
+    make_certificates(tmp_path)
+    port = free_port()
+    secure = {
+        "secureClientPort": str(port),
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location": str(tmp_path / "server.pem"),
+        "ssl.trustStore.location": str(tmp_path / "ca.pem"),
+    }
+
+    async def write(host: str, tls: TlsSettings | None, timeout_ms: int = 15_000) -> None:
+        settings = ZooKeeperSettings((f"{host}:{port}",), "/tls", connection_timeout_ms=timeout_ms, tls=tls)
+        store = await ZooKeeperStore.open(settings, SystemClock())
+        await store.create("/n-", b"safe", sequential=True)
+        await store.close()
+
+    async def refused(host: str, tls: TlsSettings | None) -> str:
+        with pytest.raises(StoreError) as error:
+            await write(host, tls, timeout_ms=800)
+        return str(error.value)
+
+    async def scenario() -> None:
+        ca, client = tmp_path / "ca.pem", tmp_path / "client.pem"
+        await write("localhost", TlsSettings(ca, client))
+        await write("127.0.0.1", TlsSettings(ca, client, checks_hostname=False))
+        assert "certificate" in await refused("127.0.0.1", TlsSettings(ca, client))
+        assert "certificate" in await refused("localhost", TlsSettings(None, client))
+        assert "no ZooKeeper that serves" in await refused("localhost", TlsSettings(ca))
+        assert "no ZooKeeper that serves" in await refused("localhost", None)
+        missing = await refused("localhost", TlsSettings(tmp_path / "none.pem", client))
+        assert "none.pem: zookeeper.ssl.truststore.location" in missing
+
+    with require_ensemble(tmp_path / "zookeeper", nodes=1, settings=secure, with_tls=True):
+        asyncio.run(scenario())
