@@ -6,7 +6,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
+from conformance.wire import Wire
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from felice.server.embedded import EmbeddedBroker
 from felice.server.startup import StartupError
 from peers.apache_kafka import free_port
@@ -45,6 +49,13 @@ def start(data_dir: Path, connect: str, **properties: str) -> EmbeddedBroker:
             "zookeeper.connect": connect, "zookeeper.session.timeout.ms": "6000", "node.id": "7", **named
         },
     )  # fmt: skip
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.05)
 
 
 def create_topic(broker: EmbeddedBroker, name: str, partitions: int) -> None:
@@ -174,6 +185,46 @@ def test_a_killed_brokers_place_is_taken_again_when_its_session_is_over(
     with start(tmp_path / "data", f"{connect}/killed", zookeeper_session_timeout_ms="1500") as broker:
         assert client.exists("/killed/brokers/ids/7").czxid > epoch
         assert consume(broker, "kept", 1) == ["one"]
+
+
+def test_a_broker_that_loses_its_ensemble_stops_leading_in_time_and_leads_again_by_itself(
+    tmp_path: Path,
+) -> None:
+    with (
+        require_ensemble(tmp_path / "zookeeper", nodes=1) as ensemble,
+        start(tmp_path / "data", ensemble.connect, zookeeper_session_timeout_ms="2000") as broker,
+    ):
+        create_topic(broker, "orders", 1)
+        produce(broker, "orders", ["one"])
+        epoch = broker.broker.image.brokers[7].epoch
+        paused_at = time.monotonic()
+        ensemble.nodes[0].pause()
+        producer = Producer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "acks": "all",
+                "delivery.timeout.ms": "60000",
+            }
+        )
+        wait_for(lambda: refuses(broker, "orders"))
+        assert time.monotonic() - paused_at < 2.0 + 1.5
+        outcomes: list[object] = []
+        producer.produce("orders", b"two", on_delivery=lambda error, message: outcomes.append(error))
+        producer.flush(1.0)
+        assert outcomes == [], "nothing is acknowledged by a broker that may have been replaced"
+        ensemble.nodes[0].resume()
+        assert producer.flush(40) == 0
+        assert outcomes == [None]
+        assert consume(broker, "orders", 2) == ["one", "two"]
+        assert broker.broker.image.brokers[7].epoch > epoch
+
+
+def refuses(broker: EmbeddedBroker, topic: str) -> bool:
+    """Whether a client is told that this broker does not lead."""
+    asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    with Wire(broker.bootstrap) as wire:
+        answer = wire.ask(ListOffsetsRequest(replica_id=-1, topics=[asked]))
+    return bool(answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def test_two_brokers_of_one_number_and_a_directory_of_another_cluster_are_refused(
