@@ -195,7 +195,7 @@ class ZooKeeperSession:
     def _on_suspended(self) -> None:
         if self.state is SessionState.CONNECTED:
             self.state = SessionState.SUSPENDED
-            _log.warning("ZooKeeper cannot be reached", extra={"lease_s": round(self._lease_s(), 1)})
+            _log.info("ZooKeeper cannot be reached", extra={"lease_s": round(self._lease_s(), 1)})
             self._tell(self.state)
 
     def _lose(self, reason: str) -> None:
