@@ -112,7 +112,13 @@ class Log:
             self._files, self.directory, self.config, self.epochs, recovery_point=recovery_point,
             log_start_offset=log_start_offset, clean_shutdown=clean_shutdown, now_ms=now_ms,
         )  # fmt: skip
-        if opened.segments[-1].next_offset < log_start_offset:
+        end_offset = opened.segments[-1].next_offset
+        if end_offset < log_start_offset:
+            if clean_shutdown:
+                # No clean stop leaves that: the checkpoint is damaged, and must not cost the records.
+                raise CorruptLog(
+                    self.directory, 0, f"the log ends at {end_offset}, but its checkpoint lets it begin at {log_start_offset}"
+                )  # fmt: skip
             # The log start was moved beyond all that is left: nothing here may be read again.
             self._discard(opened.segments, now_ms)
             opened = opening.Opened([self._new_segment(log_start_offset)], [], opened.cuts, is_new=True)

@@ -58,6 +58,7 @@ def open_segments(
         opened = Opened(segments, [], [])
     else:
         opened = _recover(segments, epochs, config, recovery_point)
+    opened.rescanned.extend(recovery.without_transactions(opened.segments, config))
     last = opened.segments[-1]
     _check_end(last.log_path, last.size_bytes, last.next_offset, recovery_point)
     return opened

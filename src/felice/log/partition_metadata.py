@@ -26,6 +26,14 @@ def parse_uuid(text: str) -> UUID:
     return UUID(bytes=urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
 
+def looks_damaged(found: UUID | None, expected: UUID) -> bool:
+    """Whether one bit was flipped in the id: two topics never have ids that differ in one character."""
+    if found is None:
+        return False
+    pairs = zip(format_uuid(found), format_uuid(expected), strict=True)
+    return sum(one != other for one, other in pairs) == 1
+
+
 def read(disk: Disk, directory: Path) -> UUID | None:
     """The topic id, None where the directory has none."""
     path = directory / FILE_NAME

@@ -13,16 +13,19 @@ missing or cannot be right.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from felice.config import TopicConfig
 from felice.env import Disk, File
 from felice.log import snapshots
 from felice.log.epochs import LeaderEpochs
 from felice.log.errors import CorruptLog
 from felice.log.producers import ProducerStates
 from felice.log.segment import MAX_RELATIVE_OFFSET, Segment
+from felice.log.transaction_index import AbortedTransaction
 from felice.protocol.errors import ApiError
 from felice.records.batch import HEADER_SIZE, BatchHeader, verify_crc
 from felice.records.control import EndTransactionMarker, end_transaction_marker
@@ -118,10 +121,55 @@ def ready_segment(segment: Segment, *, index_interval_bytes: int) -> None:
             return
         fault = f"{segment.time_index.path}: its last entry tells of no batch"
     _logger.warning("%s", fault)
-    if segment.transaction_index.fault(segment.base_offset) is not None:
-        # It cannot be read; `restore_producers` writes it again from the markers.
-        segment.transaction_index.clear()
     segment.rebuild_indexes(index_interval_bytes)
+
+
+def without_transactions(segments: Sequence[Segment], config: TopicConfig) -> list[Segment]:
+    """Segments whose transaction index contradicts the log. It is emptied: the markers tell it again.
+
+    The file has no checksum, and a wrong entry would show readers what was aborted. But first the log must prove
+    that it is not what is damaged; raises `CorruptLog`.
+    """
+    emptied = []
+    undecided_from = segments[-1].next_offset
+    for segment in reversed(segments):
+        fault = segment.transaction_index.fault(segment.base_offset)
+        for entry in [] if fault else reversed(list(segment.transaction_index.entries())):
+            if not _ends_there(segment, entry) or not _begins_there(segments, entry, config):
+                fault = f"the log has no aborted transaction like {entry}"
+            elif entry.last_stable_offset > undecided_from:
+                fault = f"transactions that ended after {entry} were not undecided then"
+            undecided_from = min(undecided_from, entry.first_offset)
+        if fault is not None:
+            _logger.warning("%s is made anew from the log: %s", segment.transaction_index.path, fault)
+            emptied.append(segment)
+    for segment in segments if emptied else ():
+        for _ in verified_batches(segment.log_file(), segment.base_offset):
+            pass
+    for segment in emptied:
+        segment.transaction_index.clear()
+    return emptied[::-1]
+
+
+def _ends_there(segment: Segment, entry: AbortedTransaction) -> bool:
+    found = _batch_at(segment, entry.last_offset)
+    return found is not None and found.is_control and found.producer_id == entry.producer_id
+
+
+def _begins_there(segments: Sequence[Segment], entry: AbortedTransaction, config: TopicConfig) -> bool:
+    """What retention or the cleaner took away cannot be held against the entry."""
+    if entry.first_offset < segments[0].base_offset or config.is_compacted:
+        return 0 <= entry.first_offset <= entry.last_offset
+    number = bisect_right(segments, entry.first_offset, key=lambda segment: segment.base_offset) - 1
+    found = _batch_at(segments[number], entry.first_offset)
+    return found is not None and not found.is_control and found.producer_id == entry.producer_id
+
+
+def _batch_at(segment: Segment, offset: int) -> BatchHeader | None:
+    """The batch that begins at `offset`."""
+    position = segment.position_of(offset)
+    header = segment.header_at(position) if position < segment.size_bytes else None
+    return header if header is not None and header.base_offset == offset else None
 
 
 def marker_of(segment: Segment, header: BatchHeader) -> EndTransactionMarker | None:

@@ -339,8 +339,6 @@ class Segment:
                 return f"{index.path}: {fault}"
         if self._checked(self.offset_index.last()) is None:
             return f"{self.offset_index.path}: its last entry points to no batch"
-        if (fault := self.transaction_index.fault(self.base_offset)) is not None:
-            return f"{self.transaction_index.path}: {fault}"
         return None
 
     def locate_end(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
 from felice.config import TopicConfig
+from felice.log import partition_metadata
 from felice.log.directory import LogDirectory
 from felice.log.errors import LogDirectoryError
 from felice.log.log import Log
@@ -41,6 +42,8 @@ class Partitions:
         self._config_of = config_of
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._image = ClusterImage()
+        # Here, but not to be told from another topic's: a person must look.
+        self._damaged: set[tuple[str, int]] = set()
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(list(self._partitions.values()))
@@ -101,7 +104,7 @@ class Partitions:
         """Takes out the logs that no image speaks of: left by a topic's deletion, or by a lost store."""
         for directory in self._directories:
             for key in list(directory.logs):
-                if key not in self._partitions:
+                if key not in self._partitions and key not in self._damaged:
                     _report_failure(directory.set_aside_as_stray, key)
 
     def reconfigure(self, image: ClusterImage, topics: Iterable[str] | None = None) -> None:
@@ -157,6 +160,13 @@ class Partitions:
         own = [log for _, log in found if log.topic_id == topic_id]
         kept = max(own, key=lambda log: log.log_end_offset, default=None)
         for directory, log in found:
+            if kept is None and partition_metadata.looks_damaged(log.topic_id, topic_id):
+                self._damaged.add(key)
+                raise LogDirectoryError(
+                    directory.path,
+                    f"has {log.name} of topic id {log.topic_id}, one character away from {topic_id}: "
+                    f"its {partition_metadata.FILE_NAME} is damaged",
+                )
             if log is not kept:
                 # Or a topic of the same name that the store does not know: a person may want its records.
                 directory.set_aside_as_stray(*key)

@@ -135,3 +135,19 @@ def test_segments_that_retention_removed_may_come_back_but_not_as_damage(checkpo
         found = opened(after, config).logs.get(KEY)
         if found is not None and checkpointed:
             assert found.log_start_offset == log.log_start_offset
+
+
+def test_a_log_start_beyond_the_end_after_a_clean_stop_is_damage_and_removes_nothing() -> None:
+    disk, directory, log = begun()
+    append(log, "a")
+    append(log, "b")
+    log.delete_records_before(1)
+    directory.close({})
+    checkpoint = DATA / "log-start-offset-checkpoint"
+    content = disk.read_bytes(checkpoint)
+    disk.write_atomic(checkpoint, content.replace(b" 1\n", b" 5\n"))
+    again = LogDirectory(disk, ManualClock(), DATA, recovery_threads=1)
+    again.load(lambda topic: TopicConfig())
+    assert "its checkpoint lets it begin at 5" in again.failed[KEY]
+    disk.write_atomic(checkpoint, content)
+    assert values_in(opened(disk).logs[KEY], 1) == ["b"]

@@ -220,7 +220,7 @@ def test_without_any_snapshot_the_whole_log_is_asked(tmp_path: Path) -> None:
 
 def test_a_log_start_beyond_the_end_begins_there(tmp_path: Path) -> None:
     filled(tmp_path).close()
-    log = open_log(tmp_path, SMALL_SEGMENTS, log_start_offset=50)
+    log = open_log(tmp_path, SMALL_SEGMENTS, log_start_offset=50, clean_shutdown=False)
     assert (log.log_start_offset, log.log_end_offset, values_in(log)) == (50, 50, [])
     assert append(log, "a") == 50
 

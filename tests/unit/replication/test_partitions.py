@@ -15,7 +15,7 @@ from felice.protocol.errors import ApiError, ErrorCode
 from felice.replication.partitions import Partitions
 from felice.replication.surroundings import Surroundings
 
-FIRST, SECOND = UUID(int=1), UUID(int=2)
+FIRST, SECOND = UUID(int=1 | 1 << 100), UUID(int=2)
 
 
 def open_directory(path: Path) -> LogDirectory:

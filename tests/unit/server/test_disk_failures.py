@@ -257,3 +257,26 @@ def test_no_room_for_what_belongs_to_a_flush_is_no_failure() -> None:
         disk.heal(full)
         assert produce(wire, "a", 0, b"x") == 0
         assert fetch(wire, "a", 0) == [b"not durable yet", b"x"]
+
+
+def test_a_flipped_bit_in_a_topic_id_keeps_the_partition_offline_and_its_records_where_they_are() -> None:
+    disk = SimDisk()
+    with broker_on(disk) as (broker, wire):
+        assert create(wire, "a") == 0
+        assert produce(wire, "a", 0, b"x") == 0
+        path = home(broker, "a", 0) / "a-0" / "partition.metadata"
+    file = disk.open(path)
+    at = file.size_bytes - 5
+    found = file.pread(1, at)
+    for bit in range(7):
+        damaged = bytes([found[0] ^ (1 << bit)])
+        if damaged.isalnum():
+            break
+    file.pwrite(damaged, at)
+    with broker_on(disk) as (_, wire):
+        assert fetch(wire, "a", 0) == STORAGE_ERROR
+        assert fetch(wire, "a", 1) == []
+    file = disk.open(path)
+    file.pwrite(found, at)
+    with broker_on(disk) as (_, wire):
+        assert fetch(wire, "a", 0) == [b"x"]
