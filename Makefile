@@ -4,6 +4,7 @@
 #   make test    all tests; those that need Maven, Go, npm or Debian's kcat skip by name without them
 #   make lint    ruff and a strict type check
 #   make bench   throughput, latency, start-up and memory, measured on this machine
+#   make crash-proof  losses of power at every moment of SEEDS (40) histories, and flipped bits
 #   make soak    mixed load for MINUTES (60) on one broker: memory, files and histories judged; files go to OUT
 #   make copier  100,000 records copied exactly once by each client under kills; CLIENT=java for one of them
 #   make peers   what the tests with other people's clients need: jars, modules, packages
@@ -14,8 +15,9 @@ PY     := $(VENV)/bin/python
 PYTEST ?= $(PY) -m pytest
 MINUTES ?= 60
 OUT    ?= soak-result
+SEEDS  ?= 40
 
-.PHONY: demo test lint format bench soak copier peers clean
+.PHONY: demo test lint format bench soak crash-proof copier peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -34,6 +36,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(PY) -m bench $(ARGS)
+
+crash-proof: $(VENV)/.dev
+	CRASH_PROOF_SEEDS=$(SEEDS) $(PYTEST) tests/properties/crash --timeout 3600 $(ARGS)
 
 soak: $(VENV)/.dev
 	PYTHONPATH=tests $(PY) -m soak run --minutes $(MINUTES) --out $(OUT)

@@ -116,9 +116,10 @@ class Log:
         if end_offset < log_start_offset:
             if clean_shutdown:
                 # No clean stop leaves that: the checkpoint is damaged, and must not cost the records.
-                raise CorruptLog(
-                    self.directory, 0, f"the log ends at {end_offset}, but its checkpoint lets it begin at {log_start_offset}"
-                )  # fmt: skip
+                reason = (
+                    f"the log ends at {end_offset}, but its checkpoint lets it begin at {log_start_offset}"
+                )
+                raise CorruptLog(self.directory, 0, reason)
             # The log start was moved beyond all that is left: nothing here may be read again.
             self._discard(opened.segments, now_ms)
             opened = opening.Opened([self._new_segment(log_start_offset)], [], opened.cuts, is_new=True)
