@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -20,7 +21,7 @@ from conformance.transaction_calls import (
     visible,
 )
 from conformance.wire import Wire, unique_name
-from felice.protocol.errors import ErrorCode
+from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from felice.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -336,3 +337,51 @@ def test_many_partitions_at_once_are_added_together(wire: Wire, broker: Target) 
         mine.wire = wire
         wait_state(mine, "CompleteCommit")
         assert mine.epoch == 3
+
+
+# Odd requests
+
+
+@pytest.mark.felice_only  # nobody else's markers can be held back
+def test_while_an_end_is_not_told_the_next_write_is_put_off(
+    wire: Wire, producer: WireProducer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker asks again for 100 ms; then the client must, and is told the reason if it knows it."""
+
+    async def no_marker(*_: object) -> object:
+        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("felice.server.transactions.write_markers", no_marker)
+        producer.write_v2(topic, b"a")
+        assert producer.end_v2(True) == 0
+        began = time.monotonic()
+        row = producer.send(topic, b"b", version=PRODUCE_V2)
+        assert row.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert time.monotonic() - began >= 0.1
+        assert producer.send(topic, b"b", version=11).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    producer.write_v2(topic, b"b")
+    assert producer.end_v2(True) == 0
+    wait_state(producer, "CompleteCommit")
+    assert visible(fetch_row(wire, topic)) == [b"a", b"b"]
+
+
+def test_an_unacknowledged_write_adds_its_partition(wire: Wire, producer: WireProducer, topic: str) -> None:
+    """And what is asked behind it is answered."""
+    request = producer.produce_request(topic, b"a")
+    request.acks = 0
+    wire.send(request, PRODUCE_V2)
+    wait_until(lambda: state_of(producer) == ("Ongoing", [(topic, [0])]))
+    assert producer.end_v2(True) == 0
+    wait_until(lambda: visible(fetch_row(wire, topic)) == [b"a"])
+
+
+@pytest.mark.felice_only  # Apache Kafka closes the connection
+def test_a_request_has_one_producer(wire: Wire, producer: WireProducer, topic: str) -> None:
+    other = WireProducer(wire, unique_name("other")).begin_life()
+    request = producer.produce_request(topic, b"a")
+    request.topic_data += other.produce_request(topic, b"b", partition=1).topic_data
+    answer = wire.ask(request, PRODUCE_V2)
+    codes = [row.error_code for topic in answer.responses for row in topic.partition_responses]
+    assert codes == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+    assert fetch_row(wire, topic, committed=False).high_watermark == 0
