@@ -38,6 +38,7 @@ from felice.metadata import (
     NodeExists,
     NoNode,
     NotEmpty,
+    SessionExpired,
     SetData,
     StoreUnavailable,
     TopicImage,
@@ -252,22 +253,27 @@ class Controller:
 
     async def allocate_producer_ids(self) -> range:
         """The next block of producer ids, never given before."""
-        for _ in range(_MAX_ATTEMPTS):
-            node = await self._store.exists(layout.PRODUCER_ID_BLOCK)
-            start = layout.decode_producer_id_block(node.data).end + 1 if node else 0
-            block = ProducerIdBlock(self._broker_id, start, start + PRODUCER_ID_BLOCK_SIZE - 1)
-            data = layout.encode_producer_id_block(block)
-            try:
-                if node is None:
-                    await self._store.create(layout.PRODUCER_ID_BLOCK, data)
-                else:
-                    await self._store.set(layout.PRODUCER_ID_BLOCK, data, node.version)
-            except (NodeExists, BadVersion):
-                continue
-            except StoreUnavailable as error:
-                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the metadata store: {error}") from error
-            return range(block.start, block.end + 1)
+        try:
+            for _ in range(_MAX_ATTEMPTS):
+                if (block := await self._try_allocate()) is not None:
+                    return range(block.start, block.end + 1)
+        except (StoreUnavailable, SessionExpired) as error:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the metadata store: {error}") from error
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "producer ids could not be allocated")
+
+    async def _try_allocate(self) -> ProducerIdBlock | None:
+        node = await self._store.exists(layout.PRODUCER_ID_BLOCK)
+        start = layout.decode_producer_id_block(node.data).end + 1 if node else 0
+        block = ProducerIdBlock(self._broker_id, start, start + PRODUCER_ID_BLOCK_SIZE - 1)
+        data = layout.encode_producer_id_block(block)
+        try:
+            if node is None:
+                await self._store.create(layout.PRODUCER_ID_BLOCK, data)
+            else:
+                await self._store.set(layout.PRODUCER_ID_BLOCK, data, node.version)
+        except (NodeExists, BadVersion):
+            return None
+        return block
 
     def _plan_topic(self, wish: NewTopic) -> PlannedTopic:
         if fault := topic_names.fault_of(wish.name):

@@ -166,7 +166,9 @@ class Broker:
     async def _start(self) -> None:
         store = self._store = await self._store_source.open()
         cluster_id = await prepare_store(store, self._new_uuid)
-        self.broker_id = await broker_id_of(self.config, self.env.disk, store)
+        self.broker_id = await broker_id_of(
+            self.config, self.env.disk, store, stands_alone=self._store_source.stands_alone
+        )
         self._acquire_directories(cluster_id)
         self.watcher = Watcher(store, self._on_image)
         await self.watcher.start()

@@ -79,7 +79,9 @@ class Membership:
     async def _register(self) -> None:
         """Tells the cluster of this broker, at the addresses that clients are to use."""
         broker = self._broker
-        path, data = layout.broker_path(broker.broker_id), layout.encode_broker(self._description())
+        description = self._description()
+        self._check_addresses(description)
+        path, data = layout.broker_path(broker.broker_id), layout.encode_broker(description)
         deadline = broker.env.clock.monotonic() + self._session_timeout_ms / 1000
         while True:
             try:
@@ -93,6 +95,17 @@ class Membership:
                 raise StartupError(f"another broker with node.id {broker.broker_id} is alive{_at(node)}")
             # The session of this broker's earlier life may have some time left.
             await asyncio.sleep(_POLL_S)
+
+    def _check_addresses(self, description: BrokerNode) -> None:
+        """Clients of two brokers with one address would all come to one of them."""
+        for other in self._broker.image.brokers.values():
+            for endpoint in description.endpoints:
+                taken = [found for found in other.endpoints.values() if _address(found) == _address(endpoint)]
+                if taken and other.broker_id != self._broker.broker_id:
+                    raise StartupError(
+                        f"broker {other.broker_id} is registered at {endpoint.host}:{endpoint.port} already; "
+                        "give this one another port, or another address in advertised.listeners"
+                    )
 
     def _description(self) -> BrokerNode:
         broker = self._broker
@@ -245,6 +258,10 @@ class Membership:
             await asyncio.gather(self._rejoining, return_exceptions=True)
 
 
+def _address(endpoint: Endpoint) -> tuple[str, int]:
+    return endpoint.host, endpoint.port
+
+
 def _others(image: ClusterImage, broker_id: int) -> set[int]:
     return {other for other in image.brokers if other != broker_id}
 
@@ -291,10 +308,16 @@ async def prepare_store(store: MetadataStore, new_uuid: Callable[[], uuid.UUID])
         return layout.decode_cluster_id((await store.get(layout.CLUSTER_ID)).data)
 
 
-async def broker_id_of(config: BrokerConfig, disk: Disk, store: MetadataStore) -> int:
-    """The configured id; for -1 the one in the log directories, or the next that the store generates."""
-    if config.node_id >= 0:
+async def broker_id_of(config: BrokerConfig, disk: Disk, store: MetadataStore, *, stands_alone: bool) -> int:
+    """The configured id; for -1 the one in the log directories, or the next that the store generates.
+
+    A cluster's broker that is not told its id has -1, as with Kafka; one that stands alone is number 0.
+    """
+    is_told = stands_alone or "node.id" in config.originals or "broker.id" in config.originals
+    if is_told and config.node_id >= 0:
         return config.node_id
+    if not config.broker_id_generation_enable:
+        raise StartupError("node.id is not set, and broker.id.generation.enable is false; set node.id")
     for path in config.log_directories:
         found = _stored_id(disk, path)
         if found is not None:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from felice.config import BrokerConfig
+from felice.controller.leaderships import Leaderships
 from felice.controller.service import Controller, NewTopic
 from felice.env import Environment, SystemClock, SystemDisk, SystemNetwork
 from felice.metadata import Create, Delete, EventKind, layout
@@ -225,6 +226,36 @@ def test_a_broker_without_a_session_changes_nothing_and_says_so() -> None:
         await expect(f.controller.create_topic(NewTopic("a")), ErrorCode.NOT_CONTROLLER)
 
     run(scenario)
+
+
+def test_moves_asked_for_at_once_all_begin() -> None:
+    async def scenario(f: Fixture) -> None:
+        await f.controller.create_topic(NewTopic("a", assignment={0: (1,), 1: (1,)}))
+        moves = Leaderships(f.store, f.watcher)
+        found = await asyncio.gather(
+            moves.reassign("a", {0: [2]}, may_change_factor=True),
+            moves.reassign("a", {1: [3, 1]}, may_change_factor=True),
+        )
+        assert found == [{0: None}, {1: None}]
+        rows = f.watcher.image.topics["a"].partitions
+        assert [(row.adding, row.removing) for row in rows] == [((2,), (1,)), ((3,), ())]
+
+    run(scenario, brokers=3)
+
+
+def test_a_topic_that_moves_does_not_grow() -> None:
+    async def scenario(f: Fixture) -> None:
+        await f.controller.create_topic(NewTopic("a", assignment={0: (1,)}))
+        moves = Leaderships(f.store, f.watcher)
+        await moves.reassign("a", {0: [2]}, may_change_factor=True)
+        await expect(f.controller.create_partitions("a", 2, None), ErrorCode.REASSIGNMENT_IN_PROGRESS)
+        [failure] = (await moves.reassign("a", {0: [1, 2]}, may_change_factor=False)).values()
+        assert failure is not None
+        assert failure.code == ErrorCode.INVALID_REPLICATION_FACTOR
+        await moves.reassign("a", {0: None}, may_change_factor=True)
+        await f.controller.create_partitions("a", 2, None)
+
+    run(scenario, brokers=2)
 
 
 def test_producer_ids_come_in_blocks_that_never_overlap() -> None:

@@ -130,3 +130,29 @@ def test_a_dead_brokers_partitions_are_told_without_leader(
     finally:
         cluster.run(cluster.cluster.start_broker(3))
     eventually(lambda: described(wires[0], "orphan").partitions[0].leader_id == 3)
+
+
+def test_a_leader_that_just_died_is_not_named_though_nobody_was_elected_yet(
+    cluster: EmbeddedCluster, wires: list[Wire]
+) -> None:
+    create(wires[0], "headless", [3, 1])
+    brokers = cluster.cluster.brokers
+    for broker in brokers.values():
+        cluster.run(broker.controller_role.stop())
+    cluster.run(cluster.cluster.kill_broker(3))
+    try:
+        eventually(lambda: 3 not in brokers[1].image.brokers)
+        [row] = described(wires[0], "headless").partitions
+        known = brokers[1].image.partition("headless", 0)
+        assert known is not None
+        assert known.leader == 3
+        assert (row.leader_id, row.error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
+    finally:
+        cluster.run(_start_roles(cluster))
+        cluster.run(cluster.cluster.start_broker(3))
+    eventually(lambda: described(wires[0], "headless").partitions[0].leader_id in (1, 3))
+
+
+async def _start_roles(cluster: EmbeddedCluster) -> None:
+    for broker in cluster.cluster.brokers.values():
+        broker.controller_role.start()

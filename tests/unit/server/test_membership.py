@@ -28,12 +28,12 @@ class World:
         self.brokers: list[Broker] = []
         self._directory = directory
 
-    async def start(self, broker_id: int, timeout_ms: int = 0, **options: str) -> Broker:
+    async def start(self, broker_id: int | None, timeout_ms: int = 0, **options: str) -> Broker:
         properties = {
             **local_settings(1),
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": str(self._directory / f"broker{broker_id}"),
-            "node.id": str(broker_id),
+            **({} if broker_id is None else {"node.id": str(broker_id)}),
             **{name.replace("_", "."): value for name, value in options.items()},
         }
         source = SharedSource(self.ensemble.connect, timeout_ms)
@@ -174,6 +174,26 @@ def test_ids_are_generated_once_and_kept(tmp_path: Path) -> None:
         await first.stop()
         again = await world.start(-1, log_dirs=str(tmp_path / "a"))
         assert again.broker_id == 1001
+
+    run(tmp_path, scenario)
+
+
+def test_a_broker_that_is_not_told_its_id_has_one_generated(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        broker = await world.start(None)
+        assert broker.broker_id == 1001
+        with pytest.raises(StartupError, match="set node.id"):
+            await world.start(None, log_dirs=str(tmp_path / "b"), broker_id_generation_enable="false")
+
+    run(tmp_path, scenario)
+
+
+def test_an_address_that_another_broker_has_is_refused(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        one = await world.start(1)
+        same = f"PLAINTEXT://127.0.0.1:{one.port()}"
+        with pytest.raises(StartupError, match="broker 1 is registered at 127.0.0.1"):
+            await world.start(2, advertised_listeners=same)
 
     run(tmp_path, scenario)
 

@@ -1,0 +1,149 @@
+"""The role of the controller: how it is won, kept, lost and won again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from felice.config import BrokerConfig
+from felice.controller.role import ControllerRole
+from felice.env import SystemClock
+from felice.metadata import ClusterImage, Create, SetData, layout
+from felice.metadata.layout import BrokerNode, Endpoint, StateNode, TopicNode
+from felice.metadata.memory import MemoryEnsemble, MemoryStore
+from felice.metadata.watcher import Watcher
+
+
+class Candidate:
+    def __init__(self, store: MemoryStore, broker_id: int, **options: str) -> None:
+        config = BrokerConfig.parse({name.replace("_", "."): text for name, text in options.items()})[0]
+        self.store = store
+        self.watcher = Watcher(store, lambda old, new: self.role.on_image())
+        self.role = ControllerRole(store, self.watcher, SystemClock(), broker_id, lambda: config)
+
+    async def start(self) -> None:
+        await self.watcher.start()
+        self.role.start()
+
+    async def sees(self, condition: Callable[[ClusterImage], bool]) -> None:
+        assert await self.watcher.wait_until(condition, 5), self.watcher.image
+        await _turns()
+
+    async def stop(self) -> None:
+        await self.role.stop()
+        await self.watcher.stop()
+
+
+async def _turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def run(scenario: Callable[[MemoryEnsemble], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        ensemble = MemoryEnsemble()
+        admin = ensemble.connect()
+        await admin.multi([Create(path) for path in layout.PERSISTENT_PATHS])
+        await admin.create(layout.CONTROLLER_EPOCH, b"4")
+        await scenario(ensemble)
+
+    asyncio.run(whole())
+
+
+async def _topic_led_by_the_dead(store: MemoryStore) -> None:
+    """`a-0` on brokers 1 and 2, of which 1 is gone."""
+    node = BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), {"PLAINTEXT": "PLAINTEXT"}, None, 0)
+    await store.create(layout.broker_path(2), layout.encode_broker(node))
+    await store.multi(
+        [
+            Create(layout.topic_path("a"), layout.encode_topic(TopicNode(None, {0: (1, 2)}, {}, {}))),
+            Create(layout.partitions_path("a")),
+            Create(layout.partition_path("a", 0)),
+            Create(layout.state_path("a", 0), layout.encode_state(StateNode(1, 0, 4, (1, 2)))),
+        ]
+    )
+
+
+def _leader(image: ClusterImage) -> int:
+    partition = image.partition("a", 0)
+    return -1 if partition is None else partition.leader
+
+
+def test_of_many_candidates_one_wins_and_does_what_is_due() -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        candidates = [Candidate(ensemble.connect(), broker_id) for broker_id in (1, 2, 3)]
+        await asyncio.gather(*(one.start() for one in candidates))
+        await candidates[0].sees(lambda image: image.controller_id > 0)
+        assert sorted(one.role.epoch for one in candidates) == [0, 0, 5]
+        assert sum(one.role.is_controller for one in candidates) == 1
+        await _topic_led_by_the_dead(ensemble.connect())
+        await candidates[2].sees(lambda image: _leader(image) == 2)
+        for one in candidates:
+            await one.stop()
+
+    run(scenario)
+
+
+def test_a_role_that_was_won_without_an_answer_is_found_out() -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        one = Candidate(ensemble.connect(), 1)
+        await one.store.multi(
+            [
+                Create(layout.CONTROLLER, layout.encode_controller(1, 0), ephemeral=True),
+                SetData(layout.CONTROLLER_EPOCH, b"5", 0),
+            ]
+        )
+        await _topic_led_by_the_dead(one.store)
+        await one.start()
+        await one.sees(lambda image: _leader(image) == 2)
+        assert one.role.epoch == 5
+        await one.stop()
+
+    run(scenario)
+
+
+def test_what_an_earlier_session_won_is_not_this_ones() -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        earlier = ensemble.connect()
+        await earlier.create(layout.CONTROLLER, layout.encode_controller(1, 0), ephemeral=True)
+        one = Candidate(ensemble.connect(), 1)
+        await _topic_led_by_the_dead(one.store)
+        await one.start()
+        await _turns()
+        assert not one.role.is_controller
+        assert _leader(one.watcher.image) == 1
+        await earlier.close()
+        await one.sees(lambda image: _leader(image) == 2)
+        assert one.role.epoch == 5
+        await one.stop()
+
+    run(scenario)
+
+
+def test_an_operator_who_deletes_the_node_has_the_next_elected() -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        one = Candidate(ensemble.connect(), 1)
+        await one.start()
+        await one.sees(lambda image: image.controller_id == 1)
+        await ensemble.connect().delete(layout.CONTROLLER)
+        await one.sees(lambda image: image.controller_epoch == 6 and image.controller_id == 1)
+        assert one.role.epoch == 6
+        await one.stop()
+
+    run(scenario)
+
+
+def test_one_that_was_replaced_without_hearing_of_it_gives_up_at_its_next_write() -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        one, admin = Candidate(ensemble.connect(), 1), ensemble.connect()
+        await one.start()
+        await one.sees(lambda image: image.controller_id == 1)
+        version = (await admin.get(layout.CONTROLLER_EPOCH)).version
+        # In one transaction with what it would react to: its image has both, its role knows of neither.
+        await admin.set(layout.CONTROLLER_EPOCH, b"9", version)
+        await _topic_led_by_the_dead(admin)
+        await one.sees(lambda image: "a" in image.topics and image.controller_epoch == 9)
+        assert _leader(one.watcher.image) == 1
+        await one.stop()
+
+    run(scenario)
