@@ -6,14 +6,14 @@ How:        `election` and `reassignment` decide on the image, `writing` writes;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from felice.controller import reassignment
-from felice.controller.duties import Decision, StateChange, TopicChange, state_change, topic_change
+from felice.controller.duties import Decision, StateChange, state_change, topic_change
 from felice.controller.election import preferred, settled
 from felice.controller.reassignment import Move
-from felice.controller.writing import EpochPassed, answering, write_decisions
+from felice.controller.writing import answering, carry_out
 from felice.metadata import ClusterImage, MetadataStore, PartitionImage, TopicImage
 from felice.metadata.layout import NO_LEADER, StateNode
 from felice.metadata.watcher import Watcher
@@ -22,7 +22,6 @@ from felice.protocol.errors import ApiError, ErrorCode
 TopicPartition: TypeAlias = tuple[str, int]
 
 _MAX_ATTEMPTS = 10
-_FOLLOW_TIMEOUT_S = 10.0
 
 
 class Leaderships:
@@ -48,7 +47,7 @@ class Leaderships:
                 else:
                     outcome[topic, index] = None
                     decisions.append(state_change(topic, partition, state))
-            lost = await self._write(image, decisions)
+            lost = await carry_out(self._store, self._watcher, image, decisions)
             pending = [(one.topic, one.partition) for one in lost if isinstance(one, StateChange)]
             if not pending:
                 return outcome
@@ -72,23 +71,9 @@ class Leaderships:
                     outcome[index] = error
             if known is None or not moves:
                 return outcome
-            if not await self._write(image, [topic_change(known, moves)]):
+            if not await carry_out(self._store, self._watcher, image, [topic_change(known, moves)]):
                 return outcome
         return dict.fromkeys(wanted, _kept_changing())
-
-    async def _write(self, image: ClusterImage, decisions: list[Decision]) -> list[Decision]:
-        """What lost a race, once the image shows who won; the rest is done and shown."""
-        try:
-            lost = await write_decisions(self._store, image.controller_epoch_version, decisions)
-        except EpochPassed:
-            version = image.controller_epoch_version
-            await self._follow(lambda newer: newer.controller_epoch_version != version)
-            return decisions
-        await self._follow(lambda newer: all(_is_new(newer, image, decision) for decision in decisions))
-        return lost
-
-    async def _follow(self, condition: Callable[[ClusterImage], bool]) -> None:
-        await self._watcher.wait_until(condition, _FOLLOW_TIMEOUT_S)
 
 
 def _elected(
@@ -129,14 +114,6 @@ def _move(
             f"the replication factor would change from {len(partition.origin)} to {len(replicas)}",
         )
     return reassignment.begin(partition, replicas, image.brokers, image.controller_epoch)
-
-
-def _is_new(newer: ClusterImage, older: ClusterImage, decision: Decision) -> bool:
-    if isinstance(decision, TopicChange):
-        return newer.topics.get(decision.topic) is not older.topics.get(decision.topic)
-    return newer.partition(decision.topic, decision.partition) is not older.partition(
-        decision.topic, decision.partition
-    )
 
 
 def _all_partitions(image: ClusterImage) -> list[TopicPartition]:

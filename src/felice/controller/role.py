@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from felice.config import BrokerConfig
 from felice.controller.duties import Decision, due, rebalanced
-from felice.controller.writing import EpochPassed, write_decisions
+from felice.controller.writing import EpochPassed, wait_shown, write_decisions
 from felice.env import Clock
 from felice.metadata import (
     BadVersion,
@@ -155,8 +155,9 @@ class ControllerRole:
             self._looked_at = image
             decisions = self._balance(image)
         if decisions:
-            # A new image comes of this, or of what was faster, and with it the next look.
             await write_decisions(self._store, self._epoch_version, decisions)
+            # Or the next look would be at an image that lags, and decide the same again, in vain.
+            await wait_shown(self._watcher, image, decisions)
 
     def _allows_unclean(self, image: ClusterImage) -> Callable[[str], bool]:
         default = bool(self._config().topic_defaults().get("unclean_leader_election_enable", False))

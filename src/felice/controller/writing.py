@@ -13,10 +13,11 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from felice.controller.duties import Decision, StateChange
+from felice.controller.duties import Decision, StateChange, TopicChange
 from felice.metadata import (
     BadVersion,
     Check,
+    ClusterImage,
     Create,
     MetadataStore,
     NodeExists,
@@ -27,6 +28,7 @@ from felice.metadata import (
     layout,
 )
 from felice.metadata.store import Operation
+from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
 
 P = ParamSpec("P")
@@ -36,6 +38,7 @@ _log = logging.getLogger("felice.controller")
 
 # What fits into a transaction of a megabyte, ZooKeeper's limit, with room to spare.
 STATES_A_TRANSACTION = 500
+FOLLOW_TIMEOUT_S = 10.0
 # Somebody else was faster: look at the newer image.
 LOST_RACE = (BadVersion, NodeExists, NoNode)
 
@@ -68,6 +71,34 @@ async def write_guarded(store: MetadataStore, epoch_version: int, operations: Se
         raise
 
 
+async def carry_out(
+    store: MetadataStore, watcher: Watcher, image: ClusterImage, decisions: list[Decision]
+) -> list[Decision]:
+    """Writes what was decided on `image`. Returns what is to be decided again, once there is a newer image for it."""
+    version = image.controller_epoch_version
+    try:
+        lost = await write_decisions(store, version, decisions)
+    except EpochPassed:
+        await watcher.wait_until(lambda newer: newer.controller_epoch_version != version, FOLLOW_TIMEOUT_S)
+        return decisions
+    await wait_shown(watcher, image, decisions)
+    return lost
+
+
+async def wait_shown(watcher: Watcher, image: ClusterImage, decisions: Sequence[Decision]) -> None:
+    """Until all that was decided on `image` has changed, by these decisions or by whoever was faster."""
+    await watcher.wait_until(
+        lambda newer: all(_has_changed(newer, image, one) for one in decisions), FOLLOW_TIMEOUT_S
+    )
+
+
+def _has_changed(newer: ClusterImage, older: ClusterImage, decision: Decision) -> bool:
+    if isinstance(decision, TopicChange):
+        return newer.topics.get(decision.topic) is not older.topics.get(decision.topic)
+    was = older.partition(decision.topic, decision.partition)
+    return newer.partition(decision.topic, decision.partition) is not was
+
+
 async def write_decisions(
     store: MetadataStore, epoch_version: int, decisions: Iterable[Decision]
 ) -> list[Decision]:
@@ -84,8 +115,14 @@ async def write_decisions(
 
 async def _try(store: MetadataStore, epoch_version: int, batch: Sequence[Decision]) -> bool:
     try:
-        operations = [operation for one in batch for operation in await _operations(store, one)]
-        await write_guarded(store, epoch_version, operations)
+        changes = [change for one in batch for change in _states_of(one)]
+        assignments: list[Operation] = [
+            SetData(layout.topic_path(one.topic), layout.encode_topic(one.node), one.version)
+            for one in batch
+            if isinstance(one, TopicChange)
+        ]
+        parents = await _missing_parents(store, changes)
+        await write_guarded(store, epoch_version, [*assignments, *parents, *map(_state_write, changes)])
     except LOST_RACE as error:
         _log.debug("a decision lost a race", extra={"reason": str(error)})
         return False
@@ -107,22 +144,22 @@ def _batches(decisions: Iterable[Decision]) -> Iterator[list[Decision]]:
         yield states
 
 
-async def _operations(store: MetadataStore, decision: Decision) -> list[Operation]:
-    if isinstance(decision, StateChange):
-        return await _state_operations(store, decision)
-    operations: list[Operation] = [
-        SetData(layout.topic_path(decision.topic), layout.encode_topic(decision.node), decision.version)
-    ]
-    for change in decision.states:
-        operations += await _state_operations(store, change)
-    return operations
+def _states_of(decision: Decision) -> Sequence[StateChange]:
+    return decision.states if isinstance(decision, TopicChange) else (decision,)
 
 
-async def _state_operations(store: MetadataStore, change: StateChange) -> list[Operation]:
+async def _missing_parents(store: MetadataStore, changes: Iterable[StateChange]) -> list[Operation]:
+    """A topic that somebody wrote by hand, or that is very large, has no nodes yet for its partitions."""
+    wanted: dict[str, None] = {}
+    for change in changes:
+        if change.version < 0:
+            wanted[layout.partitions_path(change.topic)] = None
+            wanted[layout.partition_path(change.topic, change.partition)] = None
+    paths = list(wanted)
+    found = await store.get_many(paths) if paths else []
+    return [Create(path) for path, node in zip(paths, found, strict=True) if node is None]
+
+
+def _state_write(change: StateChange) -> Operation:
     path, data = layout.state_path(change.topic, change.partition), layout.encode_state(change.state)
-    if change.version >= 0:
-        return [SetData(path, data, change.version)]
-    # A topic that somebody wrote by hand has no nodes for its partitions.
-    parents = (layout.partitions_path(change.topic), layout.partition_path(change.topic, change.partition))
-    missing: list[Operation] = [Create(parent) for parent in parents if await store.exists(parent) is None]
-    return [*missing, Create(path, data)]
+    return Create(path, data) if change.version < 0 else SetData(path, data, change.version)

@@ -22,7 +22,7 @@ from felice.config import BrokerConfig
 from felice.controller import features
 from felice.controller.duties import Decision, StateChange, state_change
 from felice.controller.election import restarted, stepped_down
-from felice.controller.writing import EpochPassed, write_decisions
+from felice.controller.writing import FOLLOW_TIMEOUT_S, carry_out
 from felice.env import Disk
 from felice.env.network import hostname
 from felice.log import meta_properties
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("felice.server")
 
-_FOLLOW_TIMEOUT_S = 10.0
 _RETRY_PAUSE_S = 1.0
 _POLL_S = 0.1
 
@@ -72,7 +71,7 @@ class Membership:
             known = image.brokers.get(self._broker.broker_id)
             return known is not None and known.epoch == registration.created_zxid
 
-        if not await self._broker.watcher.wait_until(is_known, _FOLLOW_TIMEOUT_S):
+        if not await self._broker.watcher.wait_until(is_known, FOLLOW_TIMEOUT_S):
             raise StartupError("the metadata store does not tell of its changes")
         await self._end_earlier_life()
 
@@ -194,8 +193,7 @@ class Membership:
         self, pending: set[tuple[str, int]], next_state: NextState
     ) -> set[tuple[str, int]]:
         """One pass over partitions; returns those that somebody else changed meanwhile, once the image shows it."""
-        watcher = self._broker.watcher
-        image = watcher.image
+        image = self._broker.watcher.image
         decisions: list[Decision] = []
         for topic, index in sorted(pending):
             partition = image.partition(topic, index)
@@ -204,13 +202,7 @@ class Membership:
             state = next_state(partition, image, image.controller_epoch)
             if state is not None:
                 decisions.append(state_change(topic, partition, state))
-        try:
-            lost = await write_decisions(self._store, image.controller_epoch_version, decisions)
-        except EpochPassed:
-            lost = decisions
-            await watcher.wait_until(lambda newer: not _same_epoch(newer, image), _FOLLOW_TIMEOUT_S)
-        else:
-            await watcher.wait_until(lambda newer: _all_changed(newer, image, decisions), _FOLLOW_TIMEOUT_S)
+        lost = await carry_out(self._store, self._broker.watcher, image, decisions)
         return {(one.topic, one.partition) for one in lost if isinstance(one, StateChange)}
 
     # Sessions
@@ -264,19 +256,6 @@ def _address(endpoint: Endpoint) -> tuple[str, int]:
 
 def _others(image: ClusterImage, broker_id: int) -> set[int]:
     return {other for other in image.brokers if other != broker_id}
-
-
-def _same_epoch(newer: ClusterImage, older: ClusterImage) -> bool:
-    return newer.controller_epoch_version == older.controller_epoch_version
-
-
-def _all_changed(newer: ClusterImage, older: ClusterImage, decisions: list[Decision]) -> bool:
-    """Whether every partition has changed since it was looked at, by this decision or by somebody else's."""
-    return all(
-        newer.partition(one.topic, one.partition) is not older.partition(one.topic, one.partition)
-        for one in decisions
-        if isinstance(one, StateChange)
-    )
 
 
 def _at(node: object) -> str:

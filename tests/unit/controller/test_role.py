@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
+
+import pytest
 
 from felice.config import BrokerConfig
 from felice.controller.role import ControllerRole
+from felice.controller.writing import STATES_A_TRANSACTION
 from felice.env import SystemClock
 from felice.metadata import ClusterImage, Create, SetData, layout
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode, TopicNode
@@ -82,6 +86,22 @@ def test_of_many_candidates_one_wins_and_does_what_is_due() -> None:
             await one.stop()
 
     run(scenario)
+
+
+def test_nothing_is_decided_twice_while_the_image_lags(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        one, admin = Candidate(ensemble.connect(), 1), ensemble.connect()
+        await _topic_led_by_the_dead(admin)
+        count = 2 * STATES_A_TRANSACTION + 1
+        replicas: dict[int, tuple[int, ...]] = dict.fromkeys(range(count), (2,))
+        await admin.create(layout.topic_path("b"), layout.encode_topic(TopicNode(None, replicas, {}, {})))
+        await one.start()
+        await one.sees(lambda image: all(row.leader == 2 for row in image.topics["b"].partitions))
+        await one.stop()
+
+    with caplog.at_level(logging.DEBUG, "felice.controller"):
+        run(scenario)
+    assert "lost a race" not in caplog.text
 
 
 def test_a_role_that_was_won_without_an_answer_is_found_out() -> None:
