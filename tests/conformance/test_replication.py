@@ -312,13 +312,11 @@ def leader_of_known(cluster: EmbeddedCluster, by: int, topic: str) -> tuple[int,
 def test_a_consumer_reads_from_its_own_rack(tmp_path: Path) -> None:
     selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
     with EmbeddedCluster(
-        tmp_path / "data", 3, properties={**SETTINGS, "replica.selector.class": selector}
+        tmp_path / "data",
+        3,
+        properties={**SETTINGS, "replica.selector.class": selector},
+        racks=("r1", "r2", "r3"),
     ) as cluster:
-        # The racks are the brokers' own: they are registered anew under them.
-        for broker_id in (1, 2, 3):
-            cluster.run(cluster.cluster.stop_broker(broker_id))
-            cluster.cluster._properties["broker.rack"] = f"r{broker_id}"
-            cluster.run(cluster.cluster.start_broker(broker_id))
         topic = create(cluster, "t", (1, 2, 3))
         producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
         for number in range(500):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -131,7 +131,7 @@ class EmbeddedBroker(ServerThread):
 
 
 class EmbeddedCluster(ServerThread):
-    """`broker_count` brokers of one process, with the ids from 1 on; options as for `EmbeddedBroker`."""
+    """`broker_count` brokers of one process, in these racks, numbered from 1; options as for `EmbeddedBroker`."""
 
     def __init__(
         self,
@@ -141,10 +141,11 @@ class EmbeddedCluster(ServerThread):
         *,
         properties: Mapping[str, str] | None = None,
         env: Environment | None = None,
+        racks: Sequence[str] = (),
         **overrides: Any,
     ) -> None:
         settings = {**(properties or {}), **named(overrides)}
-        self.cluster = LocalCluster(data_dir, broker_count, HOST, port, settings, env)
+        self.cluster = LocalCluster(data_dir, broker_count, HOST, port, settings, env, racks)
         super().__init__("felice-cluster")
 
     @property

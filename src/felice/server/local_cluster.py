@@ -8,7 +8,7 @@ How:        one event loop for all of them. `DIR/metadata` is the store's, `DIR/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from felice.config import BrokerConfig, Listener
@@ -46,6 +46,7 @@ class LocalCluster:
         port: int,
         properties: Mapping[str, str],
         env: Environment | None = None,
+        racks: Sequence[str] = (),
     ) -> None:
         if not 1 <= broker_count <= MAX_BROKERS:
             raise StartupError(f"a cluster of {broker_count} brokers is not possible: 1 to {MAX_BROKERS} are")
@@ -53,6 +54,8 @@ class LocalCluster:
             raise StartupError(f"there are not {broker_count} ports from {port} on")
         self._directory = Path(data_dir)
         self._host = host
+        # The brokers' racks, in the order of their ids; they begin again where there are more brokers.
+        self._racks = racks
         self.properties = {**local_settings(broker_count), **properties}
         self._env = env or Environment.system()
         self._files = StoreFiles(self._env.disk, self._directory / STORE_DIRECTORY)
@@ -126,6 +129,7 @@ class LocalCluster:
             "listeners": str(Listener("PLAINTEXT", self._host, self.ports[broker_id])),
             "log.dirs": str(self._directory / f"broker-{broker_id}"),
             **self.properties,
+            **({"broker.rack": self._racks[(broker_id - 1) % len(self._racks)]} if self._racks else {}),
             "node.id": str(broker_id),
         }
         return known_config(properties)

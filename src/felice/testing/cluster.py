@@ -27,7 +27,7 @@ class Cluster:
     """`with Cluster(brokers=3) as cluster`. Starts when made, or raises `StartupError`; ids begin with 1.
 
     `topics` are created at once, with a replica on up to three brokers; `properties` are broker options by
-    Kafka's names, other keywords by attribute (`num_partitions=3`).
+    Kafka's names, other keywords by attribute (`num_partitions=3`); `racks` are the brokers' racks, in turn.
     """
 
     def __init__(

@@ -51,6 +51,15 @@ def test_records_and_groups_survive_brokers_one_by_one() -> None:
         assert _consume(cluster, "orders", 100, "g") == set(range(200, 300))
 
 
+def test_replicas_are_kept_apart_by_rack() -> None:
+    with Cluster(brokers=4, racks=("a", "b")) as cluster:
+        assert [broker.rack for _, broker in sorted(cluster.image.brokers.items())] == ["a", "b", "a", "b"]
+        cluster.create_topic("spread", 8, 2)
+        racks = cluster.image.brokers
+        for partition in cluster.image.topics["spread"].partitions:
+            assert {racks[replica].rack for replica in partition.replicas} == {"a", "b"}
+
+
 def test_a_cluster_tells_what_it_cannot() -> None:
     with Cluster(brokers=2) as cluster:
         assert cluster.controller in (1, 2)
