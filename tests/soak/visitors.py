@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import socket
@@ -25,8 +26,9 @@ from soak.actor import Actor, passing, wait_until
 from soak.clients import WAIT_S, Topics, library_of
 
 SET = AlterConfigOpType.SET
-# Large enough for memory of its own; not so large that the rare moment at which two overlap looks like growth.
-HALF_FRAME_BYTES = 100_000
+# Large enough for pooled memory of its own (it comes in 128 KiB), and more at once than the pool holds (8 MiB).
+FRAME_BYTES = 131_000
+FRAMES_AT_ONCE = 70
 
 
 class Administrator(Actor):
@@ -94,6 +96,8 @@ class Connections(Actor):
         self._dice = random.Random(15)
 
     def round(self, number: int, seconds: float) -> list[str]:
+        if number == 0:
+            self._fill_the_pool()
         for moment in passing(seconds, 8):
             with Wire(self._bootstrap) as wire:
                 self._dice.choice((self._ask, self._keep_silent, self._break_off, self._leave_waiting))(wire)
@@ -103,6 +107,14 @@ class Connections(Actor):
             wait_until(moment)
         return []
 
+    def _fill_the_pool(self) -> None:
+        """At once: overlapping frames are rare, and would fill it over the whole hour, as a leak does."""
+        with contextlib.ExitStack() as held:
+            for _ in range(FRAMES_AT_ONCE):
+                self._send_part(held.enter_context(Wire(self._bootstrap)), FRAME_BYTES - 1)
+            with Wire(self._bootstrap) as last:
+                self._ask(last)
+
     def _ask(self, wire: Wire) -> None:
         wire.ask(ApiVersionsRequest(), 0)
 
@@ -110,7 +122,10 @@ class Connections(Actor):
         pass
 
     def _break_off(self, wire: Wire) -> None:
-        wire.send_raw(struct.pack(">i", HALF_FRAME_BYTES) + os.urandom(self._dice.randrange(20_000)))
+        self._send_part(wire, self._dice.randrange(20_000))
+
+    def _send_part(self, wire: Wire, size: int) -> None:
+        wire.send_raw(struct.pack(">i", FRAME_BYTES) + os.urandom(size))
 
     def _leave_waiting(self, wire: Wire) -> None:
         waiting = FetchPartition(
