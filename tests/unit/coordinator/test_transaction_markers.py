@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from felice.coordinator.transaction import markers
-from felice.coordinator.transaction.markers import MarkerSender
-from felice.coordinator.transaction.metadata import TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.markers import MarkerSender, marker_request
+from felice.coordinator.transaction.metadata import V1, V2, TopicPartition, TransactionMetadata
 from felice.coordinator.transaction.states import TransactionState
 from felice.metadata.image import ClusterImage, PartitionImage, TopicImage
 from felice.protocol.errors import ApiError, ErrorCode
@@ -130,3 +130,9 @@ async def test_a_fenced_coordinator_stops(error: ErrorCode) -> None:
     with pytest.raises(ApiError) as fenced:
         await cluster.sender().tell(DECIDED, 5, lambda: True)
     assert fenced.value.code == error
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+def test_a_marker_says_which_flow_it_ends(version: int) -> None:
+    request = marker_request(replace(DECIDED, client_version=version), 5, DECIDED.partitions)
+    assert request.markers[0].transaction_version == version
