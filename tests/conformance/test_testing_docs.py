@@ -28,11 +28,11 @@ def run(*arguments: str, folder: Path) -> None:
 
 
 def test_there_are_examples_for_pytest_confluent_kafka_and_aiokafka() -> None:
-    assert [kind for kind, _ in EXAMPLES] == ["pytest", "python", "python", "python"]
+    assert [kind for kind, _ in EXAMPLES] == ["pytest", *["python"] * 4]
     assert "import aiokafka" in EXAMPLES[2][1]
 
 
-@pytest.mark.parametrize("kind, code", EXAMPLES, ids=["pytest", "confluent", "aiokafka", "cluster"])
+@pytest.mark.parametrize("kind, code", EXAMPLES, ids=["pytest", "confluent", "aiokafka", "cluster", "disk"])
 def test_an_example_runs(kind: str, code: str, tmp_path: Path) -> None:
     (tmp_path / "test_example.py").write_text(code)
     if kind == "python":
