@@ -211,7 +211,9 @@ class Partition:
         transaction_version: int = 0,
     ) -> AppendInfo:
         """Appends as the leader. `is_acknowledged` says whether the answer may leave at once."""
-        leader = self._leading()
+        leader = self.leader
+        if leader is None or self._failure is not None:
+            leader = self._leading()
         if required_acks == ACKS_ALL:
             self._check_in_sync(leader, len(leader.isr), ErrorCode.NOT_ENOUGH_REPLICAS)
         info = self.log.append(
@@ -473,8 +475,9 @@ class Partition:
     # Watermarks
 
     def _on_durable(self, offset: int) -> None:
-        self._durable_offset = max(self._durable_offset, offset)
-        self._syncing.release(self._durable_offset)
+        if offset > self._durable_offset:
+            self._durable_offset = offset
+            self._syncing.release(offset)
         self._recount()
 
     def _recount(self) -> None:

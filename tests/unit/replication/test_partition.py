@@ -344,8 +344,9 @@ def test_what_was_cut_off_is_on_disk_no_more(tmp_path: Path) -> None:
         follow(partition, 1)
         partition.follow_divergence(0, 0)
         assert (partition.log_end_offset, partition.high_watermark) == (0, 0)
+        partition.append_as_follower(batch(3), high_watermark=0, log_start_offset=0, now_ms=NOW_MS)
         pair(partition, 2)
-        assert not partition.is_acknowledged(append(partition), 1)
+        assert not partition.is_acknowledged(AppendInfo(0, 0, -1, 0), 1)
         await partition.finish_flush()
 
     run(scenario)

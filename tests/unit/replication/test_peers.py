@@ -1,0 +1,144 @@
+"""Connections to other brokers: replies, deadlines, brokers that leave, attempts that do not pile up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from felice.env import SystemClock, SystemNetwork
+from felice.protocol.api import API
+from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
+from felice.protocol.messages.list_offsets import ListOffsetsRequest
+from felice.replication.peers import Destination, Peers, PeerUnavailable
+from unit.client.fake_broker import Disconnect, FakeBroker, Hang
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 20))  # type: ignore[arg-type]
+
+
+class Cluster:
+    """Broker 2 is where the test says."""
+
+    def __init__(self, port: int | None, network: Any = None) -> None:
+        self.destination = Destination("127.0.0.1", port, 5) if port else None
+        self.peers = Peers(network or SystemNetwork(), SystemClock(), 1, lambda broker: self.destination)
+
+    async def ask(self, timeout_s: float = 5) -> Any:
+        return await self.peers.call(2, API.LIST_OFFSETS, ListOffsetsRequest(replica_id=1), timeout_s)
+
+
+def test_a_request_gets_its_reply_in_the_best_common_version() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(broker.port)
+        assert (await cluster.ask()).topics == []
+        await asyncio.gather(*(cluster.ask() for _ in range(5)))
+        await cluster.peers.close()
+
+    with FakeBroker() as broker:
+        run(scenario)
+        versions = [
+            version for request, version in broker.requests if isinstance(request, ListOffsetsRequest)
+        ]
+    assert versions == [API.LIST_OFFSETS.versions.max] * 6
+
+
+@pytest.mark.parametrize(("fault", "reason"), [(Hang, "no answer to ListOffsets"), (Disconnect, "closed")])
+def test_a_request_without_a_reply_says_why_and_the_next_connects_anew(fault: object, reason: str) -> None:
+    async def scenario() -> None:
+        cluster = Cluster(broker.port)
+        with pytest.raises(PeerUnavailable, match=reason):
+            await cluster.ask(0.1 if fault is Hang else 5)
+        assert (await cluster.ask()).topics == []
+        await cluster.peers.close()
+
+    with FakeBroker() as broker:
+        broker.script(ListOffsetsRequest, fault)
+        run(scenario)
+
+
+def test_what_the_other_does_not_know_is_not_sent() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(broker.port)
+        with pytest.raises(PeerUnavailable, match="does not know FindCoordinator"):
+            await cluster.peers.call(2, API.FIND_COORDINATOR, FindCoordinatorRequest(), 5)
+        await cluster.peers.close()
+
+    with FakeBroker(ranges={2: (1, 7)}) as broker:
+        run(scenario)
+        assert not any(isinstance(request, FindCoordinatorRequest) for request, _ in broker.requests)
+
+
+def test_a_broker_that_left_or_was_registered_anew_is_let_go() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(broker.port)
+        await cluster.ask()
+        broker.script(ListOffsetsRequest, Hang)
+        waiting = asyncio.ensure_future(cluster.ask())
+        await asyncio.sleep(0.05)
+        cluster.destination = Destination("127.0.0.1", broker.port, 6)
+        cluster.peers.follow()
+        with pytest.raises(PeerUnavailable, match="registered anew"):
+            await waiting
+        await cluster.ask()
+        cluster.destination = None
+        cluster.peers.follow()
+        with pytest.raises(PeerUnavailable, match="broker 2 is not there"):
+            await cluster.ask()
+        await cluster.peers.close()
+
+    with FakeBroker() as broker:
+        run(scenario)
+
+
+class RefusingNetwork:
+    def __init__(self) -> None:
+        self.attempts: list[float] = []
+
+    async def connect(self, factory: Any, host: str, port: int, **facts: Any) -> Any:
+        self.attempts.append(time.monotonic())
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_attempts_are_shared_and_spaced() -> None:
+    async def scenario() -> None:
+        network = RefusingNetwork()
+        cluster = Cluster(9, network)
+        found = await asyncio.gather(*(cluster.ask() for _ in range(10)), return_exceptions=True)
+        assert all(isinstance(error, PeerUnavailable) for error in found)
+        assert len(network.attempts) == 1
+        for _ in range(3):
+            with pytest.raises(PeerUnavailable, match="Connection refused"):
+                await cluster.ask()
+        gaps = [after - before for before, after in zip(network.attempts, network.attempts[1:], strict=False)]
+        assert all(gap >= wanted - 0.01 for gap, wanted in zip(gaps, (0.05, 0.1, 0.2), strict=True))
+        # What is registered now may be reached at once.
+        cluster.peers.follow()
+        began = time.monotonic()
+        with pytest.raises(PeerUnavailable):
+            await cluster.ask()
+        assert time.monotonic() - began < 0.2
+        await cluster.peers.close()
+
+    run(scenario)
+
+
+def test_a_stop_ends_what_waits() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(broker.port)
+        await cluster.ask()
+        broker.script(ListOffsetsRequest, Hang)
+        waiting = asyncio.ensure_future(cluster.ask())
+        await asyncio.sleep(0.05)
+        await cluster.peers.close()
+        with pytest.raises(PeerUnavailable, match="this broker stops"):
+            await waiting
+        with pytest.raises(PeerUnavailable):
+            await cluster.ask()
+
+    with FakeBroker() as broker:
+        run(scenario)
