@@ -357,3 +357,67 @@ def test_a_throttled_replica_comes_back_slowly_and_holds_up_nobody(tmp_path: Pat
         eventually(lambda: replica(cluster, 1, topic).isr == (1, 2, 3))
         assert 0.7 < time.monotonic() - began < 10
         assert_alike(cluster, topic)
+
+
+def test_a_group_goes_on_when_its_coordinator_dies(cluster: EmbeddedCluster) -> None:
+    topic = create(cluster, "t", (1, 2, 3))
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for number in range(200):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(30) == 0
+    consumer = confluent_kafka.Consumer({
+        "bootstrap.servers": cluster.bootstrap, "group.id": "g", "auto.offset.reset": "earliest",
+        "enable.auto.commit": False, "session.timeout.ms": 10_000,
+    })  # fmt: skip
+    consumer.subscribe([topic])
+    found: list[bytes] = []
+
+    def read_until(count: int) -> None:
+        deadline = time.monotonic() + 40
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"{len(found)} of {count}"
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                found.append(message.value())
+
+    read_until(100)
+    consumer.commit(asynchronous=False)
+    cluster.run(cluster.cluster.kill_broker(leader_of(cluster, "__consumer_offsets")))
+    read_until(200)
+    for _ in range(20):
+        try:
+            consumer.commit(asynchronous=False)
+            break
+        except confluent_kafka.KafkaException as error:
+            assert error.args[0].retriable(), error
+            time.sleep(0.5)
+    consumer.close()
+    assert found == [b"%d" % number for number in range(200)]
+    again = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
+    [position] = again.committed([confluent_kafka.TopicPartition(topic, 0)], 30)
+    again.close()
+    assert position.offset == 200
+
+
+def test_a_transaction_ends_though_its_coordinator_died(cluster: EmbeddedCluster) -> None:
+    topic = create(cluster, "t", (1, 2, 3))
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "tx"})
+    producer.init_transactions(30)
+    for fate in ("kept", "dropped"):
+        producer.begin_transaction()
+        for number in range(20):
+            producer.produce(topic, f"{fate}-{number}".encode(), partition=0)
+        assert producer.flush(30) == 0
+        coordinator = any_broker(cluster).transaction_coordinator.leader_of("tx")
+        cluster.run(cluster.cluster.kill_broker(coordinator))
+        if fate == "kept":
+            producer.commit_transaction(60)
+        else:
+            producer.abort_transaction(60)
+        cluster.run(cluster.cluster.start_broker(coordinator))
+        eventually(lambda: len(replica(cluster, leader_of(cluster, topic), topic).isr) == 3)
+    leader = replica(cluster, leader_of(cluster, topic), topic)
+    eventually(lambda: leader.last_stable_offset == leader.log_end_offset)
+    found = values_of(cluster, topic, 20, **{"isolation.level": "read_committed"})
+    assert found == [b"kept-%d" % number for number in range(20)]
+    assert_alike(cluster, topic)

@@ -372,7 +372,11 @@ class Partition:
         )  # fmt: skip
         self._propose(leader.propose_expansion(replica_id, self.high_watermark, self._around.broker_epoch_of))
         self._recount()
-        self._deleting.release(self.low_watermark)
+        self._release_deleting()
+
+    def _release_deleting(self) -> None:
+        if self._deleting:
+            self._deleting.release(self.low_watermark)
 
     def shrink_isr(self) -> None:
         """To be called now and then: lets go of members that have not kept up."""
@@ -385,6 +389,8 @@ class Partition:
             )
         )  # fmt: skip
         self._recount()
+        # One that died is waited for no more.
+        self._release_deleting()
 
     def _propose(self, proposal: IsrProposal | None) -> None:
         if proposal is not None:

@@ -16,6 +16,10 @@ class Waiters:
     def __init__(self) -> None:
         self._entries: list[tuple[int, asyncio.Future[None]]] = []
 
+    def __bool__(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._entries)
+
     async def wait_beyond(self, offset: int, timeout_s: float) -> None:
         """Until `release(mark)` with a mark above `offset`; raises `ApiError` if that fails or takes too long."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -408,6 +408,12 @@ def test_deleting_waits_for_replicas_that_are_alive(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         fetched(partition, 3, log_start_offset=2)
         assert await waiting == 2
+        # One that dies is waited for no more.
+        waiting = asyncio.ensure_future(partition.wait_deleted(partition.delete_records_before(3), 5))
+        await asyncio.sleep(0)
+        partition._around.broker_epoch_of = lambda broker: None
+        partition.shrink_isr()
+        assert await waiting == 3
 
     run(scenario)
 
