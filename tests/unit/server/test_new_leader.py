@@ -1,0 +1,78 @@
+"""What a new leader says of the newest offset before its followers told it what was committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from felice.config import TopicConfig
+from felice.env import SystemClock, SystemDisk
+from felice.log.log import Log
+from felice.metadata.image import PartitionImage
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.list_offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from felice.records.builder import BatchBuilder
+from felice.replication.partition import Partition
+from felice.replication.surroundings import Surroundings
+from felice.server.handlers import list_offsets
+
+NOW_MS = SystemClock().now_ms()
+FOREVER = NOW_MS + 10_000
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Partition:
+    """It followed, has a record that it does not know to be committed, and was elected just now."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    log = Log.open(SystemDisk(), SystemClock(), directory, ("t", 0), TopicConfig())
+    found = Partition(1, log, log.topic_id, Surroundings(SystemClock()))  # type: ignore[arg-type]
+    found.update_role(PartitionImage(0, (1, 2), 2, 0, (1, 2), 0))
+    builder = BatchBuilder()
+    builder.append(NOW_MS, None, b"v")
+    found.append_as_follower(bytearray(builder.build()), high_watermark=0, log_start_offset=0, now_ms=NOW_MS)
+    found.update_role(PartitionImage(0, (1, 2), 1, 1, (1, 2), 1))
+    return found
+
+
+def ask(
+    partition: Partition, timestamp: int, version: int = 5, replica_id: int = -1
+) -> ListOffsetsPartitionResponse:
+    partitions = SimpleNamespace(find=lambda topic, number: partition)
+    context: Any = SimpleNamespace(broker=SimpleNamespace(partitions=partitions), version=version)
+    topic = ListOffsetsTopic(
+        name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+    )
+    response = list_offsets.handle(ListOffsetsRequest(replica_id=replica_id, topics=[topic]), context)
+    return response.topics[0].partitions[0]
+
+
+@pytest.mark.parametrize("timestamp", [LATEST_TIMESTAMP, NOW_MS])
+def test_it_does_not_tell_something_older_than_its_predecessor(partition: Partition, timestamp: int) -> None:
+    assert ask(partition, timestamp).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    # Old clients do not know that error, and try again for this one.
+    assert ask(partition, timestamp, version=4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_where_the_log_begins_and_ends_it_knows(partition: Partition) -> None:
+    assert ask(partition, EARLIEST_TIMESTAMP).offset == 0
+    assert ask(partition, LATEST_TIMESTAMP, replica_id=2).offset == 1
+
+
+def test_once_its_followers_have_asked_it_knows_all(partition: Partition) -> None:
+    partition.on_follower_fetch(
+        2, 1, log_start_offset=0, broker_epoch=-1, current_leader_epoch=1, last_fetched_epoch=-1
+    )
+    assert ask(partition, LATEST_TIMESTAMP).offset == 1
+    assert ask(partition, NOW_MS).offset == 0
+    assert (ask(partition, FOREVER).error_code, ask(partition, FOREVER).offset) == (0, -1)
