@@ -87,7 +87,7 @@ class Replica:
         self.is_deaf = False
         self.image = ClusterImage()
         self.posted: tuple[FetchPosition, int] | None = None
-        self.answer: tuple[int, FetchedRecords | ApiError, bytes] | None = None
+        self.answer: tuple[int, int, FetchedRecords | ApiError, bytes] | None = None
         self.directory = world.path / str(broker_id)
         self.directory.mkdir()
         self.log = self._open_log()
@@ -139,6 +139,8 @@ class Replica:
         await self.watcher.stop()
         self.partition.close()
         self.partition = None
+        # What it posted may yet arrive; what was answered finds nobody.
+        self.answer = None
         if lost:
             starts = [header.base_offset for header, _ in batches_of(self.log)]
             self.log.truncate_to(starts[-lost])
@@ -278,10 +280,10 @@ class ReplicationWorld:
             )  # fmt: skip
         except ApiError as error:
             self.say(f"{names[0]} asked from {position.offset}: {error.code.name}")
-            replica.answer = epoch, error, b""
+            replica.answer = broker_epoch, epoch, error, b""
             return
         records = found.records.read() if found.records else b""
-        replica.answer = epoch, found, records
+        replica.answer = broker_epoch, epoch, found, records
         told = f"{len(list(iter_batches(records)))} batches, watermark {found.high_watermark}"
         if found.divergence:
             told = f"diverged, epoch {found.divergence.epoch} ends at {found.divergence.end_offset}"
@@ -290,9 +292,11 @@ class ReplicationWorld:
     async def do_take(self, names: list[str], options: dict[str, str]) -> None:
         replica, partition = self.replicas[int(names[0])], self._partition(names[0])
         assert replica.answer is not None
-        epoch, found, records = replica.answer
+        asked_as, epoch, found, records = replica.answer
         replica.answer = None
-        if epoch != partition.leader_epoch or partition.leader is not None:
+        if asked_as != replica.epoch:
+            self.say(f"{names[0]}: who asked that is dead")
+        elif epoch != partition.leader_epoch or partition.leader is not None:
             self.say(f"{names[0]}: too late, epoch {epoch} is over")
         elif isinstance(found, ApiError):
             if found.code.name == "OFFSET_OUT_OF_RANGE":

@@ -677,6 +677,8 @@ class Log:
         """Removes every batch that reaches `offset` or lies above it, as a follower does under a new leader."""
         self._check_online()
         if offset >= self.log_end_offset:
+            # A term in which we led and wrote nothing begins there; who leads now may not know of it.
+            self.epochs.truncate_from_end(self.log_end_offset)
             return
         if offset < self._bases[0]:
             self.truncate_fully_and_start_at(offset)

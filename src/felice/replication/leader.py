@@ -195,9 +195,10 @@ class Leader:
         return self._propose((*self.isr, replica), {replica: follower.broker_epoch})
 
     def propose_shrinkage(
-        self, *, log_end_offset: int, lag_time_max_ms: int, broker_epoch_of: BrokerEpochOf, now_ms: int
-    ) -> IsrProposal | None:
-        """Without the members that have not kept up for too long, or were registered again since they fetched."""
+        self, high_watermark: int, *,
+        log_end_offset: int, lag_time_max_ms: int, broker_epoch_of: BrokerEpochOf, now_ms: int,
+    ) -> IsrProposal | None:  # fmt: skip
+        """Without the members that have not kept up for too long, or may have lost what they had."""
         if self.proposal is not None:
             return None
         kept = tuple(
@@ -207,15 +208,23 @@ class Leader:
             or (
                 replica in self.followers
                 and self.followers[replica].is_caught_up(log_end_offset, now_ms, lag_time_max_ms)
-                and not self._has_bounced(replica, broker_epoch_of)
+                and not self._has_bounced(replica, high_watermark, broker_epoch_of)
             )
         )
         return self._propose(kept) if len(kept) < len(self.isr) else None
 
-    def _has_bounced(self, replica: int, broker_epoch_of: BrokerEpochOf) -> bool:
-        """Between the look at its registration and the write of the ISR; the store cannot compare the two."""
-        fetched_under, registered = self.followers[replica].broker_epoch, broker_epoch_of(replica)
-        return fetched_under != UNKNOWN and registered is not None and fetched_under != registered
+    def _has_bounced(self, replica: int, high_watermark: int, broker_epoch_of: BrokerEpochOf) -> bool:
+        """It was registered again since it fetched, or fetches what it had: between the look at its registration
+        and the write of the ISR it came back with less. The store cannot compare the two.
+        """
+        follower, registered = self.followers[replica], broker_epoch_of(replica)
+        if UNKNOWN < follower.log_end_offset < high_watermark:
+            return True
+        return (
+            follower.broker_epoch != UNKNOWN
+            and registered is not None
+            and follower.broker_epoch != registered
+        )
 
     def _is_eligible(self, replica: int, broker_epoch_of: BrokerEpochOf) -> bool:
         registered = broker_epoch_of(replica)

@@ -370,6 +370,8 @@ class Partition:
             broker_epoch=broker_epoch, current_leader_epoch=current_leader_epoch,
             registered_epoch=self._around.broker_epoch_of(replica_id), now_ms=self._around.monotonic_ms(),
         )  # fmt: skip
+        if replica_id in leader.isr and offset < self.high_watermark:
+            self.shrink_isr()
         self._propose(leader.propose_expansion(replica_id, self.high_watermark, self._around.broker_epoch_of))
         self._recount()
         self._release_deleting()
@@ -384,8 +386,9 @@ class Partition:
             return
         self._propose(
             self.leader.propose_shrinkage(
-                log_end_offset=self.log.log_end_offset, lag_time_max_ms=self._around.lag_time_max_ms(),
-                broker_epoch_of=self._around.broker_epoch_of, now_ms=self._around.monotonic_ms(),
+                self.high_watermark, log_end_offset=self.log.log_end_offset,
+                lag_time_max_ms=self._around.lag_time_max_ms(), broker_epoch_of=self._around.broker_epoch_of,
+                now_ms=self._around.monotonic_ms(),
             )
         )  # fmt: skip
         self._recount()

@@ -38,13 +38,14 @@ class Disasters:
         self.check_watermarks()
 
     def check_watermarks(self) -> None:
-        """R1: nobody in the ISR lacks what its leader shows as committed."""
+        """R1: nobody in the ISR lacks what its leader shows as committed, unless it is about to be put out (R4)."""
         state = self.state()
         leader = self.world.replicas[state.leader].partition if state.leader in self.up() else None
         if leader is None or not leader.is_leader or leader.leader_epoch != state.leader_epoch:
             return
-        for member in state.isr:
-            if member in self.up():
+        proposal = leader.leader.proposal if leader.leader else None
+        for member in proposal.isr if proposal else state.isr:
+            if member in self.up() and member in state.isr:
                 assert self.world.replicas[member].log.log_end_offset >= leader.high_watermark, self.story()
 
     def state(self) -> layout.StateNode:

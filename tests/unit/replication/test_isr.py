@@ -60,7 +60,7 @@ def leading(tmp_path: Path, *in_sync: int) -> tuple[Partition, IsrProposal]:
     assert partition.leader is not None
     # Nobody fetched for long.
     proposal = partition.leader.propose_shrinkage(
-        log_end_offset=5, lag_time_max_ms=0, broker_epoch_of=lambda broker: None, now_ms=2**62
+        0, log_end_offset=5, lag_time_max_ms=0, broker_epoch_of=lambda broker: None, now_ms=2**62
     )
     assert proposal is not None
     return partition, proposal

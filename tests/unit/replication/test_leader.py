@@ -36,7 +36,7 @@ def watermark(of: Leader, known: int = 0, *, end: int = 10, now_ms: int = 0, min
 
 def shrunk(of: Leader, now_ms: int, end: int = 10) -> tuple[int, ...] | None:
     proposal = of.propose_shrinkage(
-        log_end_offset=end, lag_time_max_ms=LAG_MS, broker_epoch_of=REGISTERED.get, now_ms=now_ms
+        0, log_end_offset=end, lag_time_max_ms=LAG_MS, broker_epoch_of=REGISTERED.get, now_ms=now_ms
     )
     return proposal.isr if proposal else None
 
@@ -148,8 +148,19 @@ def test_a_member_that_was_registered_again_leaves_until_it_asks() -> None:
     led = leader(1, 2)
     fetch(led, 2, 10, epoch=20)
     assert led.propose_shrinkage(
-        log_end_offset=10, lag_time_max_ms=LAG_MS, broker_epoch_of={2: 25}.get, now_ms=0
+        0, log_end_offset=10, lag_time_max_ms=LAG_MS, broker_epoch_of={2: 25}.get, now_ms=0
     )
+
+
+def test_a_member_that_fetches_what_it_had_leaves() -> None:
+    led = leader(1, 2, 3)
+    fetch(led, 2, 7)
+    fetch(led, 3, 8)
+    proposal = led.propose_shrinkage(
+        8, log_end_offset=10, lag_time_max_ms=LAG_MS, broker_epoch_of=REGISTERED.get, now_ms=0
+    )
+    assert proposal is not None
+    assert proposal.isr == (1, 3)
 
 
 def test_who_is_no_replica_is_told_so() -> None:
