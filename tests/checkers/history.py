@@ -109,3 +109,34 @@ def _offsets_not_rising(history: History) -> list[str]:
             )
         last[read.partition] = read.offset
     return faults
+
+
+def forgive_lost_tails(
+    history: History, eras: dict[tuple[str, int, int], int], losses: int
+) -> tuple[History, list[str]]:
+    """For a log that is not synced before it acknowledges: a loss of power may take its end, never its middle.
+
+    `eras` says for each acknowledged record how many of all `losses` came before its acknowledgement. The history
+    comes back without the promises that were forgiven, and with what cannot be: a record that is gone below one that
+    is there.
+    """
+    there = {(read.writer, read.number, read.partition): read.offset for read in history.read}
+    by_era: dict[tuple[int, int], list[Written]] = defaultdict(list)
+    for record in history.acknowledged:
+        by_era[record.partition, eras[record[:3]]].append(record)
+    forgiven: set[tuple[str, int, int]] = set()
+    faults = []
+    for (_, era), records in sorted(by_era.items()):
+        records.sort(key=lambda record: record.offset or 0)
+        gone = [record for record in records if there.get(record[:3]) != record.offset]
+        kept = [record for record in records if there.get(record[:3]) == record.offset]
+        if gone and kept and (gone[0].offset or 0) < (kept[-1].offset or 0):
+            faults.append(
+                f"hole: {_name(*gone[0][:3])} at offset {gone[0].offset} is gone, and offset {kept[-1].offset} is there"
+            )
+        if era < losses:
+            forgiven.update(record[:3] for record in gone)
+    written = [
+        record._replace(offset=None) if record[:3] in forgiven else record for record in history.written
+    ]
+    return History(written, history.read), faults

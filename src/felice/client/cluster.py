@@ -95,7 +95,7 @@ class Cluster:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_at = float("-inf")
-        self._background: set[asyncio.Task[Any]] = set()
+        self._background: dict[asyncio.Task[Any], None] = {}
         self._closed = False
         self._tick = self._loop.call_later(1.0, self._on_tick)
 
@@ -323,6 +323,6 @@ class Cluster:
     def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
         """Run in the background until done or the cluster is closed."""
         task: asyncio.Task[Any] = self._loop.create_task(coroutine)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._background[task] = None
+        task.add_done_callback(lambda done: self._background.pop(done, None))
         return task

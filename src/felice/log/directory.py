@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from felice.config import TopicConfig
@@ -129,16 +130,25 @@ class LogDirectory:
         self._forgotten = checkpointed - {key for key, _ in found}
         for key in self._forgotten:
             self.clean_offsets.pop(key, None)
-        with ThreadPoolExecutor(max(self._recovery_threads, 1), thread_name_prefix="log-recovery") as pool:
-            configs = [config_of(topic) for (topic, _), _ in found]
-            keys, paths = [key for key, _ in found], [path for _, path in found]
-            outcomes = pool.map(self._open_or_reason, keys, paths, configs)
+        configs = [config_of(topic) for (topic, _), _ in found]
+        keys, paths = [key for key, _ in found], [path for _, path in found]
+        with self._workers("log-recovery") as each:
+            outcomes = each(self._open_or_reason, keys, paths, configs)
             for (topic_partition, _), outcome in zip(found, outcomes, strict=True):
                 if isinstance(outcome, Log):
                     self._adopt(topic_partition, outcome)
                 else:
                     self.failed[topic_partition] = outcome
                     _logger.error("partition %s-%d is offline: %s", *topic_partition, outcome)
+
+    @contextmanager
+    def _workers(self, name: str) -> Iterator[Callable[..., Iterable[Any]]]:
+        """`map` over recovery threads; with one, on the caller's own: a simulated broker has no threads."""
+        if self._recovery_threads <= 1:
+            yield map
+            return
+        with ThreadPoolExecutor(self._recovery_threads, thread_name_prefix=name) as pool:
+            yield pool.map
 
     def _take_clean_shutdown_marker(self) -> None:
         """Gone before loading begins: a crash meanwhile must count as an unclean stop."""
@@ -428,8 +438,8 @@ class LogDirectory:
             self._release()
 
     def _close_logs(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        with ThreadPoolExecutor(max(self._recovery_threads, 1), thread_name_prefix="log-closing") as pool:
-            outcomes = list(pool.map(_close_cleanly, self.logs.values()))
+        with self._workers("log-closing") as each:
+            outcomes = list(each(_close_cleanly, self.logs.values()))
         self.capture_recovery_points()()
         self.capture_log_starts()()
         self.capture_high_watermarks(high_watermarks)()

@@ -1,7 +1,8 @@
 """What a partition knows of the producers that write to it.
 
 Keeps true:  T2  the sequences of a producer epoch are contiguous in the log; a
-                 batch that comes again within the last five is not appended again.
+                 batch that comes again within the last five is not appended again,
+                 nor one that came before a restart and is remembered no more.
              T1  the last stable offset is not above the high watermark, nor above
                  the first record of a transaction whose fate a consumer below the
                  high watermark cannot know yet.
@@ -28,6 +29,7 @@ from felice.records.control import ControlType, EndTransactionMarker
 # Kafka's number: with max.in.flight <= 5 every retry of a client falls inside.
 BATCHES_REMEMBERED = 5
 TRANSACTION_V2 = 2
+_LAST_SEQUENCE = 2**31 - 1
 
 
 class RememberedBatch(NamedTuple):
@@ -71,6 +73,16 @@ class ProducerState:
                 ):
                     return batch
         return None
+
+    def has_forgotten(self, header: BatchHeader) -> bool:
+        """Whether the batch is older than all that is remembered, though there is room to remember more.
+
+        So it is after a restart, which leaves one batch of each producer. What was stored then is stored no more.
+        """
+        if header.producer_epoch != self.epoch or not 0 < len(self.batches) < BATCHES_REMEMBERED:
+            return False
+        behind = (self.batches[0].first_sequence - header.last_sequence) % (_LAST_SEQUENCE + 1)
+        return 0 < behind <= _LAST_SEQUENCE // 2
 
     def adopt_epoch(self, epoch: int) -> None:
         if epoch != self.epoch:
@@ -149,6 +161,12 @@ class ProducerStates:
             return duplicate
         self._check_epoch(state, header.producer_epoch)
         if sequences:
+            if state.has_forgotten(header):
+                # Clients take this for success. "Out of order" would make them write it again in a new epoch.
+                raise ApiError(
+                    ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+                    f"producer {header.producer_id} has written sequence {header.base_sequence} long ago",
+                )
             self._check_sequence(state, header)
         if state.has_open_transaction and not header.is_transactional:
             raise ApiError(

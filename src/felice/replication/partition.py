@@ -75,7 +75,8 @@ class Partition:
         self.image = PartitionImage(log.partition, ())
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         # Called, without argument, each time readers may find more, or an error, than before.
-        self.on_advance: set[Callable[[], None]] = set()
+        # In order, as all that is iterated over.
+        self.on_advance: dict[Callable[[], None], None] = {}
         self.leader: Leader | None = None
         self._broker_id = broker_id
         self._around = surroundings

@@ -28,7 +28,7 @@ class Listener:
         self.name = address.name
         self.address = address
         self.port = address.port
-        self.sessions: set[Session] = set()
+        self.sessions: dict[Session, None] = {}  # in order of their coming
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._server: asyncio.AbstractServer | None = None
         self._by_ip: Counter[str] = Counter()
@@ -68,13 +68,13 @@ class Listener:
                 "connection refused", extra={"peer": session.peer, "limit": "max.connections.per.ip"}
             )
             return False
-        self.sessions.add(session)
+        self.sessions[session] = None
         self._by_ip[session.peer] += 1
         return True
 
     def forget(self, session: Session) -> None:
         if session in self.sessions:
-            self.sessions.discard(session)
+            del self.sessions[session]
             self._by_ip[session.peer] -= 1
             if not self._by_ip[session.peer]:
                 del self._by_ip[session.peer]

@@ -45,7 +45,7 @@ class Session(asyncio.BufferedProtocol):
             broker.config.socket_request_max_bytes, broker.apis, broker.frame_memory
         )
         self._max_pending = broker.config.queued_max_requests
-        self._answers: set[asyncio.Future[Any]] = set()  # that handlers are to give
+        self._answers: dict[asyncio.Future[Any], None] = {}  # that handlers are to give
         self._unsent: deque[Any] = deque()
         self._unsent_bytes = 0
         self._sending_slice = False
@@ -85,7 +85,7 @@ class Session(asyncio.BufferedProtocol):
         self.listener.forget(self)
         if self._sender is not None:
             self._sender.close()
-        for answer in self._answers:
+        for answer in list(self._answers):
             answer.cancel()  # nobody is left to hear it
         self._unsent.clear()
 
@@ -168,11 +168,11 @@ class Session(asyncio.BufferedProtocol):
             connection.answer_nothing(request)
         else:
             future = asyncio.ensure_future(answer)
-            self._answers.add(future)
+            self._answers[future] = None
             future.add_done_callback(lambda _: self._on_answered(request, future))
 
     def _on_answered(self, request: Request, future: asyncio.Future[Any]) -> None:
-        self._answers.discard(future)
+        self._answers.pop(future, None)
         if self._closing or future.cancelled():
             return
         self.last_active = self._broker.env.clock.monotonic()

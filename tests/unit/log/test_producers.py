@@ -91,6 +91,27 @@ def test_a_repeat_of_the_sixth_last_is_out_of_order(log: Appender) -> None:
     refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 0)
 
 
+def test_a_batch_that_a_restart_made_forgotten_is_a_duplicate_and_not_out_of_order(log: Appender) -> None:
+    """Found by a simulated world: clients wrote such batches again, in a new epoch."""
+    for sequence in (0, 2, 4, 6):
+        log.append(sequence, 2)
+    log.states.restore(log.states.entries(), log.offset, now_ms=0)
+    assert log.append(6, 2) == 6
+    for sequence in (0, 2, 4):
+        refused(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, log, sequence, 2)
+    refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 10, 2)
+    refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 5, 2)
+    assert log.append(8, 2) == 8
+
+
+def test_forgotten_sequences_are_told_from_coming_ones_across_the_wrap(log: Appender) -> None:
+    log.append(LAST_SEQUENCE - 1, 2)
+    log.append(0)
+    log.states.restore(log.states.entries(), log.offset, now_ms=0)
+    refused(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, log, LAST_SEQUENCE - 1, 2)
+    refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 2)
+
+
 def test_a_repeat_must_match_first_and_last_sequence(log: Appender) -> None:
     log.append(0, 5)
     refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 0, 4)
@@ -252,7 +273,7 @@ def test_state_survives_a_snapshot_but_for_all_batches_except_the_last(log: Appe
     restored.offset = 12
     assert restored.append(5, 5) == 5
     assert restored.append(10) == 12
-    refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, restored, 0, 5)
+    refused(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, restored, 0, 5)
     assert restored.states.first_unstable_offset(13) == 10
 
 

@@ -44,6 +44,7 @@ T = TypeVar("T")
 BROKER_PORT = 9092
 DATA_DIRECTORY = Path("/data")
 _FAREWELL_S = 60.0
+_LAST_WISHES = 20
 
 
 class World:
@@ -138,6 +139,7 @@ class World:
             logging.disable(logging.NOTSET)
         for task in self.loop.unfinished():
             task._log_destroy_pending = False  # type: ignore[attr-defined]
+            _end(task.get_coro())
         self.loop.uncaught.clear()
         self.loop.close()
 
@@ -147,6 +149,14 @@ class World:
             for task in left:
                 task.cancel()
             await asyncio.sleep(0.1)
+
+
+def _end(left: Any) -> None:
+    """Ends a coroutine for good, however many more things it wants to wait for."""
+    for _ in range(_LAST_WISHES):
+        with contextlib.suppress(RuntimeError):
+            left.close()
+            return
 
 
 class _Ear(logging.Handler):
@@ -160,8 +170,10 @@ class _Ear(logging.Handler):
         process = CURRENT.get()
         who = process.name if process is not None else "world"
         self._world.note(f"log {who} {record.levelname} {record.getMessage()}")
-        if record.exc_info and record.exc_info[1] is not None and record.levelno >= logging.ERROR:
-            self._world.errors.append(f"{who}: {record.getMessage()}: {_told(record.exc_info[1])}")
+        error = record.exc_info[1] if record.exc_info else None
+        # That a disk failed is told, too, and is no fault of the code.
+        if error is not None and record.levelno >= logging.ERROR and not isinstance(error, OSError):
+            self._world.errors.append(f"{who}: {record.getMessage()}: {_told(error)}")
 
 
 def _told(error: BaseException) -> str:
@@ -183,6 +195,7 @@ class Machine:
         self.disk = SimDisk(now_ms=self.clock.now_ms)
         self.process: Process | None = None
         self.lives = 0
+        self.power_losses = 0
         self._random = world.random(f"fate of {name}")
 
     @property
@@ -215,6 +228,7 @@ class Machine:
         """What was not synced is there or not, by the page or the name; peers hear nothing."""
         if self.is_running:
             self.world.note(f"power lost at {self.name}")
+            self.power_losses += 1
             self.world.network.lose_power(self.name)
             self._end()
             self.disk.crash(self._random)

@@ -1,0 +1,97 @@
+"""Transactions as their producers knew them, and the judge of what readers of committed records saw.
+
+A transaction's records are all seen or none: all where its commit was acknowledged, none where it was aborted or
+where nobody asked to commit, and nothing of it before somebody asked. An exactly-once copy holds every record of
+its source once, in its order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from checkers.history import Read
+
+
+class Outcome(Enum):
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"  # to commit was asked for and not answered
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One transaction. `commit_asked_s` is None while nobody asked to commit it."""
+
+    name: str
+    records: list[tuple[int, int]] = field(default_factory=list)
+    """Partition and number of what was written, whether acknowledged or not."""
+    outcome: Outcome = Outcome.ABORTED
+    commit_asked_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A reader of committed records saw this, at that time."""
+
+    time_s: float
+    read: Read
+
+
+def anomalies(attempts: Iterable[Attempt], final: Iterable[Read], seen: Iterable[Sight]) -> list[str]:
+    """`final` is one pass over everything when all is over; `seen` is what was seen on the way, too."""
+    by_name = {attempt.name: attempt for attempt in attempts}
+    found = Counter((read.writer, read.partition, read.number) for read in final)
+    return [
+        *(fault for attempt in by_name.values() for fault in _atomic(attempt, found)),
+        *(f"duplicated: {key} of a transaction stands {n} times" for key, n in found.items() if n > 1),
+        *(fault for sight in seen for fault in _seen(by_name, sight)),
+    ]
+
+
+def _atomic(attempt: Attempt, found: Counter[tuple[str, int, int]]) -> list[str]:
+    there = [record for record in attempt.records if found[(attempt.name, *record)]]
+    if attempt.outcome is Outcome.COMMITTED and len(there) < len(attempt.records):
+        missing = sorted(set(attempt.records).difference(there))
+        return [f"lost: {attempt.name} was committed and lacks {missing}"]
+    if attempt.outcome is Outcome.ABORTED and there:
+        return [f"aborted: {attempt.name} was not committed and {there} of it are there"]
+    if there and len(there) < len(attempt.records):
+        return [f"torn: of {attempt.name} there is {there} and not all of {attempt.records}"]
+    return []
+
+
+def _seen(by_name: Mapping[str, Attempt], sight: Sight) -> list[str]:
+    attempt = by_name.get(sight.read.writer)
+    if attempt is None:
+        return [f"invented: nobody wrote {sight.read}"]
+    if attempt.outcome is Outcome.ABORTED:
+        return [
+            f"aborted: {sight.read} was seen at {sight.time_s:.3f} s, and {attempt.name} was not committed"
+        ]
+    if attempt.commit_asked_s is None or sight.time_s < attempt.commit_asked_s:
+        return [
+            f"open: {sight.read} was seen at {sight.time_s:.3f} s, before {attempt.name} was to be committed"
+        ]
+    return []
+
+
+def copy_anomalies(source: Iterable[Read], copied: Iterable[tuple[int, str, int]]) -> list[str]:
+    """`copied` names partition, writer and number of what was copied, in the order of the copy's partitions."""
+    wanted: dict[int, list[tuple[str, int]]] = {}
+    for read in source:
+        wanted.setdefault(read.partition, []).append((read.writer, read.number))
+    got: dict[int, list[tuple[str, int]]] = {}
+    for partition, writer, number in copied:
+        got.setdefault(partition, []).append((writer, number))
+    faults = []
+    for partition in sorted(wanted.keys() | got.keys()):
+        there, copy = wanted.get(partition, []), got.get(partition, [])
+        faults += [f"copied {n} times: {key} of {partition}" for key, n in Counter(copy).items() if n > 1]
+        faults += [f"not copied: {key} of {partition}" for key in there if key not in set(copy)]
+        faults += [f"copied from nowhere: {key} of {partition}" for key in copy if key not in set(there)]
+        if not faults and there != copy:
+            faults.append(f"copied out of order: partition {partition}")
+    return faults

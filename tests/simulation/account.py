@@ -1,0 +1,87 @@
+"""What the clients of one world did and were told, and what the judges say of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from checkers import history, offsets, reads, transactions
+from checkers.history import History, Read, Written
+from checkers.offsets import Commit, Observed, Owned
+from checkers.reads import Keyed, Mark
+from checkers.transactions import Attempt, Sight
+
+PLAIN, LEDGER, COPY, KEYED = "plain", "ledger", "copy", "keyed"
+
+
+@dataclass(slots=True)
+class Sent:
+    """`offset` is None until it was acknowledged; eras count the losses of power before."""
+
+    writer: str
+    number: int
+    partition: int
+    sent_era: int
+    offset: int | None = None
+    acknowledged_era: int = -1
+
+
+@dataclass(slots=True)
+class Account:
+    is_lossy: bool
+    losses: int = 0
+    sent: list[Sent] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    sights: list[Sight] = field(default_factory=list)
+    views: dict[str, list[Read]] = field(default_factory=dict)
+    commits: list[Commit] = field(default_factory=list)
+    observed: list[Observed] = field(default_factory=list)
+    owned: list[Owned] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    keyed: list[Keyed] = field(default_factory=list)
+    final: dict[str, list[Read]] = field(default_factory=dict)
+    final_keyed: list[tuple[str, int]] = field(default_factory=list)
+    copied: list[tuple[int, str, int]] | None = None
+    # Everything else that went wrong, found where it happened.
+    faults: list[str] = field(default_factory=list)
+
+    def anomalies(self) -> list[str]:
+        return [*self.faults, *self._plain(), *self._transactions(), *self._groups(), *self._keyed()]
+
+    def _plain(self) -> list[str]:
+        final = self.final.get(PLAIN)
+        if final is None:
+            return []
+        written = [Written(s.writer, s.number, s.partition, self._promised(s)) for s in self.sent]
+        judged, faults = History(written, final), list[str]()
+        if self.is_lossy:
+            eras = {(s.writer, s.number, s.partition): s.acknowledged_era for s in self.sent}
+            judged, faults = history.forgive_lost_tails(judged, eras, self.losses)
+        else:
+            for seen in self.views.values():
+                faults += reads.view_anomalies(seen, final, is_dense=True)
+            faults += reads.mark_anomalies(self.marks)
+            faults += reads.promised_marks(written, self._last_marks())
+        if self.copied is not None:
+            faults += transactions.copy_anomalies(final, self.copied)
+        return faults + history.anomalies(judged)
+
+    def _promised(self, sent: Sent) -> int | None:
+        # Where a loss fell between sending and hearing, nobody knows which side of it the record was stored on.
+        is_sure = not self.is_lossy or sent.sent_era == sent.acknowledged_era
+        return sent.offset if is_sure else None
+
+    def _last_marks(self) -> list[Mark]:
+        return sorted(self.marks, key=lambda mark: mark.asked_s)
+
+    def _transactions(self) -> list[str]:
+        final = self.final.get(LEDGER)
+        return [] if final is None else transactions.anomalies(self.attempts, final, self.sights)
+
+    def _groups(self) -> list[str]:
+        return [
+            *offsets.commit_anomalies(self.commits, self.observed),
+            *offsets.ownership_anomalies(self.owned),
+        ]
+
+    def _keyed(self) -> list[str]:
+        return reads.keyed_anomalies(self.keyed, self.final_keyed) if self.keyed else []

@@ -1,0 +1,125 @@
+"""What one seed makes of a world: how durable its broker is, who is there, and what goes wrong when.
+
+Three kinds, by what the broker promises (docs/invariants.md, "What is durable when"):
+`synced`  flush.messages=1: what was acknowledged survives everything, a loss of power too.
+`cached`  the defaults, and machines that keep their power: what was acknowledged survives kill -9.
+`lossy`   the defaults, and losses of power: the end of a log may go, never its middle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+KINDS = ("synced", "synced", "cached", "cached", "lossy")
+CODECS = ("none", "none", "lz4", "zstd", "gzip", "snappy")
+# Beside writers and readers, which are always there.
+ROLES = ("transactions", "copier", "group", "admin", "keyed")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`time_s` from the beginning of the load; what the other fields mean, `kind` says."""
+
+    time_s: float
+    kind: str
+    seconds: float = 0.0
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    seed: int
+    kind: str
+    partitions: int
+    length_s: float
+    codec: str
+    roles: tuple[str, ...]
+    properties: dict[str, str]
+    faults: tuple[Fault, ...]
+
+    @property
+    def may_lose_power(self) -> bool:
+        return self.kind != "cached"
+
+    def told(self) -> str:
+        faults = "\n".join(f"  {f.time_s:.3f} s {f.kind} {f.seconds:.3f} {f.number}" for f in self.faults)
+        return f"seed {self.seed}: {self.kind}, {self.partitions} partitions, {self.roles}\n{faults}"
+
+
+def plan_of(seed: int) -> Plan:
+    random = Random(f"{seed}/plan")
+    kind = random.choice(KINDS)
+    roles = tuple(random.sample(ROLES[:-2] if kind != "lossy" else ("admin",), 1 if kind == "lossy" else 2))
+    if kind != "lossy" and random.random() < 0.4:
+        roles = (*roles[:1], random.choice(ROLES[-2:]))
+    length_s = random.uniform(1.0, 3.0)
+    return Plan(
+        seed,
+        kind,
+        partitions=random.randrange(1, 4),
+        length_s=length_s,
+        codec=random.choice(CODECS),
+        roles=roles,
+        properties=_properties(random, kind),
+        faults=tuple(sorted(_faults(random, kind, roles, length_s), key=lambda fault: fault.time_s)),
+    )
+
+
+def _properties(random: Random, kind: str) -> dict[str, str]:
+    interval_ms = str(random.choice((200, 500, 2000, 60_000)))
+    properties = {
+        "offsets.topic.num.partitions": "2",
+        "transaction.state.log.num.partitions": "2",
+        "group.min.session.timeout.ms": "500",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
+        # Small indexes make small segments: many rolls, and recovery over several files.
+        "log.index.interval.bytes": str(random.choice((1, 64, 512, 4096))),
+        "log.index.size.max.bytes": str(random.choice((24, 64, 256, 10_485_760))),
+        "log.flush.offset.checkpoint.interval.ms": interval_ms,
+        "replica.high.watermark.checkpoint.interval.ms": interval_ms,
+        "log.cleaner.backoff.ms": "100",
+        "log.cleaner.dedupe.buffer.size": "1048576",
+        "log.cleaner.io.buffer.size": "4096",
+        "log.cleaner.min.cleanable.ratio": "0.1",
+        "log.segment.delete.delay.ms": "500",
+        "log.retention.check.interval.ms": "300",
+        "auto.create.topics.enable": "false",
+    }
+    if kind == "synced":
+        properties["log.flush.interval.messages"] = "1"
+    return properties
+
+
+def _faults(random: Random, kind: str, roles: tuple[str, ...], length_s: float) -> list[Fault]:
+    kinds = [
+        "kill",
+        "kill",
+        "restart",
+        "cut",
+        "cut",
+        "cut",
+        "slow",
+        "part",
+        "one way",
+        "clock",
+        "stop client",
+    ]
+    kinds += ["kill client", "disk error", "full disk"]
+    if kind != "cached":
+        kinds += ["power", "power", "power at operation"]
+    if kind == "lossy":
+        # A failed sync loses what it was to write: that a later sync, or a clean stop, follows is no comfort.
+        kinds = [name for name in kinds if name != "disk error"]
+    faults = []
+    for _ in range(random.randrange(2, 7)):
+        name = random.choice(kinds)
+        faults.append(
+            Fault(
+                random.uniform(0.1, length_s),
+                name,
+                seconds=random.choice((0.02, 0.2, 0.8, 2.0)) * random.uniform(0.5, 1.5),
+                number=random.randrange(1, 60),
+            )
+        )
+    return faults

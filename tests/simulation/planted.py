@@ -1,0 +1,312 @@
+"""Bugs that a story must find: each breaks one rule of the running code, as a mistake in it would.
+
+A bug names which stories can meet it (`meets`) and a seed that is known to find it; where other changes have moved
+the stories since, the next seeds are tried.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from felice.client import sender
+from felice.client.errors import KafkaError
+from felice.coordinator.group import commits, rebalance
+from felice.coordinator.group.shard import GroupShard
+from felice.coordinator.hosted_shard import HostedShard
+from felice.coordinator.shard import NO_PRODUCER_ID, Outcome
+from felice.coordinator.transaction import initialisation
+from felice.coordinator.transaction.shard import TransactionShard
+from felice.log import recovery
+from felice.log.cleaner_batches import BatchCleaner
+from felice.log.errors import CorruptLog
+from felice.log.log import AppendInfo, Log
+from felice.log.producers import ProducerState, ProducerStates
+from felice.protocol.errors import ErrorCode
+from felice.replication.partition import Partition
+from felice.server import transactions
+from felice.testing.simulation.disk import SimDisk, SimFile
+from simulation.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedBug:
+    name: str
+    what: str
+    plant: Callable[[], AbstractContextManager[Any]]
+    meets: Callable[[Plan], bool]
+    seed: int = 0
+
+
+def _any(plan: Plan) -> bool:
+    return plan.kind != "lossy"
+
+
+def _having(*roles: str) -> Callable[[Plan], bool]:
+    return lambda plan: any(role in plan.roles for role in roles)
+
+
+def _synced(plan: Plan) -> bool:
+    return plan.kind == "synced" and any(fault.kind.startswith("power") for fault in plan.faults)
+
+
+def _ends_badly(plan: Plan) -> bool:
+    return any(fault.kind in ("kill", "power", "power at operation") for fault in plan.faults)
+
+
+def _and(*tests: Callable[[Plan], bool]) -> Callable[[Plan], bool]:
+    return lambda plan: all(test(plan) for test in tests)
+
+
+def _replace(target: Any, name: str, new: Any) -> Callable[[], AbstractContextManager[Any]]:
+    return lambda: patch.object(target, name, new)
+
+
+def _answers(target: Any, name: str, value: Any) -> Callable[[], AbstractContextManager[Any]]:
+    return _replace(target, name, lambda *args, **kwargs: value)
+
+
+def _wrap(target: Any, name: str, make: Callable[[Any], Any]) -> Callable[[], AbstractContextManager[Any]]:
+    """`make` gets what is there and gives what is to stand there instead."""
+    return lambda: patch.object(target, name, make(getattr(target, name)))
+
+
+# Producers
+
+
+@contextlib.contextmanager
+def _no_window() -> Iterator[None]:
+    with (
+        patch.object(ProducerState, "duplicate_of", lambda *args: None),
+        patch.object(ProducerState, "has_forgotten", lambda *args: False),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _no_sequences() -> Iterator[None]:
+    with _no_window(), patch.object(ProducerStates, "_check_sequence", lambda *args: None):
+        yield
+
+
+# The log
+
+
+def _every(count: int, original: Any, instead: Callable[..., Any]) -> Any:
+    """Every so manieth call does something else."""
+    calls = 0
+
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return (instead if calls % count == 0 else original)(*args, **kwargs)
+
+    return stand_in
+
+
+def _append_nothing(log: Log, valid: Any, *args: Any) -> AppendInfo:
+    end = log.log_end_offset
+    return AppendInfo(end, end + valid.header.last_offset_delta, -1, log.log_start_offset)
+
+
+def _skip_head_of_segment(original: Any) -> Any:
+    def read(log: Log, offset: int, *args: Any, **kwargs: Any) -> Any:
+        is_head = offset > log.log_start_offset and offset in log._bases
+        if is_head and offset + 1 < kwargs["end_offset"]:
+            return original(log, offset + 1, *args, **kwargs)
+        return original(log, offset, *args, **kwargs)
+
+    return read
+
+
+def _one_less(original: Any) -> Any:
+    def batches(file: Any, first_offset: int) -> Iterator[Any]:
+        held = None
+        for header in original(file, first_offset):
+            if held is not None:
+                yield held
+            held = header
+        if held is not None:
+            raise CorruptLog(file.path, held.position, "planted")
+
+    return batches
+
+
+def _points_run_ahead(original: Any) -> Any:
+    def end_flush(log: Log, flush: Any) -> None:
+        original(log, flush)
+        log.recovery_point = log.log_end_offset + 1
+
+    return end_flush
+
+
+def _sees_everything(original: Any) -> Any:
+    """As a follower would."""
+    return lambda *args, **kwargs: original(*args, **{**kwargs, "replica_id": 7})
+
+
+def _not_for(names: str, original: Any) -> Any:
+    """Does nothing for paths like this."""
+
+    def sync(self: Any, path: Path | None = None) -> None:
+        where = self.path if path is None else path
+        if names not in str(where):
+            original(self, *(() if path is None else (path,)))
+
+    return sync
+
+
+# Coordinators
+
+
+def _in_memory_only(topic: str) -> Callable[[Any], Any]:
+    def make(original: Any) -> Any:
+        def append(shard: Any, batch: Any) -> int:
+            if shard.partition.topic == topic:
+                return int(shard.partition.log_end_offset) - 1
+            return int(original(shard, batch))
+
+        return append
+
+    return make
+
+
+def _takes_over_without_abort(original: Any) -> Any:
+    def initialise(current: Any, wish: Any, new_producer_id: int, now_ms: int) -> Any:
+        if current is not None and current.state is initialisation.TransactionState.ONGOING:
+            return current.initialised(
+                current.producer_id, current.epoch + 1, wish.timeout_ms, now_ms, last_epoch=current.epoch
+            )
+        return original(current, wish, new_producer_id, now_ms)
+
+    return initialise
+
+
+def _nobody_is_fenced(original: Any) -> Any:
+    def initialise(current: Any, wish: Any, new_producer_id: int, now_ms: int) -> Any:
+        change = original(current, wish, new_producer_id, now_ms)
+        if current is not None and not isinstance(change, ErrorCode) and not change.state.is_decided:
+            return current.initialised(
+                current.producer_id, current.epoch, wish.timeout_ms, now_ms, last_epoch=NO_PRODUCER_ID
+            )
+        return change
+
+    return initialise
+
+
+def _last_marker_aborts(original: Any) -> Any:
+    def append_marker(broker: Any, partition: Any, asked: Any) -> Any:
+        if partition.topic == "ledger" and partition.partition == 0 and asked.producer_epoch % 2 == 0:
+            asked.transaction_result = False
+        return original(broker, partition, asked)
+
+    return append_marker
+
+
+def _counts_at_once(original: Any) -> Any:
+    return lambda shard, record, producer_id=NO_PRODUCER_ID: original(shard, record)
+
+
+def _stable_or_not(original: Any) -> Any:
+    def fetch_one(offsets: Any, group: str, topic: str, partition: int, stable: bool, topic_id: Any) -> Any:
+        return original(offsets, group, topic, partition, False, topic_id)
+
+    return fetch_one
+
+
+# The client
+
+
+def _lost_is_delivered(original: Any) -> Any:
+    def on_failure(self: Any, queue: Any, batch: Any, error: KafkaError) -> None:
+        if batch in queue.in_flight and error.code() == KafkaError._TRANSPORT:
+            self._deliver(queue, batch, -1, -1)
+        else:
+            original(self, queue, batch, error)
+
+    return on_failure
+
+
+BUGS = (
+    PlantedBug("window", "a batch that comes again is not recognised", _no_window, _any),
+    PlantedBug("sequences", "sequences are not looked at", _no_sequences, _any),
+    PlantedBug("stale snapshot", "producers are as the last snapshot says, without the batches after it",
+               _answers(recovery, "_replay", None), _any),
+    PlantedBug("lost append", "an append is acknowledged and not done, now and then",
+               _wrap(Log, "_append_valid", lambda original: _every(29, original, _append_nothing)), _any),
+    PlantedBug("early answer", "an acknowledgement does not wait for the disk",
+               _replace(Log, "needs_flush", False), _synced),
+    PlantedBug("unsynced names", "new segments' names are not brought to disk",
+               _wrap(SimDisk, "sync_dir", lambda original: _not_for("/data/", original)), _synced),
+    PlantedBug("unsynced logs", "a sync of a log does nothing",
+               _wrap(SimFile, "sync", lambda original: _not_for(".log", original)), _synced),
+    PlantedBug("unsynced store", "a sync of the metadata store's journal does nothing",
+               _wrap(SimFile, "sync", lambda original: _not_for("journal", original)), _synced),
+    PlantedBug("torn tail", "recovery does not look at CRCs", _answers(recovery, "verify_crc", True),
+               lambda plan: plan.may_lose_power),
+    PlantedBug("cut too far", "recovery cuts the last whole batch, too",
+               _wrap(recovery, "verified_batches", _one_less), _any),
+    PlantedBug("recovery point", "the recovery point is one beyond the log's end",
+               _wrap(Log, "end_flush", _points_run_ahead), _any),
+    PlantedBug("head of segment", "a read that begins with a segment begins one too late",
+               _wrap(Log, "read", _skip_head_of_segment), _any),
+    PlantedBug("high watermark", "consumers read up to the log's end",
+               _wrap(Partition, "fetch", _sees_everything), _synced),
+    PlantedBug("last stable offset", "readers of committed records see up to the high watermark",
+               _replace(Log, "last_stable_offset", lambda self, high_watermark: high_watermark),
+               _having("transactions")),
+    PlantedBug("aborted list", "readers are not told what was aborted",
+               _answers(Log, "aborted_transactions", []), _having("transactions")),
+    PlantedBug("first aborted", "readers are told of the first aborted transaction only",
+               _wrap(Log, "aborted_transactions", lambda original: lambda *args: original(*args)[:1]),
+               _having("transactions")),
+    PlantedBug("transaction index", "the transaction index is not made again by recovery",
+               _wrap(recovery, "_replay",
+                     lambda original: lambda *args, writes_index: original(*args, writes_index=False)),
+               _having("transactions")),
+    PlantedBug("markers after restart", "decided transactions are not told again after a restart",
+               _answers(TransactionShard, "_decide_again", Outcome()), _having("transactions", "copier")),
+    PlantedBug("transactions in memory", "the state of transactions is not written",
+               _wrap(HostedShard, "_append", _in_memory_only("__transaction_state")),
+               _having("transactions", "copier")),
+    PlantedBug("takeover", "a new producer of an id leaves the old one's transaction open",
+               _wrap(initialisation, "initialise", _takes_over_without_abort),
+               _having("transactions", "copier")),
+    PlantedBug("fence", "a new producer of an id gets the old one's epoch",
+               _wrap(initialisation, "initialise", _nobody_is_fenced),
+               lambda plan: "transactions" in plan.roles and plan.seed % 4 == 1),
+    PlantedBug("wrong marker", "one partition hears the opposite of the decision",
+               _wrap(transactions, "_append_marker", _last_marker_aborts), _having("transactions")),
+    PlantedBug("offsets at once", "offsets of a transaction count before it is committed",
+               _wrap(GroupShard, "replay", _counts_at_once), _having("copier")),
+    PlantedBug("unstable offsets", "offsets are told while a transaction is about to change them",
+               _wrap(commits, "_fetch_one", _stable_or_not), _having("copier")),
+    PlantedBug("generation", "anybody commits, whatever the generation",
+               lambda: _unchecked_commits(), _having("copier", "group")),
+    PlantedBug("offsets in memory", "committed offsets are not written",
+               _wrap(HostedShard, "_append", _in_memory_only("__consumer_offsets")),
+               _having("group", "copier")),
+    PlantedBug("sessions", "members that fell silent stay", _answers(rebalance, "on_time", None),
+               _having("group", "copier")),
+    PlantedBug("cleaner", "the cleaner drops every batch that it may", _answers(BatchCleaner, "_clean_data", None),
+               _having("keyed")),
+    PlantedBug("client's answer", "the client takes a lost connection for an answer",
+               _wrap(sender.Sender, "_on_failure", _lost_is_delivered), _any),
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def _unchecked_commits() -> Iterator[None]:
+    with (
+        patch.object(commits, "check_commit", lambda *args: ErrorCode.NONE),
+        patch.object(commits, "check_transactional_commit", lambda *args: ErrorCode.NONE),
+    ):
+        yield
+
+
+__all__ = ["BUGS", "PlantedBug"]
