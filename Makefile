@@ -5,6 +5,7 @@
 #   make lint    ruff and a strict type check
 #   make bench   throughput, latency, start-up and memory, measured on this machine
 #   make crash-proof  losses of power at every moment of SEEDS (40) histories, and flipped bits
+#   make simulate  whole brokers and clients on virtual time: SEEDS=200 stories, or SEED=k with its trace, or BUGS=1
 #   make soak    mixed load for MINUTES (60) on one broker: memory, files and histories judged; files go to OUT
 #   make copier  100,000 records copied exactly once by each client under kills; CLIENT=java for one of them
 #   make peers   what the tests with other people's clients need: jars, modules, packages
@@ -17,7 +18,7 @@ MINUTES ?= 60
 OUT    ?= soak-result
 SEEDS  ?= 40
 
-.PHONY: demo test lint format bench soak crash-proof copier peers clean
+.PHONY: demo test lint format bench simulate soak crash-proof copier peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -39,6 +40,9 @@ bench: $(VENV)/.dev
 
 crash-proof: $(VENV)/.dev
 	CRASH_PROOF_SEEDS=$(SEEDS) $(PYTEST) tests/properties/crash --timeout 3600 $(ARGS)
+
+simulate: $(VENV)/.dev
+	PYTHONPATH=tests $(PY) -m simulation $(if $(BUGS),--bugs,$(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200)))
 
 soak: $(VENV)/.dev
 	PYTHONPATH=tests $(PY) -m soak run --minutes $(MINUTES) --out $(OUT)

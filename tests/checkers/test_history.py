@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.history import History, Read, Written, anomalies
+from checkers.history import History, Read, Written, anomalies, forgive_lost_tails
 
 
 def good() -> History:
@@ -37,3 +37,29 @@ def test_a_broken_promise_is_found(plant, said: str) -> None:  # type: ignore[no
     history = good()
     plant(history)
     assert any(said in fault for fault in anomalies(history))
+
+
+def lossy(lost: set[int]) -> tuple[History, dict[tuple[str, int, int], int]]:
+    """Five records of one writer, all acknowledged before the first loss of power, without these."""
+    written = [Written("w", n, 0, n) for n in range(5)]
+    read = [Read("w", n, 0, n) for n in range(5) if n not in lost]
+    return History(written, read), {("w", n, 0): 0 for n in range(5)}
+
+
+def test_a_lost_tail_is_forgiven_where_power_was_lost_after_it() -> None:
+    history, eras = lossy({3, 4})
+    forgiven, faults = forgive_lost_tails(history, eras, losses=1)
+    assert faults == []
+    assert anomalies(forgiven) == []
+
+
+def test_a_tail_that_nothing_took_is_not_forgiven() -> None:
+    history, eras = lossy({3, 4})
+    forgiven, _ = forgive_lost_tails(history, eras, losses=0)
+    assert len(anomalies(forgiven)) == 2
+
+
+def test_a_lost_middle_is_not_forgiven() -> None:
+    history, eras = lossy({2})
+    _, faults = forgive_lost_tails(history, eras, losses=1)
+    assert ["hole: record 2 of w" in fault for fault in faults] == [True]

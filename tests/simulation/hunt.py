@@ -12,7 +12,7 @@ from simulation.planted import BUGS, PlantedBug
 from simulation.story import run
 
 # Stories that are tried for one bug before it counts as not found.
-PATIENCE = 40
+PATIENCE = 80
 
 
 @dataclass(frozen=True, slots=True)
