@@ -42,7 +42,7 @@ crash-proof: $(VENV)/.dev
 	CRASH_PROOF_SEEDS=$(SEEDS) $(PYTEST) tests/properties/crash --timeout 3600 $(ARGS)
 
 simulate: $(VENV)/.dev
-	PYTHONPATH=tests $(PY) -m simulation $(if $(BUGS),--bugs,$(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200)))
+	PYTHONPATH=tests $(PY) -m simulation $(if $(BUGS),--bugs,$(if $(SEED),--seed $(SEED),--seeds $(if $(filter file,$(origin SEEDS)),200,$(SEEDS))))
 
 soak: $(VENV)/.dev
 	PYTHONPATH=tests $(PY) -m soak run --minutes $(MINUTES) --out $(OUT)
