@@ -250,13 +250,22 @@ class Member(Role):
     async def live(self, env: Environment, life: int) -> None:
         strategy = ("range", "cooperative-sticky")[self.stage.plan.seed % 2]
         config = {**CONSUMER, "group.id": GROUP, "partition.assignment.strategy": strategy}
+        # A rebalance goes on while records are worked on; what is given up must be committed first.
+        busy = asyncio.Lock()
+
+        async def finish(partitions: list[TopicPartition]) -> None:
+            async with busy:
+                pass
+
         async with Consumer(config, env=env) as consumer:
-            await consumer.subscribe([PLAIN], on_assign=self._on_assign(consumer, life))
+            on_assign = self._on_assign(consumer, life)
+            await consumer.subscribe([PLAIN], on_assign=on_assign, on_revoke=finish, on_lost=finish)
             while True:
                 messages = [m for m in await consumer.consume(10, 0.25) if m.error() is None]
                 if messages:
-                    await self.pause(0.1)
-                    await self._commit(consumer, messages)
+                    async with busy:
+                        await self.pause(0.1)
+                        await self._commit(consumer, messages)
                 elif self.stage.writers_done.is_set() and await _is_all_committed(consumer, self.stage):
                     return
 
