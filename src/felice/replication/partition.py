@@ -62,6 +62,16 @@ class FetchedRecords:
     divergence: Divergence | None = None
 
 
+class Listeners(dict[Callable[[], None], None]):
+    """A set that is woken in the order in which it was made: sets themselves have none."""
+
+    def add(self, listener: Callable[[], None]) -> None:
+        self[listener] = None
+
+    def discard(self, listener: Callable[[], None]) -> None:
+        self.pop(listener, None)
+
+
 class Partition:
     """A replica of one partition. The names are Kafka's."""
 
@@ -75,8 +85,7 @@ class Partition:
         self.image = PartitionImage(log.partition, ())
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         # Called, without argument, each time readers may find more, or an error, than before.
-        # In order, as all that is iterated over.
-        self.on_advance: dict[Callable[[], None], None] = {}
+        self.on_advance = Listeners()
         self.leader: Leader | None = None
         self._broker_id = broker_id
         self._around = surroundings

@@ -184,7 +184,7 @@ def test_readers_are_woken_by_an_append_an_election_and_the_end(tmp_path: Path) 
     partition = make(tmp_path)
     lead(partition)
     rings: list[int] = []
-    partition.on_advance[lambda: rings.append(partition.high_watermark)] = None
+    partition.on_advance.add(lambda: rings.append(partition.high_watermark))
     append(partition)
     append(partition)
     assert rings == [1, 2]

@@ -127,7 +127,7 @@ class _Fetch:
         alarm = _Alarm(loop)
         watched = self._watched(alarm)
         for partition, ring in watched:
-            partition.on_advance[ring] = None
+            partition.on_advance.add(ring)
         # Something may have come between the first read and this task's start.
         numbers: Iterable[int] = range(len(self._plan.partitions))
         try:
@@ -139,7 +139,7 @@ class _Fetch:
                 numbers = await alarm.wait_until(deadline)
         finally:
             for partition, ring in watched:
-                partition.on_advance.pop(ring, None)
+                partition.on_advance.discard(ring)
         return self.response()
 
     def response(self) -> FetchResponse:
