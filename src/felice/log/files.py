@@ -26,6 +26,8 @@ class OpenFiles:
         self.disk = disk
         self._limit = limit
         self._files: OrderedDict[Path, File] = OrderedDict()
+        # A partition that is closed lets its files go, and need not look at those of all others for them.
+        self._by_directory: dict[Path, set[Path]] = {}
         self._lock = Lock()
 
     def get(self, path: Path, *, create: bool = False) -> File:
@@ -37,19 +39,28 @@ class OpenFiles:
                 return file
             file = self.disk.open(path, create=create)
             self._files[path] = file
+            self._by_directory.setdefault(path.parent, set()).add(path)
             if len(self._files) > self._limit:
-                self._files.popitem(last=False)
+                self._drop(next(iter(self._files)))
             return file
 
     def forget(self, path: Path) -> None:
         """Lets `path` go: it was renamed, deleted, or is not needed for a while."""
         with self._lock:
-            self._files.pop(path, None)
+            if path in self._files:
+                self._drop(path)
 
     def forget_under(self, directory: Path) -> None:
         with self._lock:
-            for path in [path for path in self._files if path.parent == directory]:
+            for path in self._by_directory.pop(directory, ()):
                 del self._files[path]
+
+    def _drop(self, path: Path) -> None:
+        del self._files[path]
+        siblings = self._by_directory[path.parent]
+        siblings.discard(path)
+        if not siblings:
+            del self._by_directory[path.parent]
 
     def __len__(self) -> int:
         return len(self._files)
