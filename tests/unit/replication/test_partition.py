@@ -444,3 +444,15 @@ def test_a_follower_without_epochs_keeps_only_what_is_committed(tmp_path: Path) 
     follow(partition, 1)
     # The batch that holds the watermark goes with what lies above it; the leader has it.
     assert partition.log_end_offset == 0
+
+
+def test_a_member_that_asks_for_what_it_had_is_put_out_at_once(tmp_path: Path) -> None:
+    partition = make(tmp_path)
+    proposed: list[tuple[int, ...]] = []
+    partition._around.propose = lambda _, proposal: proposed.append(proposal.isr)
+    pair(partition)
+    append(partition, 2)
+    fetched(partition, 2)
+    assert proposed == []
+    fetched(partition, 1)
+    assert proposed == [(1,)]
