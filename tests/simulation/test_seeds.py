@@ -29,3 +29,11 @@ def test_stories_are_about_something() -> None:
     assert all(verdict.records > 10 for verdict in verdicts)
     assert sum(verdict.records for verdict in verdicts) > 300
     assert any("power lost" in line for verdict in verdicts for line in verdict.trace)
+
+
+@pytest.mark.parametrize(
+    ("seed", "found"),
+    [(560, "a fetch that began after its partition was given up handed out what another consumer owned")],
+)
+def test_a_story_that_found_a_bug_has_a_good_end(seed: int, found: str) -> None:
+    assert run(seed).anomalies == [], found

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from felice.client.cluster import Cluster
 from felice.client.delivery import Delivery, Fetched
@@ -30,6 +30,9 @@ from felice.client.requests import fetch_request
 from felice.client.subscription import AssignedPartition, Lease, Subscription
 from felice.client.topology import NO_LEADER
 from felice.protocol.errors import ErrorCode
+
+Asked: TypeAlias = tuple[AssignedPartition, Lease, int | None]
+"""A partition, the right to its data, and where to read, as of the moment of asking."""
 
 # A broker answers a connection in order, so what must not wait behind a long poll has another connection.
 _LANES = ("fetch", "fetch-2")
@@ -92,7 +95,11 @@ class Fetcher:
         free = [lane for lane, leases in zip(_LANES, waiting, strict=True) if not leases]
         if left and free:
             self._under_way[leader, free[0]] = {partition.lease for partition in left}
-            self._cluster.spawn(self._fetch(leader, free[0], left))
+            # As of now: the task begins later, and what is given up until then must not come from it.
+            asked = {
+                partition.key: (partition, partition.lease, partition.fetch_offset) for partition in left
+            }
+            self._cluster.spawn(self._fetch(leader, free[0], asked))
 
     def _by_leader(self, partitions: Iterable[AssignedPartition]) -> dict[int, list[AssignedPartition]]:
         """What may be fetched now, under its leader."""
@@ -138,12 +145,11 @@ class Fetcher:
             or self._delivery.buffered_bytes >= settings["queued.max.messages.kbytes"] * 1024
         )
 
-    async def _fetch(self, leader: int, lane: str, group: list[AssignedPartition]) -> None:
+    async def _fetch(self, leader: int, lane: str, asked: dict[Any, Asked]) -> None:
         settings = self._settings
         wait_ms = settings["fetch.wait.max.ms"]
         if self.starved and lane != _LANES[0]:
             wait_ms = min(wait_ms, _BUSY_WAIT_MS)
-        asked = {partition.key: (partition, partition.lease, partition.fetch_offset) for partition in group}
         request = fetch_request(
             self._cluster.topology,
             {key: offset or 0 for key, (_, _, offset) in asked.items()},
@@ -161,7 +167,7 @@ class Fetcher:
                 raise KafkaException(error_of(response.error_code))
             self._take(response, asked)
         except KafkaException as error:
-            self._on_broken(group, error)
+            self._on_broken([partition for partition, _, _ in asked.values()], error)
         finally:
             del self._under_way[leader, lane]
             self.wake()
@@ -175,7 +181,7 @@ class Fetcher:
         if not error.error.retriable():
             self._delivery.put(error_message(error.error))
 
-    def _take(self, response: Any, asked: dict[Any, Any]) -> None:
+    def _take(self, response: Any, asked: dict[Any, Asked]) -> None:
         names = self._cluster.topology.names_by_id
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
