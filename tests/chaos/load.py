@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import subprocess
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -18,6 +20,7 @@ from confluent_kafka import (
 )
 
 from checkers.history import Read, Written
+from conformance.copying import CLIENTS
 
 _PATIENCE_S = 30.0
 
@@ -48,6 +51,7 @@ class Writer(threading.Thread):
                 "message.timeout.ms": 60_000,
                 "reconnect.backoff.max.ms": 200,
                 "retry.backoff.ms": 50,
+                "log_level": 0,
                 **(options or {}),
             }
         )
@@ -63,8 +67,9 @@ class Writer(threading.Thread):
             for _ in range(self._records_a_turn):
                 self._send(number, number % self._partitions)
                 number += 1
-            self._producer.poll(self._pause_s)
-        self._producer.flush(60)
+            self._producer.poll(0)
+            self._stopping.wait(self._pause_s)
+        self._producer.flush(120)
 
     def _send(self, number: int, partition: int) -> None:
         self.offsets[number, partition] = None
@@ -111,6 +116,7 @@ class GroupReader(threading.Thread):
             "enable.auto.commit": False,
             "session.timeout.ms": 6_000,
             "reconnect.backoff.max.ms": 200,
+            "log_level": 0,
             **(options or {}),
         }
         self._topic = topic
@@ -163,6 +169,63 @@ class GroupReader(threading.Thread):
         self._stopping.set()
         self.join(60)
         assert not self.is_alive()
+
+
+class Copying(threading.Thread):
+    """Copies a topic in transactions with one client's program, which dies now and then and lives again."""
+
+    def __init__(self, client: str, bootstrap: str, source: str, target: str, seed: int) -> None:
+        super().__init__(name=f"copying-{client}")
+        names = (f"copier-{client}", f"copiers-{client}", "50")
+        self._command = [*CLIENTS[client](), bootstrap, source, target, *names]
+        self._dice = random.Random(seed)
+        self._stopping = threading.Event()
+        self.lives = self.kills = self.transactions = 0
+        self.last_words = ""
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            self._live(self._dice.uniform(5, 40))
+            self._stopping.wait(0.5)
+
+    def stop(self) -> None:
+        """Once nothing is written to the source any more: returns when everything is copied."""
+        self._stopping.set()
+        self.join(120)
+        deadline = time.monotonic() + 180
+        while not self._live(90):
+            assert time.monotonic() < deadline, f"{self.name} comes to no end: {self.last_words}"
+
+    def _live(self, most_s: float) -> bool:
+        """One life; whether everything that was there is copied. One that takes too long is killed."""
+        self.lives += 1
+        process = subprocess.Popen(
+            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        killer = threading.Timer(most_s, process.kill)
+        killer.start()
+        said, complaints = process.communicate()
+        killer.cancel()
+        self.kills += process.returncode == -9
+        self.transactions += said.count("COPIED")
+        self.last_words = complaints[-500:]
+        return "DONE" in said.splitlines()
+
+
+def copy_anomalies(name: str, source: Iterable[Read], target: Iterable[Read]) -> list[str]:
+    """Where a copy is not what it was made of, once and in order."""
+    faults = []
+    sides = [list(source), list(target)]
+    for partition in sorted({read.partition for read in sides[0]}):
+        wanted, found = ([(r.writer, r.number) for r in side if r.partition == partition] for side in sides)
+        if wanted != found:
+            missing, extra = len(set(wanted) - set(found)), len(found) - len(set(found))
+            faults.append(
+                f"{name}: partition {partition} has {len(found)} records for {len(wanted)}: "
+                f"{missing} are missing, {extra} stand twice"
+                + ("" if missing or extra else ", and the order differs")
+            )
+    return faults
 
 
 def reader_anomalies(readers: Iterable[GroupReader], read: Iterable[Read]) -> list[str]:

@@ -134,7 +134,7 @@ class ZooKeeperNode(Node):
         return status.mode if status is not None else None
 
     def command(self) -> Sequence[str]:
-        jars = ":".join(str(jar) for jar in find_jars(with_logs=False))
+        jars = ":".join(str(jar) for jar in find_jars(with_logs=False, with_tls=False))
         java = str(find_java().home / "bin" / "java")
         config = str(self.directory / "zoo.cfg")
         return [java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", jars, SERVER, config]

@@ -3,7 +3,8 @@
     python tests/chaos/cluster/run.py --minutes 30 --seed 7
 
 Three brokers and three ZooKeeper servers, in network namespaces where that is allowed, are killed, paused, cut off,
-restarted and filled up, one fault after another. Idempotent producers and a group of consumers run all the while.
+restarted and filled up, one fault after another. Idempotent producers, a group of consumers and transactional
+copiers (Java, librdkafka, ours) run all the while.
 Exit code 0 means: not one promise was broken.
 """
 
@@ -28,11 +29,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from chaos.cluster.faults import Fault, Nemesis, Targets, faults_for
 from chaos.cluster.network import Loopback, Namespaces
 from chaos.cluster.processes import BrokerNode, Network, ZooKeeperNode
-from chaos.load import GroupReader, Writer, read_all, reader_anomalies
+from chaos.load import Copying, GroupReader, Writer, copy_anomalies, read_all, reader_anomalies
 from checkers.history import History, anomalies
 
 TOPIC = "promises"
 PARTITIONS = 6
+COPY_PARTITIONS = 2
+COPIERS = ("java", "confluent-kafka", "felice")
 SMALL_DISK_MB = 768
 SETTINGS = {
     "default.replication.factor": "3",
@@ -56,6 +59,7 @@ class Outcome:
     faults: dict[str, int] = field(default_factory=dict)
     acknowledged: int = 0
     read: int = 0
+    copies: dict[str, str] = field(default_factory=dict)
     anomalies: list[str] = field(default_factory=list)
 
 
@@ -118,15 +122,18 @@ def put_under_load(
 ) -> Outcome:
     bootstrap = bootstrap_of(targets)
     create_topic(bootstrap, TOPIC)
-    writers = [
-        Writer(
-            f"w-{codec}", bootstrap, TOPIC, PARTITIONS, codec, records_a_turn=5, pause_s=0.02, options=PATIENT
+    writers = [_writer(f"w-{codec}", bootstrap, TOPIC, codec) for codec in ("none", "lz4", "zstd")]
+    copyings = []
+    for number, client in enumerate(COPIERS):
+        for name in (f"source-{client}", f"target-{client}"):
+            create_topic(bootstrap, name, COPY_PARTITIONS)
+        writers.append(_writer(f"c-{client}", bootstrap, f"source-{client}", "none", COPY_PARTITIONS))
+        copyings.append(
+            Copying(client, bootstrap, f"source-{client}", f"target-{client}", 1000 * seed + number)
         )
-        for codec in ("none", "lz4", "zstd")
-    ]
     readers = [GroupReader(f"r-{number}", bootstrap, TOPIC, "readers") for number in range(3)]
     nemesis = Nemesis(targets, faults, seed, journal=directory / "faults.log")
-    for thread in (*writers, *readers, nemesis):
+    for thread in (*writers, *copyings, *readers, nemesis):
         thread.start()
     _wait(minutes * 60, nemesis)
     nemesis.stop()
@@ -134,12 +141,26 @@ def put_under_load(
         writer.stop()
     read = read_all(bootstrap, TOPIC, PARTITIONS)
     _let_readers_finish(readers, {(found.partition, found.offset) for found in read})
-    history = History([record for writer in writers for record in writer.written()], read)
+    history = History([record for writer in writers[:3] for record in writer.written()], read)
     faults_found = [*anomalies(history), *reader_anomalies(readers, read), *_complaints(targets)]
+    for copying, client, writer in zip(copyings, COPIERS, writers[3:], strict=True):
+        copying.stop()
+        source = read_all(bootstrap, f"source-{client}", COPY_PARTITIONS)
+        copied = read_all(bootstrap, f"target-{client}", COPY_PARTITIONS, "read_committed")
+        faults_found += anomalies(History(writer.written(), source))
+        faults_found += copy_anomalies(f"copy by {client}", source, copied)
     faults_found += [f"{writer.name}: {error}" for writer in writers for error in writer.failures]
     if nemesis.failure is not None:
         faults_found.append(f"a fault could not be made good: {nemesis.failure!r}")
-    return Outcome(minutes, dict(nemesis.done), len(history.acknowledged), len(read), faults_found)
+    copies = {
+        copying.name: f"{copying.transactions} transactions in {copying.lives} lives, {copying.kills} killed"
+        for copying in copyings
+    }
+    return Outcome(minutes, dict(nemesis.done), len(history.acknowledged), len(read), copies, faults_found)
+
+
+def _writer(name: str, bootstrap: str, topic: str, codec: str, partitions: int = PARTITIONS) -> Writer:
+    return Writer(name, bootstrap, topic, partitions, codec, records_a_turn=6, pause_s=0.05, options=PATIENT)
 
 
 def _wait(seconds: float, nemesis: Nemesis) -> None:
@@ -179,6 +200,8 @@ def _complaints(targets: Targets) -> list[str]:
 def main(minutes: float, seed: int, directory: Path | None, as_json: bool) -> None:
     """Put a cluster of real processes under load and faults, and judge what its clients were promised."""
     where = directory or Path(tempfile.mkdtemp(prefix="felice-chaos-"))
+    if where.exists() and any(where.iterdir()):
+        raise click.UsageError(f"{where} is not empty: what an earlier run left would be judged as this one's")
     where.mkdir(parents=True, exist_ok=True)
     with running_cluster(where) as targets:
         faults = faults_for(targets.network, small_disks=_can_mount())
@@ -200,6 +223,8 @@ def _show(outcome: Outcome, as_json: bool) -> None:
     )
     for name, count in sorted(outcome.faults.items()):
         click.echo(f"  {count:4} × {name.replace('_', ' ')}")
+    for name, said in outcome.copies.items():
+        click.echo(f"  {name}: {said}")
     click.echo("no anomaly" if not outcome.anomalies else f"{len(outcome.anomalies)} anomalies:")
     for line in outcome.anomalies[:50]:
         click.echo(f"  {line}")
