@@ -29,6 +29,7 @@ from felice.protocol.errors import ApiError, ErrorCode
 from felice.replication import follower
 from felice.replication.follower import FetchPosition, RestartAt, TruncateTo
 from felice.replication.leader import IsrProposal, Leader
+from felice.replication.refusals import Refusals
 from felice.replication.surroundings import Surroundings
 from felice.replication.waiters import Waiters
 
@@ -96,6 +97,7 @@ class Partition:
         self._deleting = Waiters()
         self._flushing: asyncio.Task[None] | None = None
         self._failure: ApiError | None = None
+        self._refusals = Refusals()
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.partition} epoch {self.leader_epoch}>"
@@ -224,16 +226,21 @@ class Partition:
         leader = self.leader
         if leader is None or self._failure is not None:
             leader = self._leading()
-        if required_acks == ACKS_ALL:
-            self._check_in_sync(leader, len(leader.isr), ErrorCode.NOT_ENOUGH_REPLICAS)
-        info = self.log.append(
-            records,
-            leader_epoch=leader.epoch,
-            now_ms=now_ms,
-            origin=origin,
-            zstd_allowed=zstd_allowed,
-            transaction_version=transaction_version,
-        )
+        try:
+            if required_acks == ACKS_ALL:
+                self._check_in_sync(leader, len(leader.isr), ErrorCode.NOT_ENOUGH_REPLICAS)
+            info = self.log.append(
+                records,
+                leader_epoch=leader.epoch,
+                now_ms=now_ms,
+                origin=origin,
+                zstd_allowed=zstd_allowed,
+                transaction_version=transaction_version,
+            )
+        except ApiError as error:
+            raise self._refusals.judged(records, error) from error
+        if self._refusals:
+            self._refusals.forget(records)
         if self.log.needs_flush:
             self.begin_flush()
         else:

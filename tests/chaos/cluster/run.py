@@ -201,7 +201,9 @@ def main(minutes: float, seed: int, directory: Path | None, as_json: bool) -> No
     """Put a cluster of real processes under load and faults, and judge what its clients were promised."""
     where = directory or Path(tempfile.mkdtemp(prefix="felice-chaos-"))
     if where.exists() and any(where.iterdir()):
-        raise click.UsageError(f"{where} is not empty: what an earlier run left would be judged as this one's")
+        raise click.UsageError(
+            f"{where} is not empty: what an earlier run left would be judged as this one's"
+        )
     where.mkdir(parents=True, exist_ok=True)
     with running_cluster(where) as targets:
         faults = faults_for(targets.network, small_disks=_can_mount())

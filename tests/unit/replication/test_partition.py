@@ -15,7 +15,8 @@ from felice.env import SystemClock, SystemDisk
 from felice.log.log import AppendInfo, Log
 from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.records.builder import BatchBuilder
+from felice.records.builder import BatchBuilder, build_batch
+from felice.records.record import Record
 from felice.replication.partition import ACKS_ALL, Divergence, Partition
 from felice.replication.surroundings import Surroundings
 
@@ -456,3 +457,25 @@ def test_a_member_that_asks_for_what_it_had_is_put_out_at_once(tmp_path: Path) -
     assert proposed == []
     fetched(partition, 1)
     assert proposed == [(1,)]
+
+
+def test_a_batch_behind_one_that_was_refused_for_a_while_is_not_out_of_order(tmp_path: Path) -> None:
+    """Else a producer begins a new epoch, and writes again elsewhere what is written but not acknowledged."""
+    partition = make(tmp_path, TopicConfig(min_insync_replicas=2))
+    lead(partition, replicas=(1, 2), isr=(1, 2))
+
+    def send(sequence: int) -> AppendInfo:
+        records = bytearray(
+            build_batch(
+                [Record(0, NOW_MS, None, b"v")], producer_id=7, producer_epoch=0, base_sequence=sequence
+            )
+        )
+        return partition.append(records, required_acks=ACKS_ALL, now_ms=NOW_MS)
+
+    send(0)
+    lead(partition, 0, replicas=(1, 2), isr=(1,), partition_epoch=1)
+    assert code_of(lambda: send(1)) == ErrorCode.NOT_ENOUGH_REPLICAS
+    lead(partition, 0, replicas=(1, 2), isr=(1, 2), partition_epoch=2)
+    assert code_of(lambda: send(2)) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert [send(1).base_offset, send(2).base_offset] == [1, 2]
+    assert code_of(lambda: send(4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -1,0 +1,68 @@
+"""Batches of idempotent producers that were refused for a reason that passes, and those behind them on the wire. Pure.
+
+Keeps true: a batch whose forerunner was refused for a while is refused for the same reason, not for being out of
+            order, until the forerunner has come again. A producer that is told of disorder begins a new epoch and
+            writes anew what it does not know to be written, in every partition; some of it may be there already.
+            (In Kafka the same is rarer: a disk that refuses one batch there refuses all from then on.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from felice.env import Buffer
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.records.batch import BatchHeader
+
+_PASSING = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR)
+# Producers remembered; the one that was refused longest ago is forgotten first.
+_MOST = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    epoch: int
+    sequence: int
+    error: ApiError
+
+
+class Refusals:
+    """The last refusal of each producer of one partition."""
+
+    def __init__(self) -> None:
+        self._refused: dict[int, _Refused] = {}
+
+    def __len__(self) -> int:
+        return len(self._refused)
+
+    def judged(self, records: Buffer, error: ApiError) -> ApiError:
+        """What to tell the producer whose batch met `error`."""
+        if error.code in _PASSING:
+            self._note(BatchHeader.parse(records), error)
+        elif error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            header = BatchHeader.parse(records)
+            earlier = self._refused.get(header.producer_id)
+            if earlier is not None and _is_behind(header, earlier):
+                return earlier.error
+        return error
+
+    def _note(self, header: BatchHeader, error: ApiError) -> None:
+        if header.producer_id < 0:
+            return
+        earlier = self._refused.get(header.producer_id)
+        if earlier is not None and _is_behind(header, earlier):
+            return
+        self._refused.pop(header.producer_id, None)
+        self._refused[header.producer_id] = _Refused(header.producer_epoch, header.base_sequence, error)
+        if len(self._refused) > _MOST:
+            del self._refused[next(iter(self._refused))]
+
+    def forget(self, records: Buffer) -> None:
+        """A batch of the producer was taken: those behind it are judged by themselves again."""
+        self._refused.pop(BatchHeader.parse(records).producer_id, None)
+
+
+def _is_behind(header: BatchHeader, earlier: _Refused) -> bool:
+    """Sequences come round after 2^31 - 1."""
+    distance = (header.base_sequence - earlier.sequence) % 2**31
+    return header.producer_epoch == earlier.epoch and 0 < distance < 2**30

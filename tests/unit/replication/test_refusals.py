@@ -1,0 +1,70 @@
+"""Batches refused for a while, and those that were already on their way behind them."""
+
+from __future__ import annotations
+
+import pytest
+
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.records.builder import build_batch
+from felice.records.record import Record
+from felice.replication.refusals import Refusals
+
+SHORT = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
+FEW = ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few")
+DISORDER = ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap")
+
+
+def batch(sequence: int, producer_id: int = 7, epoch: int = 0) -> bytes:
+    return build_batch(
+        [Record(0, 0, None, b"v")], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+    )
+
+
+@pytest.mark.parametrize("reason", [SHORT, FEW], ids=["storage", "replicas"])
+def test_what_comes_behind_a_refused_batch_is_refused_for_the_same_reason(reason: ApiError) -> None:
+    refusals = Refusals()
+    assert refusals.judged(batch(5), reason) is reason
+    assert refusals.judged(batch(6), DISORDER) is reason
+    assert refusals.judged(batch(8), DISORDER) is reason
+
+
+def test_disorder_of_its_own_is_disorder() -> None:
+    refusals = Refusals()
+    assert refusals.judged(batch(6), DISORDER) is DISORDER
+    refusals.judged(batch(5), SHORT)
+    assert refusals.judged(batch(5), DISORDER) is DISORDER
+    assert refusals.judged(batch(4), DISORDER) is DISORDER
+    assert refusals.judged(batch(6, producer_id=8), DISORDER) is DISORDER
+    assert refusals.judged(batch(6, epoch=1), DISORDER) is DISORDER
+
+
+def test_the_first_refused_batch_stays_the_forerunner_until_it_is_taken() -> None:
+    refusals = Refusals()
+    refusals.judged(batch(5), SHORT)
+    refusals.judged(batch(6), FEW)
+    assert refusals.judged(batch(6), DISORDER) is SHORT
+    refusals.forget(batch(5))
+    assert refusals.judged(batch(6), DISORDER) is DISORDER
+    assert not refusals
+
+
+def test_sequences_come_round() -> None:
+    refusals = Refusals()
+    refusals.judged(batch(2**31 - 1), SHORT)
+    assert refusals.judged(batch(0), DISORDER) is SHORT
+
+
+def test_other_errors_and_producers_without_ids_leave_no_trace() -> None:
+    refusals = Refusals()
+    refusals.judged(batch(5), ApiError(ErrorCode.CORRUPT_MESSAGE, "broken"))
+    refusals.judged(build_batch([Record(0, 0, None, b"v")]), SHORT)
+    assert not refusals
+
+
+def test_memory_is_bounded() -> None:
+    refusals = Refusals()
+    for producer_id in range(1_500):
+        refusals.judged(batch(5, producer_id), SHORT)
+    assert len(refusals) == 1_000
+    assert refusals.judged(batch(6, 1_499), DISORDER) is SHORT
+    assert refusals.judged(batch(6, 0), DISORDER) is DISORDER
