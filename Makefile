@@ -7,6 +7,7 @@
 #   make crash-proof  losses of power at every moment of SEEDS (40) histories, and flipped bits
 #   make simulate  whole brokers and clients on virtual time: SEEDS=200 stories, or SEED=k with its trace, or BUGS=1
 #   make soak    mixed load for MINUTES (60) on one broker: memory, files and histories judged; files go to OUT
+#   make chaos   three brokers and three ZooKeeper servers under load are killed, stopped, cut off: MINUTES (30) of it
 #   make copier  100,000 records copied exactly once by each client under kills; CLIENT=java for one of them
 #   make peers   what the tests with other people's clients need: jars, modules, packages
 
@@ -18,7 +19,7 @@ MINUTES ?= 60
 OUT    ?= soak-result
 SEEDS  ?= 40
 
-.PHONY: demo test lint format bench simulate soak crash-proof copier peers clean
+.PHONY: demo test lint format bench simulate soak chaos crash-proof copier peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -46,6 +47,9 @@ simulate: $(VENV)/.dev
 
 soak: $(VENV)/.dev
 	PYTHONPATH=tests $(PY) -m soak run --minutes $(MINUTES) --out $(OUT)
+
+chaos: $(VENV)/.dev
+	$(PY) tests/chaos/cluster/run.py --minutes $(if $(filter file,$(origin MINUTES)),30,$(MINUTES)) $(ARGS)
 
 copier: $(VENV)/.dev
 	$(PY) tests/conformance/copying.py $(CLIENT)

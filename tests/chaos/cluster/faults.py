@@ -132,44 +132,47 @@ def faults_for(network: Network, *, small_disks: bool) -> list[Fault]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a fault lasts, and how long the cluster is left alone: from, to."""
+
+    fault_s: tuple[float, float] = (1.0, 15.0)
+    rest_s: tuple[float, float] = (3.0, 10.0)
+
+
+USUAL_PACE = Pace()
+
+
 class Nemesis(threading.Thread):
     """Does one fault after another, with rests between, until it is told to stop."""
 
     def __init__(
-        self,
-        targets: Targets,
-        faults: Sequence[Fault],
-        seed: int,
-        *,
-        fault_s: tuple[float, float] = (1.0, 15.0),
-        rest_s: tuple[float, float] = (3.0, 10.0),
-        journal: Path | None = None,
+        self, targets: Targets, faults: Sequence[Fault], seed: int, pace: Pace, journal: Path
     ) -> None:
         super().__init__(name="nemesis")
         self.done: Counter[str] = Counter()
         self.failure: BaseException | None = None
         self._targets, self._faults = targets, faults
         self._dice = random.Random(seed)
-        self._fault_s, self._rest_s = fault_s, rest_s
+        self._pace = pace
         self._journal = journal
         self._stopping = threading.Event()
 
     def run(self) -> None:
         try:
-            while not self._stopping.wait(self._dice.uniform(*self._rest_s)):
+            while not self._stopping.wait(self._dice.uniform(*self._pace.rest_s)):
                 fault = self._dice.choice(self._faults)
                 with fault(self._targets, self._dice) as what:
                     self._note(what)
-                    self._stopping.wait(self._dice.uniform(*self._fault_s))
+                    self._stopping.wait(self._dice.uniform(*self._pace.fault_s))
                 self.done[fault.__name__] += 1
                 self._note(f"over: {what}")
         except BaseException as error:
             self.failure = error
 
     def _note(self, what: str) -> None:
-        if self._journal is not None:
-            with self._journal.open("a") as journal:
-                journal.write(f"{time.strftime('%H:%M:%S')} {what}\n")
+        with self._journal.open("a") as journal:
+            journal.write(f"{time.strftime('%H:%M:%S')} {what}\n")
 
     def stop(self) -> None:
         self._stopping.set()

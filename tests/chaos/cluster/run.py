@@ -1,6 +1,6 @@
 """Chaos: a cluster of real processes under load and faults, and the judgement of what its clients were promised.
 
-    python tests/chaos/cluster/run.py --minutes 30 --seed 7
+    make chaos MINUTES=30 ARGS="--seed 7"
 
 Three brokers and three ZooKeeper servers, in network namespaces where that is allowed, are killed, paused, cut off,
 restarted and filled up, one fault after another. Idempotent producers, a group of consumers and transactional
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,11 +26,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from chaos.cluster.faults import Fault, Nemesis, Targets, faults_for
+from chaos.cluster.faults import USUAL_PACE, Fault, Nemesis, Pace, Targets, faults_for
 from chaos.cluster.network import Loopback, Namespaces
 from chaos.cluster.processes import BrokerNode, Network, ZooKeeperNode
 from chaos.load import Copying, GroupReader, Writer, copy_anomalies, read_all, reader_anomalies
 from checkers.history import History, anomalies
+from felice.ensemble.files import EnsembleError, find_jars
+from felice.env.java import JavaNotFound, find_java
+from peers.cache import PeerMissing
 
 TOPIC = "promises"
 PARTITIONS = 6
@@ -64,10 +67,12 @@ class Outcome:
 
 
 @contextmanager
-def running_cluster(directory: Path, brokers: int = 3, zookeepers: int = 3) -> Iterator[Targets]:
+def running_cluster(
+    directory: Path, brokers: int = 3, zookeepers: int = 3, network: Network | None = None
+) -> Iterator[Targets]:
     """Everything up, with leaders for all that is made next; torn down whatever happens."""
     with ExitStack() as stack:
-        network: Network = Namespaces() if Namespaces.is_possible() else Loopback()
+        network = network or (Namespaces() if Namespaces.is_possible() else Loopback())
         stack.callback(network.close)
         ensemble = ZooKeeperNode.ensemble(zookeepers, network, directory)
         connect = ",".join(node.client_address for node in ensemble)
@@ -76,7 +81,7 @@ def running_cluster(directory: Path, brokers: int = 3, zookeepers: int = 3) -> I
             for number in range(1, brokers + 1)
         ]
         for node in nodes:
-            if _can_mount():
+            if has_small_disks(network):
                 stack.callback(_unmount, node.data)
                 _mount(node.data)
         for process in (*ensemble, *nodes):
@@ -90,8 +95,9 @@ def running_cluster(directory: Path, brokers: int = 3, zookeepers: int = 3) -> I
         yield Targets(network, nodes, ensemble)
 
 
-def _can_mount() -> bool:
-    return Namespaces.is_possible()
+def has_small_disks(network: Network) -> bool:
+    """Mounting takes the same rights as namespaces do."""
+    return network.can_cut
 
 
 def _mount(path: Path) -> None:
@@ -108,6 +114,15 @@ def _unmount(path: Path) -> None:
     subprocess.run(["umount", "-l", str(path)], capture_output=True, check=False)
 
 
+def require_zookeeper() -> None:
+    """A Java and the jars of a ZooKeeper; raises `PeerMissing`."""
+    try:
+        find_java()
+        find_jars(with_logs=False, with_tls=False)
+    except (JavaNotFound, EnsembleError) as missing:
+        raise PeerMissing(str(missing)) from missing
+
+
 def bootstrap_of(targets: Targets) -> str:
     return ",".join(broker.bootstrap for broker in targets.brokers)
 
@@ -118,13 +133,20 @@ def create_topic(bootstrap: str, name: str, partitions: int = PARTITIONS) -> Non
 
 
 def put_under_load(
-    targets: Targets, faults: list[Fault], seed: int, minutes: float, directory: Path
+    targets: Targets,
+    faults: list[Fault],
+    seed: int,
+    minutes: float,
+    directory: Path,
+    *,
+    copiers: Sequence[str] = COPIERS,
+    pace: Pace = USUAL_PACE,
 ) -> Outcome:
     bootstrap = bootstrap_of(targets)
     create_topic(bootstrap, TOPIC)
     writers = [_writer(f"w-{codec}", bootstrap, TOPIC, codec) for codec in ("none", "lz4", "zstd")]
     copyings = []
-    for number, client in enumerate(COPIERS):
+    for number, client in enumerate(copiers):
         for name in (f"source-{client}", f"target-{client}"):
             create_topic(bootstrap, name, COPY_PARTITIONS)
         writers.append(_writer(f"c-{client}", bootstrap, f"source-{client}", "none", COPY_PARTITIONS))
@@ -132,7 +154,7 @@ def put_under_load(
             Copying(client, bootstrap, f"source-{client}", f"target-{client}", 1000 * seed + number)
         )
     readers = [GroupReader(f"r-{number}", bootstrap, TOPIC, "readers") for number in range(3)]
-    nemesis = Nemesis(targets, faults, seed, journal=directory / "faults.log")
+    nemesis = Nemesis(targets, faults, seed, pace, directory / "faults.log")
     for thread in (*writers, *copyings, *readers, nemesis):
         thread.start()
     _wait(minutes * 60, nemesis)
@@ -143,7 +165,7 @@ def put_under_load(
     _let_readers_finish(readers, {(found.partition, found.offset) for found in read})
     history = History([record for writer in writers[:3] for record in writer.written()], read)
     faults_found = [*anomalies(history), *reader_anomalies(readers, read), *_complaints(targets)]
-    for copying, client, writer in zip(copyings, COPIERS, writers[3:], strict=True):
+    for copying, client, writer in zip(copyings, copiers, writers[3:], strict=True):
         copying.stop()
         source = read_all(bootstrap, f"source-{client}", COPY_PARTITIONS)
         copied = read_all(bootstrap, f"target-{client}", COPY_PARTITIONS, "read_committed")
@@ -206,7 +228,7 @@ def main(minutes: float, seed: int, directory: Path | None, as_json: bool) -> No
         )
     where.mkdir(parents=True, exist_ok=True)
     with running_cluster(where) as targets:
-        faults = faults_for(targets.network, small_disks=_can_mount())
+        faults = faults_for(targets.network, small_disks=has_small_disks(targets.network))
         outcome = put_under_load(targets, faults, seed, minutes, where)
     _show(outcome, as_json)
     if outcome.anomalies:
