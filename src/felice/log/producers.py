@@ -55,6 +55,8 @@ class ProducerState:
     current_txn_first_offset: int = -1
     last_timestamp: int = -1
     batches: list[RememberedBatch] = field(default_factory=list)
+    markers_seen: int = 0
+    """Since this broker knows the producer: whoever asked elsewhere about its transaction sees that one ended."""
 
     @property
     def last_sequence(self) -> int:
@@ -240,6 +242,7 @@ class ProducerStates:
         state = self._state_of(header)
         state.coordinator_epoch = marker.coordinator_epoch
         state.last_timestamp = now_ms
+        state.markers_seen += 1
         if not state.has_open_transaction:
             return None
         first_offset, state.current_txn_first_offset = state.current_txn_first_offset, -1

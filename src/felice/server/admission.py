@@ -1,6 +1,7 @@
 """The first write of a transaction to a partition: after its coordinator agreed, and in the order of the requests.
 
-Keeps true:  T5  a transaction writes to a partition only after its coordinator agreed, so that it hears the end of it.
+Keeps true:  T5  a transaction writes to a partition only after its coordinator agreed, so that it hears the end of it,
+                 and not if that end came while the coordinator's answer was on its way.
              What a producer sends waits behind what it sent before, and nobody else waits.
 How:         with transaction V2 the coordinator is told to add the partition; before, it is asked whether the client
              did (KIP-890, part 1). A partition where the transaction is open already needs neither. `channel` is the
@@ -134,21 +135,34 @@ class Admission:
             del self._last[producer_id]
 
     async def _ask(self, who: Identity, partitions: Sequence[Partition], flow: Flow) -> Refusals:
-        """In V2 the transaction before may still be on its way to its end: that is waited for a little."""
+        """In V2 the transaction before may still be on its way to its end: that is waited for a little.
+
+        What the coordinator said of a partition is worth nothing once a marker has come there: it may have been said
+        before, and nothing would end what is written now.
+        """
         config = self._config()
         deadline = self._clock.monotonic() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
+        refusals: dict[TopicPartition, ErrorCode] = {}
+        agreed: dict[TopicPartition, int] = {}
         while True:
-            missing = [partition for partition in partitions if not _is_open(partition, who)]
+            seen = {_where(partition): _markers_seen(partition, who) for partition in partitions}
+            missing = [
+                _where(partition)
+                for partition in partitions
+                if not _is_open(partition, who) and _where(partition) not in refusals
+                if agreed.get(_where(partition)) != seen[_where(partition)]
+            ]
             if not missing:
-                return {}
+                return refusals
             refused = await self._ask_once(who, missing, flow)
             is_concurrent = ErrorCode.CONCURRENT_TRANSACTIONS in refused.values()
-            if not (flow.adds and is_concurrent) or self._clock.monotonic() >= deadline:
-                return refused
-            await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+            if flow.adds and is_concurrent and self._clock.monotonic() < deadline:
+                await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+            else:
+                refusals |= refused
+                agreed |= {where: seen[where] for where in missing}
 
-    async def _ask_once(self, who: Identity, partitions: Sequence[Partition], flow: Flow) -> Refusals:
-        wanted = [TopicPartition(partition.topic, partition.partition) for partition in partitions]
+    async def _ask_once(self, who: Identity, wanted: Sequence[TopicPartition], flow: Flow) -> Refusals:
         asked = AddPartitionsToTxnTransaction(
             transactional_id=who.transactional_id,
             producer_id=who.producer_id,
@@ -173,6 +187,15 @@ class Admission:
             for row in topic.results_by_partition
             if row.partition_error_code != ErrorCode.NONE
         }
+
+
+def _where(partition: Partition) -> TopicPartition:
+    return TopicPartition(partition.topic, partition.partition)
+
+
+def _markers_seen(partition: Partition, who: Identity) -> int:
+    state = partition.log.producers.get(who.producer_id)
+    return 0 if state is None else state.markers_seen
 
 
 def _is_open(partition: Partition, who: Identity) -> bool:

@@ -14,7 +14,7 @@ from felice.config import BrokerConfig
 from felice.coordinator.transaction.metadata import TopicPartition
 from felice.coordinator.transaction.shard import Identity
 from felice.env import Environment
-from felice.log.producers import ProducerState
+from felice.log.producers import ProducerState, ProducerStates
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -23,6 +23,9 @@ from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
+from felice.records.batch import BatchHeader
+from felice.records.builder import build_control
+from felice.records.control import ControlType, EndTransactionMarker
 from felice.replication.partition import Partition
 from felice.server.admission import Admission, Flow, Refusals
 
@@ -44,6 +47,18 @@ class Place:
 
     def begin(self, who: Identity) -> None:
         self.open[who.producer_id] = ProducerState(who.producer_id, who.epoch, current_txn_first_offset=0)
+
+    def end(self, who: Identity) -> None:
+        """A marker of the flow in which it has the transaction's own epoch."""
+        marker = EndTransactionMarker(ControlType.ABORT, 0)
+        header = BatchHeader.parse(
+            build_control(marker, producer_id=who.producer_id, producer_epoch=who.epoch, timestamp_ms=0)
+        )
+        states = ProducerStates(1000)
+        if who.producer_id in self.open:
+            states.restore([self.open[who.producer_id].entry()], 1, 0)
+        states.complete(header, marker, 1, 0)
+        self.open[who.producer_id] = next(iter(states))
 
 
 @dataclass
@@ -207,3 +222,28 @@ async def test_the_next_request_need_not_wait_until_this_one_is_replicated() -> 
     assert not first.done()
     replicated.set_result({})
     await first
+
+
+async def test_an_answer_from_before_the_end_of_the_transaction_admits_nothing() -> None:
+    """The marker overtakes it where the coordinator is another broker: what came behind it would stay open for ever."""
+    world = World(ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE)
+    world.coordinator.gate = asyncio.Event()
+    late = world.enter(A, OLD, "late", 0)
+    await asyncio.sleep(0.01)
+    world.places[0].end(A)
+    world.coordinator.gate.set()
+    assert await settle(late) == {0: ErrorCode.TRANSACTION_ABORTABLE}
+    assert len(world.coordinator.asked) == 2
+
+
+async def test_a_transaction_that_ends_while_another_partition_is_asked_for_is_asked_for_everywhere() -> None:
+    world = World(ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE)
+    world.places[0].begin(A)
+    world.coordinator.gate = asyncio.Event()
+    late = world.enter(A, OLD, "late", 0, 1)
+    await asyncio.sleep(0.01)
+    world.places[0].end(A)
+    world.coordinator.gate.set()
+    assert await settle(late) == {0: ErrorCode.TRANSACTION_ABORTABLE}
+    asked = [one.transactions[0].topics[0].partitions for one in world.coordinator.asked]
+    assert asked == [[1], [0]]

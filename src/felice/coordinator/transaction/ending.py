@@ -63,6 +63,8 @@ def end_v2(
     now_ms: int,
 ) -> TransactionMetadata | ErrorCode:
     """The decision that must be written, or the answer. `next_producer_id` is used where the epochs run out."""
+    if current.is_next(producer_id):
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     is_rotated = _is_before_rotation(current, producer_id, epoch)
     if producer_id != current.producer_id and not is_rotated:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING

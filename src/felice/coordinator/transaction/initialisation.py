@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from felice.coordinator.transaction.metadata import TransactionMetadata
+from felice.coordinator.transaction.metadata import LAST_EPOCH, TransactionMetadata
 from felice.coordinator.transaction.states import TransactionState
 from felice.protocol.errors import ErrorCode
 from felice.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -47,6 +47,8 @@ def initialise(
     """
     if current is None:
         return TransactionMetadata(new_producer_id, 0, wish.timeout_ms, now_ms)
+    if current.is_next(wish.producer_id):
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     if wish.holds_identity and not _may_hold(current, wish):
         return ErrorCode.PRODUCER_FENCED
     if current.state.is_decided:
@@ -61,8 +63,9 @@ def initialise(
 
 
 def _may_hold(current: TransactionMetadata, wish: InitWish) -> bool:
-    """The current producer id; or, where its epochs ran out, the one before, if the answer was lost."""
-    return wish.producer_id in (current.producer_id, current.last_producer_id)
+    """The current producer id; or, if the answer was lost, the one before with the epoch at which it ran out."""
+    is_before = wish.producer_id == current.last_producer_id and wish.epoch >= LAST_EPOCH - 1
+    return wish.producer_id == current.producer_id or is_before
 
 
 def _raise_epoch(

@@ -54,6 +54,10 @@ class TransactionMetadata:
     def is_epoch_exhausted(self) -> bool:
         return self.epoch >= LAST_EPOCH - 1
 
+    def is_next(self, producer_id: int) -> bool:
+        """Whether the next transaction is this producer's, who is to wait until every partition knows of the last."""
+        return producer_id == self.next_producer_id != NO_PRODUCER_ID
+
     def _become(self, state: TransactionState) -> TransactionState:
         assert self.state in PREVIOUS_STATES[state], f"producer {self.producer_id}: {self.state} -> {state}"
         return state

@@ -290,6 +290,8 @@ class TransactionShard:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if who.transactional_id in self._changing:
             return ErrorCode.CONCURRENT_TRANSACTIONS
+        if current.is_next(who.producer_id):
+            return ErrorCode.CONCURRENT_TRANSACTIONS
         if current.producer_id != who.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if current.epoch != who.epoch:
