@@ -298,12 +298,20 @@ class Transaction:
         if worst == ErrorCode.NONE:
             self._on_success(step, identity)
             return Next.GO_ON
+        if self._asks_for_nothing(step, worst):
+            self._in_doubt = None
+            return Next.GO_ON
         if worst in _FIND:
             return Next.FIND
         if ErrorCode.of(worst).retriable:
             return Next.RETRY
         self._on_error(step, worst)
         return Next.GO_ON
+
+    def _asks_for_nothing(self, step: Step, code: int) -> bool:
+        """An abort need not be sure of what was added of a topic that is gone: nobody will read it."""
+        is_gone = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return is_gone and self.state is State.ABORTING and isinstance(step, AddPartitions)
 
     def on_failure(self, step: Step, error: KafkaError) -> Next:
         """No answer came."""
@@ -366,6 +374,6 @@ class Transaction:
 def _worst(codes: Iterable[int]) -> int:
     """The code that decides: one that cannot be retried, else one that can, else none."""
     failed = [code for code in codes if code]
-    lasting = [code for code in failed if code not in _FIND and not ErrorCode.of(code).retriable]
-    told = [code for code in lasting if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
-    return (told or lasting or failed or [int(ErrorCode.NONE)])[0]
+    told = [code for code in failed if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
+    lasting = [code for code in told if code not in _FIND and not ErrorCode.of(code).retriable]
+    return (lasting or told or failed or [int(ErrorCode.NONE)])[0]

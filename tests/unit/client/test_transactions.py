@@ -314,6 +314,25 @@ def test_the_error_that_says_why_goes_before_those_that_only_follow_from_it() ->
     assert ending(transaction, "abort_transaction").next_step() is None  # nothing was added
 
 
+def test_a_topic_that_is_not_known_yet_is_asked_for_again_with_those_that_had_to_wait_for_it() -> None:
+    transaction = opened()
+    transaction.enlist(P0)
+    transaction.enlist(P1)
+    codes = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    assert answered(transaction, AddPartitions((P0, P1)), *codes) is Next.RETRY
+    assert answered(transaction, AddPartitions((P0, P1))) is Next.GO_ON
+    assert transaction.state is State.OPEN
+
+
+def test_an_abort_does_not_wait_for_a_topic_that_was_deleted() -> None:
+    transaction = opened()
+    transaction.enlist(P0)
+    assert answered(transaction, AddPartitions((P0,)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) is Next.RETRY
+    ending(transaction, "abort_transaction")
+    assert answered(transaction, AddPartitions((P0,)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) is Next.GO_ON
+    assert transaction.next_step() is None and transaction.outcome()
+
+
 def test_a_lost_record_costs_the_epoch_and_one_never_sent_does_not() -> None:
     for numbered in (True, False):
         transaction = writing()
