@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import random
-import subprocess
-import time
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conformance.copying import QUICK, SETTINGS, copy_exactly_once
 from conformance.test_transactions_clients import COMMITTED, EVERYTHING, confluent_writes, kafka_python_writes
 from conformance.test_transactions_clients import confluent_reads as reads
-from conformance.test_transactions_exactly_once import PARTITIONS, SETTINGS, Copier, fill, judge
 from conformance.topics import create_topic_over
 from conformance.wire import Wire, unique_name
 from felice.client.admin import AdminClient, FeatureUpdate, UpgradeType
@@ -65,33 +63,20 @@ def finalize(broker: EmbeddedBroker, level: int) -> None:
 def new_topic(broker: EmbeddedBroker) -> str:
     name = unique_name("t")
     with Wire(broker.bootstrap) as wire:
-        create_topic_over(wire, name, PARTITIONS)
+        create_topic_over(wire, name, QUICK.partitions)
     return name
 
 
-def copy(broker: EmbeddedBroker, kills: list[int]) -> None:
-    """Exactly once, with a copier that is killed after so many transactions of each of its lives."""
-    source, target = new_topic(broker), new_topic(broker)
-    values = fill(broker.bootstrap, source)
-    copier = Copier(broker.bootstrap, source, target)
-    dice = random.Random(30)
-
-    def kill_sometimes(process: subprocess.Popen[str], here: int) -> None:
-        if kills and here >= kills[0]:
-            kills.pop(0)
-            time.sleep(dice.random() * 0.02)
-            process.kill()
-
-    while not copier.live(kill_sometimes):
-        assert copier.lives < 20, copier.errors
-    judge(broker.bootstrap, source, target, values)
+def copy(broker: EmbeddedBroker, kills: int) -> None:
+    """Exactly once by Java, with a copier that is killed so often."""
+    copy_exactly_once("java", broker.bootstrap, replace(QUICK, kills=kills), seed=30)
 
 
 @pytest.mark.timeout(300)
 def test_java_uses_transaction_v2_where_the_cluster_has_settled_on_it(
     broker: EmbeddedBroker, witness: Witness
 ) -> None:
-    copy(broker, [3])
+    copy(broker, 1)
     assert "AddPartitionsToTxn" not in witness.seen
     assert "AddOffsetsToTxn" not in witness.seen
     assert min(witness.seen["Produce"]) >= 12
@@ -104,7 +89,7 @@ def test_java_keeps_to_the_old_flow_after_a_downgrade(
     broker: EmbeddedBroker, witness: Witness, level: int
 ) -> None:
     finalize(broker, level)
-    copy(broker, [4, 9, 2] if level == 0 else [])
+    copy(broker, 2 if level == 0 else 0)
     assert witness.seen["AddPartitionsToTxn"] == {3}
     assert "AddOffsetsToTxn" in witness.seen
     assert max(witness.seen["Produce"]) <= 11
