@@ -18,7 +18,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.load import read_all
-from conformance.topics import wait_until
+from conformance.topics import PRODUCE_BY_NAME, batch_of, produce_request, wait_until
+from conformance.wire import Wire
+from felice.protocol.errors import ErrorCode
 
 OPTIONS = ("-o", "offsets.topic.num.partitions=3", "-o", "replica.lag.time.max.ms=3000")
 
@@ -111,6 +113,12 @@ def numbers(group: Group, topic: str) -> list[int]:
     return sorted(read.number for read in read_all(group.bootstrap, topic, 3))
 
 
+def led_by(group: Group, topic: str, broker_id: int) -> int:
+    """A partition that the broker leads."""
+    found = AdminClient({"bootstrap.servers": group.bootstrap}).list_topics(topic, timeout=20).topics[topic]
+    return next(partition.id for partition in found.partitions.values() if partition.leader == broker_id)
+
+
 def isr_sizes(group: Group, topic: str) -> list[int]:
     found = AdminClient({"bootstrap.servers": group.bootstrap}).list_topics(topic, timeout=20).topics[topic]
     return [len(partition.isrs) for partition in found.partitions.values()]
@@ -138,11 +146,18 @@ def test_a_broker_that_stands_still_loses_its_leaderships_and_comes_back(tmp_pat
         create(group, "t")
         send(group, "t", 0, 30)
         still = group.child(3)
-        os.kill(still, signal.SIGSTOP)
-        try:
-            send(group, "t", 30, 300)  # as soon as the session has ended and others lead
-        finally:
-            os.kill(still, signal.SIGCONT)
+        led = led_by(group, "t", 3)
+        with Wire(f"127.0.0.1:{group.ports[2]}") as wire:
+            late = produce_request("t", batch_of(b"w:999:"), led, acks=1)
+            os.kill(still, signal.SIGSTOP)
+            try:
+                send(group, "t", 30, 300)  # as soon as the session has ended and others lead
+                correlation_id = wire.send(late, PRODUCE_BY_NAME)
+            finally:
+                os.kill(still, signal.SIGCONT)
+            # It reads this before it hears from the keeper that its session has ended.
+            (topic,) = wire.receive(late, PRODUCE_BY_NAME, correlation_id).responses
+            assert topic.partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         wait_until(lambda: isr_sizes(group, "t") == [3, 3, 3], 40)
         assert numbers(group, "t") == list(range(330))
         assert group.child(3) == still, "it was not started anew: it joined again"

@@ -9,7 +9,8 @@
     delete | describe | list [state= type=]
     advance MS    show    reload          hold | release | refuse ERROR   (what becomes of writes)
 
-A client's name stands for the member id that it was given last.
+A client's name stands for the member id that it was given last. `failover` moves the coordinator to another broker,
+whose log has what is on its way (`kept`) or has it not.
 """
 
 from __future__ import annotations
@@ -125,11 +126,14 @@ class GroupWorld:
             self._refuse(write, ErrorCode[self.writes])
 
     def _commit(self, write: PendingWrite) -> None:
+        self._store(write)
+        for after in write.after:
+            self._carry_out(after.on_committed(self.now))
+
+    def _store(self, write: PendingWrite) -> None:
         for record in write.records:
             self.log.append(GroupRecordCodec().encode(record))
             self.say(f"log: {describe_record(record)}")
-        for after in write.after:
-            self._carry_out(after.on_committed(self.now))
 
     def _refuse(self, write: PendingWrite, error: ErrorCode) -> None:
         for undo in reversed(write.undo):
@@ -323,6 +327,16 @@ class GroupWorld:
         for reply in self.shard.on_unloaded(ErrorCode.NOT_COORDINATOR):
             reply.waiter.answer(reply.response)
         self._start()
+
+    def do_failover(self, names: list[str], options: dict[str, str]) -> None:
+        held, self.held, self.writes = self.held, [], "commit"
+        for write in held:
+            if "kept" in names:
+                self._store(write)
+            for after in write.after:
+                for reply in after.on_failed(ErrorCode.NOT_COORDINATOR, self.now).replies:
+                    reply.waiter.answer(reply.response)
+        self.do_reload([], {})
 
     def do_hold(self, names: list[str], options: dict[str, str]) -> None:
         self.writes = "hold"

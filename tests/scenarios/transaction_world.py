@@ -10,7 +10,8 @@
     advance MS    show    reload             hold | release | refuse ERROR | lose ERROR   (what becomes of writes)
 
 `add`, `commit` and `abort` with the word v2 are transaction V2's; then an end changes the identity that NAME keeps.
-`lose` leaves the records in the log, but says that they failed: a write that took too long.
+`lose` leaves the records in the log, but says that they failed: a write that took too long. `failover` moves the
+coordinator to another broker, whose log has what is on its way (`kept`) or has it not.
 """
 
 from __future__ import annotations
@@ -237,6 +238,15 @@ class TransactionWorld:
     def do_reload(self, names: list[str], options: dict[str, str]) -> None:
         self.held.clear()
         self.writes = "commit"
+        self._start()
+
+    def do_failover(self, names: list[str], options: dict[str, str]) -> None:
+        held, self.held, self.writes = self.held, [], "commit"
+        for write in held:
+            if "kept" in names:
+                self._store(write)
+            for after in write.after:
+                self._carry_out(after.on_failed(ErrorCode.NOT_COORDINATOR, self.now))
         self._start()
 
     def do_hold(self, names: list[str], options: dict[str, str]) -> None:

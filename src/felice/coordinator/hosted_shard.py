@@ -3,6 +3,8 @@
 Keeps true:  a shard sees its events one at a time, and its records reach the log in the order of its events.
              Nobody is told of a change before the change, and all before it, is committed.
              A write that is refused leaves neither a record nor a trace in the shard's state.
+             A shard speaks only when all that it has replayed is committed: a new leader's log may end with what
+             nobody was ever told of, and what another leader may yet cut off.
 How:         the records of all events of one turn of the event loop are applied at once and appended together
              when the turn is over: one append serves a burst of commits. Continuations run as the high
              watermark passes. One timer follows the shard's earliest deadline.
@@ -92,6 +94,9 @@ class HostedShard(Generic[S, R]):
         self._clock = clock
         self._write_timeout_ms = write_timeout_ms
         self.is_closed = False
+        self._loading: asyncio.Task[None] | None = None
+        # The last record of the shard's state, as far as it was written here.
+        self._written_offset = -1
         self._pending: list[_Write[R]] = []
         self._in_flight: deque[tuple[int, list[_Write[R]]]] = deque()
         self._committing: asyncio.Task[None] | None = None
@@ -107,18 +112,45 @@ class HostedShard(Generic[S, R]):
     def is_log_empty(self) -> bool:
         return self.partition.log_start_offset == self.partition.log_end_offset
 
-    async def load(self) -> None:
-        """Replay the whole log, in bites."""
-        offset, end_offset = self.partition.log_start_offset, self.partition.log_end_offset
-        while offset < end_offset and not self.is_closed:
+    def begin_loading(self, turn: asyncio.Lock, on_failed: Callable[[], None]) -> None:
+        """Loads the log as soon as it is its `turn` to read; `on_failed` is called where that cannot be."""
+        self._loading = asyncio.get_running_loop().create_task(self._load(turn, on_failed))
+
+    async def _load(self, turn: asyncio.Lock, on_failed: Callable[[], None]) -> None:
+        end_offset = self.partition.log_end_offset
+        try:
+            async with turn:
+                await self._replay_log(end_offset)
+            await self._wait_load_committed(end_offset)
+        except Exception:
+            log.exception("%s: loading failed", self.partition)
+            on_failed()
+        else:
+            with contextlib.suppress(ApiError):  # it starts over
+                self.finish_loading()
+
+    async def _replay_log(self, end_offset: int) -> None:
+        """The whole log, in bites."""
+        offset = self.partition.log_start_offset
+        while offset < end_offset:
             chunk = self.partition.log.read_bytes(offset, LOAD_CHUNK_BYTES, end_offset=end_offset)
             reached = self._replay_chunk(chunk, offset)
             if reached == offset:
                 break  # compaction may leave nothing at the end
             offset = reached
             await asyncio.sleep(0)
-        if not self.is_closed:
-            self.finish_loading()
+
+    async def _wait_load_committed(self, end_offset: int) -> None:
+        is_told = False
+        while self.partition.high_watermark < end_offset:
+            try:
+                await self.partition.wait_committed(end_offset - 1, self._write_timeout_ms / 1000)
+            except ApiError as error:
+                if error.code != ErrorCode.REQUEST_TIMED_OUT:
+                    raise
+                if not is_told:
+                    log.warning("%s: the coordinator waits until its log is committed", self.partition)
+                is_told = True
 
     def finish_loading(self) -> None:
         self.is_loaded = True
@@ -189,7 +221,7 @@ class HostedShard(Generic[S, R]):
         limit = self._batch_limit_bytes
         if any(_encoded_size(entry) > limit for entry in encoded):
             self._fail([_Write([], [], after)], ErrorCode.MESSAGE_TOO_LARGE)
-        elif not records and not self._pending and not self._in_flight:
+        elif not records and not self._pending and self._is_all_committed:
             self._complete([_Write([], [], after)])
         else:
             producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
@@ -199,6 +231,11 @@ class HostedShard(Generic[S, R]):
             # Where the records of one event do not fit into one batch, what follows waits for the last.
             self._pending += _split(encoded, undo, producer, limit)
             self._pending[-1].after = after
+
+    @property
+    def _is_all_committed(self) -> bool:
+        """Also what was given up as too late is in the state, and may yet vanish with the leadership."""
+        return not self._in_flight and self.partition.high_watermark > self._written_offset
 
     @property
     def _batch_limit_bytes(self) -> int:
@@ -234,7 +271,7 @@ class HostedShard(Generic[S, R]):
             self._in_flight.append((last_offset, batch))
 
     def _append(self, batch: list[_Write[R]]) -> int:
-        """Returns the last offset; the end of the log if there is nothing but continuations."""
+        """Returns the last offset; that of what came before if there is nothing but continuations."""
         if self.is_closed or self.partition.leader_epoch != self.leader_epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         now_ms = self._clock.now_ms()
@@ -242,12 +279,12 @@ class HostedShard(Generic[S, R]):
         for write in batch:
             for key, value in write.encoded:
                 builder.append(now_ms, key, value)
-        if not builder.record_count:
-            return self.partition.log_end_offset - 1
-        info = self.partition.append(
-            builder.build(), required_acks=ACKS_ALL, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
-        )
-        return info.last_offset
+        if builder.record_count:
+            info = self.partition.append(
+                builder.build(), required_acks=ACKS_ALL, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
+            )
+            self._written_offset = info.last_offset
+        return self._written_offset
 
     def _complete_committed(self) -> None:
         while self._in_flight and self._in_flight[0][0] < self.partition.high_watermark:
@@ -317,6 +354,7 @@ class HostedShard(Generic[S, R]):
             origin=AppendOrigin.COORDINATOR,
             transaction_version=transaction_version,
         )
+        self._written_offset = info.last_offset
         self.shard.replay_marker(producer.producer_id, marker.control_type is ControlType.COMMIT)
         return info.last_offset
 
@@ -345,10 +383,9 @@ class HostedShard(Generic[S, R]):
         if self.is_closed:
             return
         self.is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._committing is not None:
-            self._committing.cancel()
+        for ended in (self._timer, self._committing, self._loading):
+            if ended is not None:
+                ended.cancel()
         waiting = [write for _, batch in self._in_flight for write in batch] + self._pending
         self._in_flight.clear()
         self._pending = []

@@ -2,6 +2,7 @@
 
 Keeps true:  a shard is here exactly while this broker leads its partition, and only in that leader epoch.
              A key always belongs to the same shard: Java's string hash modulo the number of partitions.
+             One log is read at a time, in bites: a broker that comes to lead many goes on serving meanwhile.
 Group and transaction coordinators share it; each brings its shards, its codec and its topic.
 """
 
@@ -89,7 +90,7 @@ class CoordinatorRuntime(Generic[S, R]):
         self._clock = clock
         self._write_timeout_ms = write_timeout_ms
         self._hosted: dict[int, HostedShard[S, R]] = {}
-        self._loading: set[asyncio.Task[None]] = set()
+        self._turn_to_read = asyncio.Lock()
         self._is_running = False
 
     def start(self) -> None:
@@ -105,7 +106,7 @@ class CoordinatorRuntime(Generic[S, R]):
         """Leaders may have changed: load what this broker leads now, close what it leads no more."""
         if not self._is_running:
             return
-        for partition in range(self._partition_count()):
+        for partition in sorted({*range(self._partition_count()), *self._hosted}):
             # What a caller would be told now is of no interest yet.
             with contextlib.suppress(ApiError):
                 self._host(partition)
@@ -178,19 +179,13 @@ class CoordinatorRuntime(Generic[S, R]):
         if hosted.is_log_empty:
             hosted.finish_loading()
         else:
-            task = asyncio.get_running_loop().create_task(self._load(index, hosted))
-            self._loading.add(task)
-            task.add_done_callback(self._loading.discard)
+            hosted.begin_loading(self._turn_to_read, lambda: self._on_load_failed(index, hosted))
         return hosted
 
-    async def _load(self, index: int, hosted: HostedShard[S, R]) -> None:
-        try:
-            await hosted.load()
-        except Exception:
-            # The next caller makes it load again: the fault may have been the disk's, and may be gone.
-            log.exception("loading %s-%d failed", self.topic, index)
-            if self._hosted.get(index) is hosted:
-                self._close(index, ErrorCode.NOT_COORDINATOR)
+    def _on_load_failed(self, index: int, hosted: HostedShard[S, R]) -> None:
+        """The next caller makes it load again: the fault may have been the disk's, and may be gone."""
+        if self._hosted.get(index) is hosted:
+            self._close(index, ErrorCode.NOT_COORDINATOR)
 
     def _close(self, index: int, error: ErrorCode) -> None:
         hosted = self._hosted.pop(index, None)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("felice.server")
 
+_REPLICAS_FOR_SAFETY = 3
+_MIN_ISR_OF_OFFSETS = 2
+
 
 class AutoTopics:
     def __init__(self, broker: Broker, *, stands_alone: bool) -> None:
@@ -62,23 +65,39 @@ class AutoTopics:
 
     def _wish_for(self, name: str) -> NewTopic:
         config = self._broker.config
-        configs: dict[str, str | None] = {"cleanup.policy": "compact", "compression.type": "producer"}
         if name == topic_names.CONSUMER_OFFSETS:
             count, wanted = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
-            configs["segment.bytes"] = str(config.offsets_topic_segment_bytes)
+            segment_bytes, min_isr = config.offsets_topic_segment_bytes, self._min_isr_of_offsets(wanted)
         elif name == topic_names.TRANSACTION_STATE:
             count = config.transaction_state_log_num_partitions
             wanted = config.transaction_state_log_replication_factor
-            configs["segment.bytes"] = str(config.transaction_state_log_segment_bytes)
-            configs["min.insync.replicas"] = str(config.transaction_state_log_min_isr)
+            segment_bytes = config.transaction_state_log_segment_bytes
+            min_isr = config.transaction_state_log_min_isr
         else:
             return NewTopic(name)
+        replicas = self._as_many_as_there_can_be(name, wanted)
+        configs: dict[str, str | None] = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(segment_bytes),
+            "min.insync.replicas": str(min(min_isr, replicas)),
+        }
+        return NewTopic(name, count, replicas, configs=configs)
+
+    def _min_isr_of_offsets(self, replicas: int) -> int:
+        """Kafka leaves it at the brokers' default of 1: one broker's death can then take back an answered commit."""
+        config = self._broker.config
+        asked = int(config.topic_defaults().get("min_insync_replicas", 1))
+        is_told = "min.insync.replicas" in config.originals
+        return asked if is_told or replicas < _REPLICAS_FOR_SAFETY else max(asked, _MIN_ISR_OF_OFFSETS)
+
+    def _as_many_as_there_can_be(self, name: str, wanted: int) -> int:
         alive = max(1, len(self._broker.image.brokers))
-        if wanted > alive and self._stands_alone:
-            # Waiting for more brokers would leave groups without a coordinator for ever.
-            _log.warning(
-                "internal topic gets fewer replicas than asked for",
-                extra={"topic": name, "replicas": alive, "asked": wanted},
-            )
-            wanted = alive
-        return NewTopic(name, count, wanted, configs=configs)
+        if wanted <= alive or not self._stands_alone:
+            return wanted
+        # Waiting for more brokers would leave groups without a coordinator for ever.
+        _log.warning(
+            "internal topic gets fewer replicas than asked for",
+            extra={"topic": name, "replicas": alive, "asked": wanted},
+        )
+        return alive

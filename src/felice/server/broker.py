@@ -27,7 +27,7 @@ from felice.env import Environment
 from felice.log.directory import LogDirectory
 from felice.log.errors import LogDirectoryError
 from felice.metadata import ClusterImage, layout
-from felice.metadata.store import MetadataStore, StoreError
+from felice.metadata.store import MetadataStore, SessionState, StoreError
 from felice.metadata.watcher import Watcher
 from felice.protocol.api import Api
 from felice.protocol.errors import ApiError
@@ -323,6 +323,12 @@ class Broker:
             self._is_following = False
             self._follow(self._followed.without_leaders())
 
+    def check_session(self) -> None:
+        """To be called before clients are answered: a process that stood still has not heard yet what it missed."""
+        # The store looks at the clock, and tells `membership` if that ends the session.
+        if self._store is not None and self._store.session_state is SessionState.EXPIRED:
+            self.stop_leading()
+
     def _follow(self, new: ClusterImage) -> None:
         old, self._followed = self._followed, new
         if new.broker_configs is not old.broker_configs:
@@ -336,6 +342,10 @@ class Broker:
             self.partitions.reconfigure(
                 new, [name for name in names if new.topic_configs.get(name) != old.topic_configs.get(name)]
             )
+        self._follow_roles()
+
+    def _follow_roles(self) -> None:
+        """What coordinates, coordinates where this broker leads."""
         if self._groups is not None:
             self._groups.on_image()
         if self._transactions is not None:
@@ -373,6 +383,7 @@ class Broker:
         """Partitions elsewhere go on; without any directory there is nothing left to serve."""
         if self._is_following:
             self.partitions.on_directory_offline(failed)
+            self._follow_roles()
         if all(directory.offline_reason is not None for directory in self.directories):
             self.fail(f"all log directories are offline: {failed.path}: {failed.offline_reason}")
 

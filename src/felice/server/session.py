@@ -114,6 +114,7 @@ class Session(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active = self._broker.env.clock.monotonic()
+        self._broker.check_session()
         self._connection.received(nbytes)
         self._handle_received()
 

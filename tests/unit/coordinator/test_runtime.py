@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -34,13 +35,14 @@ from unit.coordinator.fake_partition import (
 
 
 class World:
-    def __init__(self, partition: FakePartition | None = None) -> None:
+    def __init__(self, partition: FakePartition | None = None, others: Sequence[FakePartition] = ()) -> None:
         self.partition = partition or FakePartition()
-        self.partitions = FakePartitions({0: self.partition})
+        self.partition_count = 1 + len(others)
+        self.partitions = FakePartitions({0: self.partition, **dict(enumerate(others, 1))})
         self.clock = FakeClock()
         self.runtime: CoordinatorRuntime[WordShard, Word] = CoordinatorRuntime(
             topic="words",
-            partition_count=lambda: 1,
+            partition_count=lambda: self.partition_count,
             new_shard=WordShard,
             codec=WordCodec(),
             partitions=self.partitions,
@@ -178,6 +180,18 @@ async def test_a_commit_that_takes_too_long_is_reported_but_stays() -> None:
     assert await later == "stored"
 
 
+async def test_what_came_too_late_is_not_told_before_it_is_committed() -> None:
+    """It is in the log, but the next leader may never have had it."""
+    world = World(FakePartition(commits_at_once=False))
+    assert await world.put(("k", "v")) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await world.read("k") == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    read = world.read("k")
+    await asyncio.sleep(0)
+    world.partition.commit()
+    assert await read == "v"
+    assert world.read("k") == "v"
+
+
 # Transactions
 
 
@@ -216,6 +230,18 @@ async def test_a_marker_comes_behind_what_was_written_before_it() -> None:
     await asyncio.sleep(0.01)
     assert world.shard.words == {"a": "1"}
     assert world.shard.pending == {}
+
+
+async def test_what_a_marker_made_count_is_not_told_before_the_marker_is_committed() -> None:
+    world = World()
+    assert await world.put_in_transaction(7, ("a", "1")) == "stored"
+    world.partition.commits_at_once = False
+    world.end(7, ControlType.COMMIT)
+    read = world.read("a")
+    await asyncio.sleep(0.01)
+    assert not read.done()
+    world.partition.commit()
+    assert await read == "1"
 
 
 async def test_a_fenced_producer_spoils_nobody_elses_write() -> None:
@@ -306,6 +332,71 @@ async def test_a_log_that_cannot_be_read_is_tried_again() -> None:
         world.put(("b", "1"))
     await asyncio.sleep(0.01)
     assert world.shard.words == {"a": "1"}
+
+
+async def test_a_new_leader_speaks_when_all_that_its_log_has_is_committed() -> None:
+    partition = log_of(words(("a", "1")), words(("a", "2")))
+    partition.high_watermark, partition.commits_at_once = 1, False
+    world = World(partition)
+    await asyncio.sleep(0.3)  # longer than a write may take
+    with pytest.raises(ApiError) as loading:
+        _ = world.shard
+    assert loading.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    partition.commit()
+    await asyncio.sleep(0.01)
+    assert world.shard.words == {"a": "2"}
+
+
+async def test_one_log_is_read_at_a_time_and_one_that_waits_keeps_nobody_from_reading() -> None:
+    logs = [log_of(*(words((f"k{n}", "value" * 3000)) for _ in range(20))) for n in range(3)]
+    logs[0].high_watermark = 0
+    world = World(logs[0], others=logs[1:])
+    reading = [0, 0, 0]
+    for n, partition in enumerate(logs):
+        _count_reads(partition.log, reading, n)
+    while len(world.runtime.loaded()) < 2:
+        await asyncio.sleep(0)
+        assert sum(1 for n in range(3) if 0 < reading[n] < len(logs[n].log.batches) / 5) <= 1, reading
+    assert [hosted.partition for hosted in world.runtime.loaded()] == logs[1:]
+
+
+async def test_a_leader_that_bounces_loads_once_for_each_term_that_lasts() -> None:
+    partition = log_of(*(words(("a", str(n)), ("pad", "value" * 3000)) for n in range(20)))
+    world = World(partition)
+    reads = [0]
+    _count_reads(partition.log, reads, 0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+        partition.is_leader = False
+        world.runtime.follow_roles()
+        partition.is_leader, partition.leader_epoch = True, partition.leader_epoch + 1
+        world.runtime.follow_roles()
+    bounced = reads[0]
+    while not world.runtime.loaded():
+        await asyncio.sleep(0)
+    assert world.shard.words["a"] == "19"
+    assert bounced <= 5
+    assert reads[0] - bounced == 5  # of four batches each: one load, from the beginning
+
+
+def _count_reads(log: FakeLog, counts: list[int], index: int) -> None:
+    read_bytes = log.read_bytes
+
+    def counted(offset: int, max_bytes: int, *, end_offset: int) -> bytes:
+        counts[index] += 1
+        return read_bytes(offset, max_bytes, end_offset=end_offset)
+
+    log.read_bytes = counted  # type: ignore[method-assign]
+
+
+async def test_shards_of_a_topic_that_is_gone_are_closed() -> None:
+    world = World(others=[FakePartition()])
+    parked = asyncio.get_running_loop().create_future()
+    world.runtime.hosted_at(1).shard.waiting.append(Reply(_Future(parked), None))
+    del world.partitions.held[1]
+    world.partition_count = 1
+    world.runtime.follow_roles()
+    assert await parked == ErrorCode.NOT_COORDINATOR
 
 
 # Leadership

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from conformance.topics import PRODUCE_BY_NAME, batch_of, produce_request
+from conformance.wire import Wire
 from felice.controller.service import NewTopic
 from felice.env import Environment
-from felice.metadata import ClusterImage, layout
-from felice.metadata.memory import MemoryEnsemble
+from felice.metadata import ClusterImage, SessionState, layout
+from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.produce import ProduceResponse
 from felice.replication.partition import NO_EPOCH
 from felice.server.broker import Broker
 from felice.server.local_cluster import known_config, local_settings
@@ -70,6 +74,40 @@ async def shows(broker: Broker, condition: Callable[[ClusterImage], bool]) -> No
 def leader_of(image: ClusterImage, topic: str) -> int:
     partition = image.partition(topic, 0)
     return -1 if partition is None else partition.leader
+
+
+def test_a_broker_that_stood_still_finds_out_before_it_answers_anybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What clients sent meanwhile is read before anything that the store said."""
+
+    async def scenario(world: World) -> None:
+        one = await world.start(1)
+        await create(one, "t", (1,))
+        request = produce_request("t", batch_of(b"value"), acks=1)
+        with Wire(f"127.0.0.1:{one.port()}") as wire:
+            ask = functools.partial(asyncio.to_thread, wire.ask, request, PRODUCE_BY_NAME)
+            assert _error_of(await ask()) == ErrorCode.NONE
+            # A store with a clock: whoever looks at the state sees that the session has ended.
+            is_late = [True]
+            state = MemoryStore.session_state.fget
+
+            def look(store: MemoryStore) -> SessionState:
+                if is_late and is_late.pop():
+                    world.expire(one)
+                return state(store)
+
+            monkeypatch.setattr(MemoryStore, "session_state", property(look))
+            assert _error_of(await ask()) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            await shows(one, lambda image: leader_of(image, "t") == 1)
+            found = one.partitions.find("t", 0)
+            assert found.log_end_offset == 1
+
+    run(tmp_path, scenario)
+
+
+def _error_of(response: ProduceResponse) -> int:
+    return response.responses[0].partition_responses[0].error_code
 
 
 def test_a_broker_that_lost_its_session_leads_nothing_until_it_is_registered_again(tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ class Peer:
                 apis={KEY: API.DELETE_RECORDS, 0: API.PRODUCE},
                 handlers={KEY: handle, 0: handle},
                 frame_memory=self.memory,
+                check_session=lambda: None,
             ),
         )
         self.session = Session(self.listener)  # type: ignore[arg-type]

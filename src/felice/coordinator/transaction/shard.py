@@ -85,8 +85,9 @@ class TransactionShard:
     transactions: dict[str, TransactionMetadata] = field(default_factory=dict)
     # What each id was before the change that is on its way to the log.
     _changing: dict[str, TransactionMetadata | None] = field(default_factory=dict)
-    # Changes that are in the log, and may be committed or not: whatever builds on them is written anew.
-    _unsure: dict[str, None] = field(default_factory=dict)
+    # What each id certainly was, where a later change is in the log and may be committed or not: whatever builds
+    # on such a change is written anew.
+    _unsure: dict[str, TransactionMetadata | None] = field(default_factory=dict)
     _next_abort_ms: int = NEVER_MS
     _next_removal_ms: int = NEVER_MS
     _decide_again_ms: int = NEVER_MS
@@ -268,8 +269,9 @@ class TransactionShard:
 
     def settled(self, transactional_id: str) -> TransactionMetadata | None:
         """The id as the log certainly has it."""
-        if transactional_id in self._changing:
-            return self._changing[transactional_id]
+        for before in (self._unsure, self._changing):
+            if transactional_id in before:
+                return before[transactional_id]
         return self.transactions.get(transactional_id)
 
     def complete(
@@ -341,9 +343,9 @@ class TransactionShard:
 
     def on_change_failed(self, transactional_id: str, now: Instant) -> None:
         """Taken back, if it was refused; in the log and uncertain, if it only took too long."""
-        self._changing.pop(transactional_id, None)
+        before = self._changing.pop(transactional_id, None)
         if transactional_id in self.transactions:
-            self._unsure[transactional_id] = None
+            self._unsure.setdefault(transactional_id, before)
             self._decide_again_ms = min(self._decide_again_ms, now.steady_ms + DECIDE_AGAIN_MS)
 
 
