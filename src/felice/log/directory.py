@@ -93,7 +93,10 @@ class LogDirectory:
     # -- opening ---------------------------------------------------------------------------------------
 
     def acquire(self, *, node_id: int, cluster_id: str, new_directory_id: UUID) -> None:
-        """Locks the directory and proves it ours; a new one becomes ours. Raises `LogDirectoryError`."""
+        """Locks the directory and proves it ours; a new one becomes ours. Raises `LogDirectoryError`.
+
+        Where the disk is to blame the directory is offline then: the others may go on without it.
+        """
         try:
             self._disk.mkdir(self.path)
             self._lock = self._disk.lock(self.path / LOCK_NAME)
@@ -108,6 +111,7 @@ class LogDirectory:
             raise LogDirectoryError(self.path, "is in use by another broker") from error
         except OSError as error:
             self._release()
+            self.fail(error)
             raise LogDirectoryError(self.path, f"cannot be used: {error.strerror or error}") from error
         except LogDirectoryError:
             self._release()

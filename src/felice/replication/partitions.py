@@ -44,6 +44,8 @@ class Partitions:
         self._image = ClusterImage()
         # Here, but not to be told from another topic's: a person must look.
         self._damaged: set[tuple[str, int]] = set()
+        # What a directory may hold that could not be used at the start, by topic id: it is not new.
+        self._unreachable: set[tuple[UUID, int]] | None = None
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(list(self._partitions.values()))
@@ -69,6 +71,8 @@ class Partitions:
     def apply(self, old: ClusterImage, new: ClusterImage) -> None:
         """Brings the partitions here from one image to the next."""
         self._image = new
+        if self._unreachable is None:
+            self._unreachable = self._out_of_reach(new)
         for name, topic in old.topics.items():
             kept = new.topics.get(name)
             if kept is None or kept.topic_id != topic.topic_id:
@@ -78,6 +82,17 @@ class Partitions:
                 self._update(topic)
         if new.brokers is not old.brokers:
             self.shrink_isrs()
+
+    def _out_of_reach(self, image: ClusterImage) -> set[tuple[UUID, int]]:
+        """Replicas that were here before the start, or may have been, and are in no directory that could be read."""
+        if all(directory.offline_reason is None for directory in self._directories):
+            return set()
+        return {
+            (topic.topic_id, partition.partition)
+            for topic in image.topics.values()
+            for partition in topic.partitions
+            if self._broker_id in partition.replicas
+        }
 
     def shrink_isrs(self) -> None:
         """What brokers that came back, and those that do not keep up, mean for the partitions led here."""
@@ -177,6 +192,9 @@ class Partitions:
             if reason := directory.failed.get((topic.name, image.partition)):
                 # Its records are here, if damaged: a new log on another disk would hide them.
                 raise LogDirectoryError(directory.path, f"has the partition, but could not load it: {reason}")
+        if self._unreachable and (topic.topic_id, image.partition) in self._unreachable:
+            dead = next(directory for directory in self._directories if directory.offline_reason is not None)
+            raise LogDirectoryError(dead.path, "could not be used at the start, and may hold the partition")
         online = [directory for directory in self._directories if directory.offline_reason is None]
         directory = min(online or self._directories, key=lambda directory: len(directory.logs))
         config = self._config_of(self._image, topic.name)

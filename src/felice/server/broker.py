@@ -204,6 +204,7 @@ class Broker:
         )
 
     def _acquire_directories(self, cluster_id: str) -> None:
+        reasons = []
         for path in self.config.log_directories:
             directory = LogDirectory(
                 self.env.disk,
@@ -217,16 +218,27 @@ class Broker:
                     node_id=self.broker_id, cluster_id=cluster_id, new_directory_id=self._new_uuid()
                 )
             except LogDirectoryError as error:
-                raise StartupError(str(error)) from error
-            directory.on_offline = self._on_directory_offline
+                if directory.offline_reason is None:
+                    raise StartupError(str(error)) from error
+                reasons.append(str(error))
             self.directories.append(directory)
+        if len(reasons) == len(self.directories):
+            raise StartupError("; ".join(reasons))
 
     def _load_directories(self) -> None:
+        """One whose disk is dead stays offline; the broker starts with the others."""
         for directory in self.directories:
             try:
-                directory.load(lambda topic: self.topic_config(self.image, topic))
-            except (LogDirectoryError, OSError, ApiError) as error:
+                if directory.offline_reason is None:
+                    directory.load(lambda topic: self.topic_config(self.image, topic))
+            except OSError as error:
+                directory.fail(error)
+            except (LogDirectoryError, ApiError) as error:
                 raise StartupError(f"{directory.path}: {error}") from error
+            directory.on_offline = self._on_directory_offline
+        if all(directory.offline_reason is not None for directory in self.directories):
+            reasons = (f"{directory.path}: {directory.offline_reason}" for directory in self.directories)
+            raise StartupError("; ".join(reasons))
 
     def _compose(self, store: MetadataStore) -> None:
         env, config = self.env, self.config

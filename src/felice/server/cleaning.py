@@ -136,14 +136,22 @@ class Cleaner:
         self._forget_replaced()
         for partition in self._broker.partitions:
             log = partition.log
-            if log.config.is_compacted and log.offline_reason is None and not self._is_taken(log):
+            if log.config.is_compacted and log.offline_reason is None and not self._is_taken(partition):
                 choice = self._cleanable(partition, now_ms)
                 if choice is not None and cleaner_plan.is_due(choice.found, log.config):
                     due.append(choice)
         return max(due, key=lambda choice: choice.found.dirty_ratio, default=None)
 
-    def _is_taken(self, log: Log) -> bool:
-        return log.name in self.status.running or log.name in self._uncleanable
+    def is_cleaning(self, log: Log) -> bool:
+        return log.name in self.status.running
+
+    def _is_taken(self, partition: Partition) -> bool:
+        """A replica that moves to another directory is cleaned there: its copy must not miss the tombstone of a value
+        that it has.
+        """
+        log, moves = partition.log, self._broker.replica_moves
+        is_moving = moves.is_moving(partition.topic, partition.partition)
+        return is_moving or self.is_cleaning(log) or log.name in self._uncleanable
 
     def _forget_replaced(self) -> None:
         """A topic that was made anew under its name is not the one that could not be cleaned."""

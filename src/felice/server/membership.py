@@ -297,10 +297,17 @@ async def broker_id_of(config: BrokerConfig, disk: Disk, store: MetadataStore, *
         return config.node_id
     if not config.broker_id_generation_enable:
         raise StartupError("node.id is not set, and broker.id.generation.enable is false; set node.id")
+    unreadable = None
     for path in config.log_directories:
-        found = _stored_id(disk, path)
+        try:
+            found = _stored_id(disk, path)
+        except OSError as error:
+            unreadable = StartupError(f"{path} cannot be used: {error.strerror or error}; set node.id")
+            continue
         if found is not None:
             return found
+    if unreadable is not None:
+        raise unreadable  # it may hold the id that this broker had
     return config.reserved_broker_max_id + await _next_in_sequence(store)
 
 

@@ -2,6 +2,7 @@
 
 Keeps true: the replica serves from its old directory until the copy in the new one is whole and on disk; the two
             change places in one step of the event loop, so no record is lost or served twice.
+            The cleaner leaves a replica alone while it moves: the copy has every tombstone of what it holds.
             A move that fails, is called off, or loses its topic leaves the replica where it is. One that a stop
             interrupts begins anew at the next start.
 How:        one task for each move copies batches as they are, reading on threads and appending on the event loop,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("felice.server")
 
 _CHUNK_BYTES = 1024 * 1024
+_CLEANER_CHECK_S = 0.05
 # Batches of every epoch are copied; a follower would stop at those of a leader that it does not know yet.
 _ANY_EPOCH = 2**31 - 1
 
@@ -98,6 +100,9 @@ class ReplicaMoves:
         move.task = asyncio.create_task(self._run(move, after=running))
         self._moves[topic, partition] = move
 
+    def is_moving(self, topic: str, partition: int) -> bool:
+        return (topic, partition) in self._moves
+
     def _directory(self, path: str) -> LogDirectory:
         for directory in self._broker.directories:
             if directory.path == Path(path):
@@ -129,6 +134,8 @@ class ReplicaMoves:
 
     async def _copy(self, move: _Move) -> None:
         partition = move.partition
+        while self._broker.cleaner.is_cleaning(partition.log):
+            await asyncio.sleep(_CLEANER_CHECK_S)
         self._check_wanted(move)
         future = move.target.create_future(*move.key, partition.log.config, partition.topic_id)
         is_stopping = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +30,8 @@ from felice.server.startup import StartupError
 from felice.testing.simulation.disk import SimDisk
 
 STORAGE_ERROR = 56
+# A broker that starts again makes other topic ids.
+SEEDS = itertools.count(1)
 FIRST, SECOND = Path("/disks/1"), Path("/disks/2")
 SETTINGS = {
     "log.dirs": f"{FIRST},{SECOND}",
@@ -39,7 +42,7 @@ SETTINGS = {
 
 @contextmanager
 def broker_on(disk: SimDisk, **settings: str) -> Iterator[tuple[EmbeddedBroker, Wire]]:
-    env = Environment(SystemClock(), disk, SystemNetwork(), random.Random(1))
+    env = Environment(SystemClock(), disk, SystemNetwork(), random.Random(next(SEEDS)))
     properties = {**SETTINGS, **{name.replace("_", "."): value for name, value in settings.items()}}
     with EmbeddedBroker(FIRST, env=env, properties=properties) as broker, Wire(broker.bootstrap) as wire:
         yield broker, wire
@@ -280,3 +283,79 @@ def test_a_flipped_bit_in_a_topic_id_keeps_the_partition_offline_and_its_records
     file.pwrite(found, at)
     with broker_on(disk) as (_, wire):
         assert fetch(wire, "a", 0) == [b"x"]
+
+
+@pytest.mark.parametrize("path", [f"{SECOND}*", f"{SECOND}/replication-offset-checkpoint"])
+def test_a_directory_that_is_dead_at_the_start_costs_its_own_partitions_alone(path: str) -> None:
+    disk = SimDisk()
+    with broker_on(disk) as (broker, wire):
+        assert create(wire, "a") == 0
+        partitions = by_directory(broker)
+        for partition in (0, 1):
+            assert produce(wire, "a", partition, b"before") == 0
+    fault = disk.fail("*", path=path)
+    for created in ("new0", "new1"):
+        with broker_on(disk) as (broker, wire):
+            assert list(offline(broker)) == [SECOND]
+            assert log_dir_errors(wire) == {FIRST: 0, SECOND: STORAGE_ERROR}
+            # What is on the dead disk is not begun anew elsewhere.
+            assert produce(wire, "a", partitions[SECOND], b"refused") == STORAGE_ERROR
+            assert fetch(wire, "a", partitions[SECOND]) == STORAGE_ERROR
+            assert fetch(wire, "a", partitions[FIRST]) == [b"before"]
+            assert create(wire, created) == 0
+            assert {home(broker, created, 0), home(broker, created, 1)} == {FIRST}
+            assert produce(wire, created, 1, b"x") == 0
+    disk.heal(fault)
+    with broker_on(disk) as (broker, wire):
+        assert offline(broker) == {}
+        assert fetch(wire, "a", partitions[SECOND]) == [b"before"]
+        assert fetch(wire, "new0", 1) == fetch(wire, "new1", 1) == [b"x"]
+
+
+def test_without_any_directory_the_broker_does_not_start_and_names_them_all() -> None:
+    disk = SimDisk()
+    with broker_on(disk):
+        pass
+    disk.fail("*", path="*/meta.properties")
+    with (
+        pytest.raises(StartupError, match=f"{FIRST} cannot be used.*{SECOND} cannot be used"),
+        broker_on(disk),
+    ):
+        pass
+
+
+def test_a_directory_of_another_broker_is_refused_however_many_others_there_are() -> None:
+    disk = SimDisk()
+    with broker_on(disk):
+        pass
+    with pytest.raises(StartupError, match="belongs to node 0"), broker_on(disk, node_id="7"):
+        pass
+
+
+def test_the_cleaner_leaves_a_replica_alone_while_it_moves() -> None:
+    """Else the copy might have a value, copied early, and not its tombstone, which was due before it was reached."""
+    disk = SimDisk()
+    eager = {
+        "log_cleaner_backoff_ms": "10", "log_cleaner_min_cleanable_ratio": "0.001",
+        "log_cleanup_policy": "compact", "log_segment_bytes": str(1 << 20),
+    }  # fmt: skip
+    slow = {"replica_alter_log_dirs_io_max_bytes_per_second": "1"}
+
+    async def begin(broker: EmbeddedBroker) -> None:
+        here = home(broker, "a", 0)
+        broker.broker.replica_moves.begin("a", 0, str(SECOND if here == FIRST else FIRST))
+
+    with broker_on(disk, **eager, **slow) as (broker, wire):
+        assert create(wire, "a") == 0
+        assert produce(wire, "a", 0, b"x" * 700_000) == 0
+        origin = home(broker, "a", 0)
+        broker.run(begin(broker))
+        for _ in range(3):
+            assert produce(wire, "a", 0, b"y" * 700_000) == 0
+            assert produce(wire, "a", 1, b"y" * 700_000) == 0
+        eventually(lambda: "a-1" in broker.broker.cleaner.status.last)
+        time.sleep(0.1)
+        assert "a-0" not in broker.broker.cleaner.status.last
+    with broker_on(disk, **eager) as (broker, wire):
+        eventually(lambda: home(broker, "a", 0) != origin)
+        eventually(lambda: "a-0" in broker.broker.cleaner.status.last)

@@ -216,6 +216,25 @@ def test_ids_are_generated_once_and_kept(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_a_generated_id_is_not_replaced_because_its_disk_is_dead(tmp_path: Path) -> None:
+    """`a` is dead: it may hold an id. `b` is alive, and has one or is empty."""
+
+    async def scenario(world: World) -> None:
+        a, b, empty = tmp_path / "a", tmp_path / "b", tmp_path / "empty"
+        first = await world.start(-1, log_dirs=f"{a},{b}")
+        await first.stop()
+        (a / "meta.properties").unlink()
+        (a / "meta.properties").mkdir()  # cannot be read
+        with pytest.raises(StartupError, match=r"a cannot be used: Is a directory; set node.id"):
+            await world.start(-1, log_dirs=f"{a},{empty}")
+        again = await world.start(-1, log_dirs=f"{a},{b}")
+        assert again.broker_id == first.broker_id
+        # The store is elsewhere: the first directory is as good as any.
+        assert [directory.offline_reason is None for directory in again.directories] == [False, True]
+
+    run(tmp_path, scenario)
+
+
 def test_a_broker_that_is_not_told_its_id_has_one_generated(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         broker = await world.start(None)
