@@ -50,6 +50,18 @@ PERSISTENT_PATHS = (
     "/log_dir_event_notification",
 )
 
+# What an image is made of.
+IMAGE_ROOTS = (
+    CLUSTER_ID,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    FEATURES,
+    BROKER_IDS,
+    TOPICS,
+    TOPIC_CONFIGS,
+    BROKER_CONFIGS,
+)
+
 NO_LEADER = -1
 _FEATURES_ENABLED = 1
 

@@ -6,7 +6,8 @@ Keeps true: every change in the store reaches the image, in the store's order as
 How:        one recursive watch, one refresh at a time. An event marks its path; the refresh reads the marked
             paths as they are now, parents first, and builds one image of all of them.
             Where events were missed, the image is built anew from the whole store. A session
-            that ends leaves the image as it was; its renewal is told of as missed events.
+            that ends leaves the image as it was; its renewal is told of as missed events. A read that
+            fails otherwise is tried again. Nodes of which no image speaks may be others', and are not read.
 """
 
 from __future__ import annotations
@@ -15,10 +16,21 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from felice.metadata import layout
 from felice.metadata.image import ClusterImage, ImageBuilder
-from felice.metadata.store import Event, EventKind, MetadataStore, Node, SessionExpired
+from felice.metadata.store import (
+    Event,
+    EventKind,
+    MetadataStore,
+    Node,
+    SessionExpired,
+    StoreError,
+    is_within,
+)
 
 _log = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
 
 ImageListener = Callable[[ClusterImage, ClusterImage], None]
 
@@ -69,26 +81,36 @@ class Watcher:
     def _on_event(self, event: Event) -> None:
         if event.kind is EventKind.MISSED:
             self._is_to_reload = True
-        else:
+        elif any(is_within(event.path, root) for root in layout.IMAGE_ROOTS):
             self._marked.add(event.path)
+        else:
+            return
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.get_running_loop().create_task(self._follow())
 
     async def _follow(self) -> None:
-        try:
-            await self._refresh()
-        except SessionExpired:
-            # The renewed session is told `MISSED`, and everything is read again.
-            _log.warning(
-                "the image of the cluster stands still: the session with the metadata store has ended"
-            )
+        while True:
+            try:
+                await self._refresh()
+                return
+            except SessionExpired:
+                # The renewed session is told `MISSED`, and everything is read again.
+                _log.warning(
+                    "the image of the cluster stands still: the session with the metadata store has ended"
+                )
+                return
+            except StoreError as error:
+                # What was to be read is forgotten with the attempt.
+                self._is_to_reload = True
+                _log.warning("the image of the cluster stands still", extra={"reason": str(error)})
+                await asyncio.sleep(_RETRY_S)
 
     async def _refresh(self) -> None:
         while self._marked or self._is_to_reload:
             marked, self._marked = self._marked, set()
             is_anew, self._is_to_reload = self._is_to_reload, False
             if is_anew:
-                marked = await self._paths_below("/")
+                marked = await self._paths_to_read()
             builder = ImageBuilder(ClusterImage() if is_anew else self.image)
             # Parents sort before their children, so a topic is known before its partitions' states.
             paths = sorted(marked)
@@ -97,12 +119,12 @@ class Watcher:
             image = builder.build()
             self._publish(self.image if is_anew and image == self.image else image)
 
-    async def _paths_below(self, root: str) -> set[str]:
+    async def _paths_to_read(self) -> set[str]:
         """Every node's path, level by level."""
-        found = level = [root]
+        found = level = list(layout.IMAGE_ROOTS)
         while level:
             families = zip(level, await self._store.children_many(level), strict=True)
-            level = [f"{path.rstrip('/')}/{name}" for path, names in families for name in names or ()]
+            level = [f"{path}/{name}" for path, names in families for name in names or ()]
             found = found + level
         return set(found)
 

@@ -150,10 +150,15 @@ class Partition:
     # Role
 
     def update_role(self, image: PartitionImage) -> None:
-        """Takes the role that was decided in the store; what is older than what is known here is let be."""
-        if image.partition_epoch < self.partition_epoch or image.leader_epoch < self.leader_epoch:
-            return
+        """Takes the role that was decided in the store; what is older than what is known here is let be.
+
+        Nobody leads in an epoch but its leader: to hear that this one does not means that the session has ended,
+        whatever of its own changes the image does not show yet.
+        """
         is_new_term = image.leader_epoch != self.leader_epoch or image.leader != self.leader_id
+        is_older = image.partition_epoch < self.partition_epoch and not is_new_term
+        if is_older or image.leader_epoch < self.leader_epoch:
+            return
         self.image = image
         if not is_new_term and self.leader is not None:
             self.leader.follow(image)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from felice.metadata import ClusterImage, Create, layout
+from felice.metadata import ClusterImage, Create, StoreUnavailable, layout
+from felice.metadata import watcher as watcher_module
 from felice.metadata.layout import BrokerNode, TopicNode
-from felice.metadata.memory import MemoryEnsemble
+from felice.metadata.memory import MemoryEnsemble, MemoryStore
+from felice.metadata.store import Node, NotAllowed
 from felice.metadata.watcher import Watcher
 
 
@@ -39,6 +43,66 @@ def test_a_fault_in_following_one_image_costs_nobody_the_next(caplog: pytest.Log
         asyncio.run(scenario())
     assert seen == [["bad"], ["bad", "late"]]
     assert "a fault" in caplog.text
+
+
+class FailingStore:
+    """Refuses reads for as long as it is told to, and any read of what is kept from it."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.failures = 0
+        self.kept_from_us = ""
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        if self.failures:
+            self.failures -= 1
+            raise StoreUnavailable("/", "no answer")
+        if self.kept_from_us in paths:
+            raise NotAllowed(self.kept_from_us, "not yours")
+        return await self._store.get_many(paths)
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+def test_a_read_that_failed_is_tried_again_and_no_change_is_lost(
+    failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher_module, "_RETRY_S", 0.001)
+    topic = layout.encode_topic(TopicNode(None, {0: (1,)}, {}, {}))
+
+    async def scenario() -> None:
+        store = FailingStore(MemoryEnsemble().connect())
+        await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])
+        watcher = Watcher(store, lambda old, new: None)
+        await watcher.start()
+        store.failures = failures
+        await store.create("/brokers/topics/a", topic)
+        assert await watcher.wait_until(lambda image: "a" in image.topics, 1.0)
+        await watcher.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_belongs_to_others_is_not_read() -> None:
+    """As in an ensemble without a chroot, where somebody else's nodes may be many, and not for us."""
+    topic = layout.encode_topic(TopicNode(None, {0: (1,)}, {}, {}))
+
+    async def scenario() -> None:
+        store = FailingStore(MemoryEnsemble().connect())
+        await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])
+        await store.create("/others")
+        store.kept_from_us = "/others/secret"
+        await store.create("/others/secret")
+        watcher = Watcher(store, lambda old, new: None)
+        await watcher.start()
+        await store.set("/others/secret", b"changed")
+        await store.create("/brokers/topics/a", topic)
+        assert await watcher.wait_until(lambda image: "a" in image.topics, 1.0)
+        await watcher.stop()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("after_turns", range(0, 40, 2))

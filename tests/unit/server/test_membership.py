@@ -17,6 +17,7 @@ from felice.metadata import ClusterImage, SessionState, layout
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.produce import ProduceResponse
+from felice.replication.leader import IsrProposal
 from felice.replication.partition import NO_EPOCH
 from felice.server.broker import Broker
 from felice.server.local_cluster import known_config, local_settings
@@ -133,6 +134,23 @@ def test_a_broker_that_lost_its_session_leads_nothing_until_it_is_registered_aga
         assert partition.is_leader
         assert partition.leader_epoch > 0
         assert not one.partitions.find("shared", 0).is_leader
+
+    run(tmp_path, scenario)
+
+
+def test_a_leader_whose_image_lags_behind_its_own_change_stops_leading_with_its_session(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        one = await world.start(1)
+        await world.start(2)
+        await create(one, "shared", (1, 2))
+        partition = one.partitions.find("shared", 0)
+        leader = partition.leader
+        assert leader is not None
+        # The answer to a change of the ISR came, and then nothing more: no image shows it.
+        leader.proposal = IsrProposal((1,), leader.epoch, leader.partition_epoch)
+        partition.on_proposal_committed(leader.proposal, leader.partition_epoch + 1)
+        world.expire(one)
+        assert not partition.is_leader
 
     run(tmp_path, scenario)
 
