@@ -45,6 +45,8 @@ class _Move:
     partition: Partition
     source: LogDirectory
     target: LogDirectory
+    # The log's truncations when the copy began: it is worth nothing after another.
+    truncations: int
     task: asyncio.Task[None] | None = None
     is_wanted: bool = True
 
@@ -96,7 +98,7 @@ class ReplicaMoves:
             running.is_wanted = False
         if source is target or not self._is_running:
             return
-        move = _Move(found, source, target)
+        move = _Move(found, source, target, found.log.truncations)
         move.task = asyncio.create_task(self._run(move, after=running))
         self._moves[topic, partition] = move
 
@@ -153,7 +155,9 @@ class ReplicaMoves:
         """Copies the next piece; True when the copy has become the replica."""
         loop, source = asyncio.get_running_loop(), move.partition.log
         self._check_wanted(move)
-        truncations = source.truncations
+        if source.truncations != move.truncations:
+            move.truncations = source.truncations
+            future.truncate_fully_and_start_at(source.log_start_offset)
         _follow_start(source, future)
         if future.log_end_offset >= source.log_end_offset:
             await self._bring_to_disk(future)
@@ -167,9 +171,7 @@ class ReplicaMoves:
         await loop.run_in_executor(None, self._throttle.take, piece.size_bytes)
         records = await loop.run_in_executor(None, piece.read)
         self._check_wanted(move)
-        if source.truncations != truncations:
-            future.truncate_fully_and_start_at(source.log_start_offset)
-        else:
+        if source.truncations == move.truncations:
             self._append(future, records)
         return False
 
@@ -186,7 +188,7 @@ class ReplicaMoves:
         """The last step, without a pause; False if the replica grew too much for it meanwhile."""
         self._check_wanted(move)
         partition, source = move.partition, move.partition.log
-        if partition.is_flushing:
+        if partition.is_flushing or source.truncations != move.truncations:
             return False
         _follow_start(source, future)
         rest_bytes = 0
