@@ -152,14 +152,14 @@ class ServedStore(SingleWrites):
     async def _ask(self, verb: str, *arguments: Any) -> Any:
         if self._is_gone:
             raise SessionExpired()
+        return await self._send(verb, *arguments)
+
+    def _send(self, verb: str, *arguments: Any) -> asyncio.Future[Any]:
         number = next(self._numbers)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked[number] = future, self._clock.monotonic()
-        try:
-            write_message(self._writer, [number, verb, *arguments])
-            return await future
-        finally:
-            self._asked.pop(number, None)
+        write_message(self._writer, [number, verb, *arguments])
+        return future
 
     async def _listen(self) -> None:
         try:
@@ -178,7 +178,7 @@ class ServedStore(SingleWrites):
             case [0, "expired"]:
                 self._lose("it was not heard of for too long")
             case [number, outcome, result]:
-                future, sent_s = self._asked.get(number, (None, 0.0))
+                future, sent_s = self._asked.pop(number, (None, 0.0))
                 self._heard_s = max(self._heard_s, sent_s)
                 if future is not None and not future.done():
                     self._settle(future, outcome, result)
@@ -190,11 +190,14 @@ class ServedStore(SingleWrites):
             future.set_exception(decode_error(result))
 
     async def _keep_alive(self) -> None:
-        while True:
+        """Waits for no answer: of a keeper that stands still only the clock tells."""
+        ping: asyncio.Future[Any] | None = None
+        while not self._is_gone:
             await asyncio.sleep(self.timeout_s / _PINGS_A_TIMEOUT)
             self._look_at_the_clock()
-            if not self._is_gone and self._life.state is SessionState.CONNECTED:
-                await self._ask("ping")
+            is_answered = ping is None or ping.done()
+            if is_answered and not self._is_gone and self._life.state is SessionState.CONNECTED:
+                ping = self._send("ping")
 
     def _look_at_the_clock(self) -> None:
         """Ends the session if the keeper may have: also after this process itself stood still."""
@@ -214,3 +217,4 @@ class ServedStore(SingleWrites):
         for future, _ in self._asked.values():
             if not future.done():
                 future.set_exception(StoreUnavailable("/", "the keeper of the metadata store has gone"))
+                future.exception()  # looked at: nobody waits for the answer to a ping

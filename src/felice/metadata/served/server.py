@@ -1,7 +1,7 @@
 """The keeper's side: sessions of an embedded store for other processes of this machine.
 
-Keeps true: a session ends with its connection, or when its user was not heard of for the session's timeout: its
-            ephemeral nodes go. Requests of one connection are answered in their order, and an event goes out after
+Keeps true: a session ends with its connection, or when its user was not heard of, or read nothing of what it is
+            told, for the session's timeout: its ephemeral nodes go. Requests of one connection are answered in their order, and an event goes out after
             the write that it tells of can be read.
 """
 
@@ -65,7 +65,8 @@ class _Connection:
             _log.debug("a user of the store has gone: %s", end)
         finally:
             await self._end_session()
-            self._writer.close()
+            # What was not sent by now is for nobody.
+            self._writer.transport.abort()
             with contextlib.suppress(OSError):
                 await self._writer.wait_closed()
 
@@ -76,8 +77,7 @@ class _Connection:
             done, _ = await asyncio.wait([waiting], timeout=self._timeout_s)
             if done:
                 return waiting.result()
-            await self._end_session()
-            self._say([0, "expired"])
+            await self._expire()
             return await waiting
         return await read_message(self._reader)
 
@@ -89,7 +89,15 @@ class _Connection:
             self._say([number, "refused", encode_error(error)])
         else:
             self._say([number, "done", result])
-        await self._writer.drain()
+        await self._until_read()
+
+    async def _until_read(self) -> None:
+        """As `_next`: a user who reads nothing for too long stands still, whatever it has asked."""
+        sending = asyncio.ensure_future(self._writer.drain())
+        done, _ = await asyncio.wait([sending], timeout=self._timeout_s)
+        if not done:
+            await self._expire()
+        await sending
 
     async def _do(self, verb: str, arguments: list[Any]) -> Any:
         if verb == "renew":
@@ -119,6 +127,11 @@ class _Connection:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+
+    async def _expire(self) -> None:
+        if self._session is not None:
+            await self._end_session()
+            self._say([0, "expired"])
 
     def _on_event(self, event: Event) -> None:
         self._say([0, "event", event.kind.value, event.path])

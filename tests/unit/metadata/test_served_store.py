@@ -1,0 +1,58 @@
+"""A store that one process keeps for another: what becomes of a session when either stands still."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from felice.env import SystemClock, SystemDisk
+from felice.env.network import local_pair, open_local
+from felice.metadata import Create, SessionState
+from felice.metadata.embedded import EmbeddedStore
+from felice.metadata.served import ServedStore, StoreServer
+from felice.metadata.served.wire import encode_operation, read_message, write_message
+
+TIMEOUT_S = 0.2
+
+
+def test_a_user_that_stands_still_in_the_middle_of_an_answer_loses_its_session(tmp_path: Path) -> None:
+    """Its leaderships would be nobody's to take over, else."""
+
+    async def scenario() -> None:
+        store = EmbeddedStore.open(SystemDisk(), tmp_path)
+        await store.create("/large", bytes(4_000_000))
+        ours, theirs = local_pair()
+        serving = asyncio.create_task(StoreServer(store, TIMEOUT_S).serve(*await open_local(ours)))
+        reader, writer = await open_local(theirs)
+        await read_message(reader)
+        write_message(writer, [1, "multi", [encode_operation(Create("/me", ephemeral=True))]])
+        assert (await read_message(reader))[1] in ("done", "event")
+        assert await store.exists("/me")
+        # It asks, and reads no more.
+        write_message(writer, [2, "get", ["/large"]])
+        async with asyncio.timeout(5):
+            while await store.exists("/me"):
+                await asyncio.sleep(0.01)
+        writer.transport.abort()
+        await serving
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_keeper_that_stands_still_is_noticed_by_the_users_own_clock() -> None:
+    async def scenario() -> None:
+        ours, theirs = local_pair()
+        _, keeper = await open_local(ours)
+        write_message(keeper, [0, "session", 7, TIMEOUT_S])
+        store = await ServedStore.open(*await open_local(theirs), SystemClock())
+        states: list[SessionState] = []
+        store.watch_session(states.append)
+        async with asyncio.timeout(5):
+            while not states:
+                await asyncio.sleep(0.01)
+        assert states == [SessionState.EXPIRED]
+        await store.abandon()
+        keeper.close()
+
+    asyncio.run(scenario())
