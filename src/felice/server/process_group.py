@@ -28,6 +28,7 @@ _log = logging.getLogger("felice.server")
 SESSION_TIMEOUT_S = 6.0
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 60.0
+_LAST_WORDS_S = 5.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
 # One that ran so long did not die of its start.
@@ -85,12 +86,15 @@ class ProcessGroup:
         self._files.release()
 
     async def _start_one(self, broker: BrokerProcess) -> None:
-        ours, theirs = local_pair()
         try:
-            self._serve(*await open_local(ours))
-            await broker.start(self._command_of(broker.broker_id, theirs.fileno()), theirs, self._ready_word)
-        finally:
-            theirs.close()
+            ours, theirs = local_pair()
+            with theirs:
+                self._serve(*await open_local(ours))
+                command = self._command_of(broker.broker_id, theirs.fileno())
+                await broker.start(command, theirs, self._ready_word)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise StartupError(f"broker {broker.broker_id} cannot be started: {reason}") from error
 
     def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         serving = asyncio.create_task(self._server.serve(reader, writer))
@@ -143,10 +147,18 @@ class BrokerProcess:
                 f"broker {self.broker_id} did not start within {_START_TIMEOUT_S:g} s"
             ) from None
         if not line.startswith(ready_word):
-            code = await self._process.wait()
+            code = await self._last_words()
             raise StartupError(f"broker {self.broker_id} did not start (exit code {code}); it said why above")
         self.addresses = line.removeprefix(ready_word).strip()
         self._reading = asyncio.create_task(_drain(self._process.stdout))
+
+    async def _last_words(self) -> int:
+        """How a process that does not serve ends: by itself, or because it is asked to."""
+        try:
+            return await asyncio.wait_for(self.wait(), _LAST_WORDS_S)
+        except TimeoutError:
+            await self.end()
+            return await self.wait()
 
     async def wait(self) -> int:
         assert self._process is not None

@@ -1,0 +1,83 @@
+"""Broker processes that their parent cannot start, or that say something else than that they serve."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from felice.env.processes import PYTHON
+from felice.env.processes import spawn as real_spawn
+from felice.server import process_group
+from felice.server.process_group import ProcessGroup
+from felice.server.startup import StartupError
+
+
+def group_of(tmp_path: Path, says: str) -> ProcessGroup:
+    program = f"print({says!r}, flush=True); import time; time.sleep(60)"
+    return ProcessGroup(tmp_path, [1], lambda number, descriptor: [PYTHON, "-c", program], "ready on ")
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, *attempts: int) -> None:
+    """The machine has no room for another process at these attempts, counted from 1."""
+    count = 0
+
+    async def spawn(*arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count in attempts:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        return await real_spawn(*arguments)
+
+    monkeypatch.setattr(process_group, "spawn", spawn)
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 30))  # type: ignore[arg-type]
+
+
+def test_a_broker_is_started_again_even_if_the_machine_had_no_room_for_it_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(monkeypatch, 2, 3)
+
+    async def scenario() -> None:
+        group = group_of(tmp_path, "ready on here:1")
+        await group.start()
+        first = group.processes[1].pid
+        os.kill(first, signal.SIGKILL)
+        while group.processes[1].pid == first:
+            await asyncio.sleep(0.01)
+        await group.stop()
+
+    run(scenario)
+
+
+def test_a_group_that_the_machine_has_no_room_for_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(monkeypatch, 1)
+
+    async def scenario() -> None:
+        with pytest.raises(StartupError, match=r"broker 1 cannot be started: resource temporarily unavailable"):
+            await group_of(tmp_path, "ready on here:1").start()
+
+    run(scenario)
+
+
+def test_a_broker_that_says_something_else_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_group, "_LAST_WORDS_S", 0.1, raising=False)
+
+    async def scenario() -> None:
+        with pytest.raises(StartupError, match="broker 1 did not start"):
+            await group_of(tmp_path, "something else").start()
+
+    run(scenario)
