@@ -15,6 +15,8 @@ from felice.controller.reassignment import Assignment, Move, completed
 from felice.metadata.image import ZERO_UUID, ClusterImage, PartitionImage, TopicImage
 from felice.metadata.layout import StateNode, TopicNode
 
+MOVES_A_TRANSACTION = 500
+
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
@@ -52,7 +54,8 @@ def due(
         moves = _completed(topic, image, controller_epoch)
         moved = {move.partition.partition for move in moves}
         if moves:
-            decisions.append(topic_change(topic, moves))
+            # The others are due still when these are written: a transaction has its limits.
+            decisions.append(topic_change(topic, moves[:MOVES_A_TRANSACTION]))
         for partition in topic.partitions:
             if partition.partition not in moved:
                 state = _next_state(partition, image, controller_epoch, may_lose)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from felice.controller import reassignment
-from felice.controller.duties import Decision, StateChange, state_change, topic_change
+from felice.controller.duties import MOVES_A_TRANSACTION, Decision, StateChange, state_change, topic_change
 from felice.controller.election import preferred, settled
 from felice.controller.reassignment import Move
 from felice.controller.writing import answering, carry_out
@@ -58,6 +58,16 @@ class Leaderships:
         self, topic: str, wanted: Mapping[int, Sequence[int] | None], *, may_change_factor: bool
     ) -> dict[int, ApiError | None]:
         """Each partition's outcome: on its way to the replicas wanted, or with None back; the image shows it."""
+        outcome: dict[int, ApiError | None] = {}
+        rows = list(wanted.items())
+        for at in range(0, len(rows), MOVES_A_TRANSACTION):
+            some = dict(rows[at : at + MOVES_A_TRANSACTION])
+            outcome.update(await self._reassign(topic, some, may_change_factor))
+        return outcome
+
+    async def _reassign(
+        self, topic: str, wanted: Mapping[int, Sequence[int] | None], may_change_factor: bool
+    ) -> dict[int, ApiError | None]:
         for _ in range(_MAX_ATTEMPTS):
             image = self._watcher.image
             known = image.topics.get(topic)

@@ -24,6 +24,7 @@ from felice.metadata import (
     NoNode,
     SessionExpired,
     SetData,
+    StoreError,
     StoreUnavailable,
     layout,
 )
@@ -58,6 +59,9 @@ def answering(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutin
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not in the cluster now") from error
         except StoreUnavailable as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata store: {error}") from error
+        except StoreError as error:
+            # Refused, and would be again: too much at once for it, or nothing that this broker may write.
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata store: {error}") from error
 
     return wrapped
 

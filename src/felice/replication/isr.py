@@ -65,7 +65,7 @@ class IsrWriter:
 
     async def _carry(self, partition: Partition, proposal: IsrProposal) -> None:
         name = partition.log.name
-        while not self._is_stopped and partition.leader is not None and partition.leader.proposal is proposal:
+        while not self._is_stopped and _is_open(partition, proposal):
             try:
                 outcome = await self._write(partition, proposal)
             except SessionExpired:
@@ -140,3 +140,8 @@ class IsrWriter:
                 continue
             _log.warning("a replica was given up", extra={"partition": f"{topic}-{number}"})
             return
+
+
+def _is_open(partition: Partition, proposal: IsrProposal) -> bool:
+    """A partition that was deleted proposes nothing: there may be another of its name, at the same version."""
+    return partition.is_open and partition.leader is not None and partition.leader.proposal is proposal

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from felice.config import TOPIC_OPTIONS
 from felice.controller import topic_names
 from felice.controller.config_changes import ChangeKind, ConfigChange, apply_changes
+from felice.controller.duties import MOVES_A_TRANSACTION, TopicChange, due
 from felice.controller.election import first_state, preferred, restarted, settled, stepped_down
 from felice.controller.placement import PlacementError, alternating, check_assignment, place_replicas
-from felice.metadata.image import PartitionImage
+from felice.metadata.image import ZERO_UUID, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from felice.metadata.layout import NO_LEADER, StateNode
 from felice.protocol.errors import ApiError, ErrorCode
 
@@ -188,3 +189,17 @@ def test_impossible_changes_are_refused(changes: list[ConfigChange], code: Error
     with pytest.raises(ApiError) as refused:
         _changed({"retention.ms": "1"}, *changes)
     assert refused.value.code == code
+
+
+def test_as_many_moves_end_at_once_as_fit_into_a_transaction() -> None:
+    moved = tuple(
+        PartitionImage(number, (2, 1), 1, 0, (2, 1), 0, adding=(2,), removing=(1,))
+        for number in range(2 * MOVES_A_TRANSACTION + 1)
+    )
+    brokers = {broker_id: BrokerImage(broker_id, {}, None, 0) for broker_id in (1, 2)}
+    image = ClusterImage(brokers=brokers, topics={"t": TopicImage("t", ZERO_UUID, moved)})
+    [decision] = due(image, 1, lambda topic: False)
+    assert isinstance(decision, TopicChange)
+    assert len(decision.states) == MOVES_A_TRANSACTION
+    # The rest goes on as it was.
+    assert decision.node.adding == dict.fromkeys(range(MOVES_A_TRANSACTION, len(moved)), (2,))

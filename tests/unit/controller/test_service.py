@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
 from felice.config import BrokerConfig
+from felice.controller import leaderships
 from felice.controller.leaderships import Leaderships
 from felice.controller.service import Controller, NewTopic
 from felice.env import Environment, SystemClock, SystemDisk, SystemNetwork
 from felice.metadata import Create, Delete, EventKind, layout
 from felice.metadata.layout import BrokerNode, Endpoint, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
+from felice.metadata.store import Operation, StoreError
 from felice.metadata.tree import Change
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
@@ -292,3 +295,38 @@ def test_replicas_are_spread_over_the_brokers_alive() -> None:
         assert all(p.leader == p.replicas[0] and p.isr == p.replicas for p in partitions)
 
     run(scenario, brokers=3)
+
+
+def test_what_the_store_will_never_take_is_told_and_costs_nobody_the_connection() -> None:
+    class Narrow:
+        def __init__(self, store: MemoryStore) -> None:
+            self._store = store
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._store, name)
+
+        async def multi(self, operations: Sequence[Operation]) -> list[Any]:
+            raise StoreError(operations[0].path, "that is too much at once")
+
+    async def scenario(f: Fixture) -> None:
+        f.controller._store = Narrow(f.store)
+        with pytest.raises(ApiError, match="too much at once") as refused:
+            await f.controller.create_topic(NewTopic("a"))
+        assert refused.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+    run(scenario)
+
+
+def test_a_large_reassignment_is_written_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaderships, "MOVES_A_TRANSACTION", 2)
+    count = 5
+
+    async def scenario(f: Fixture) -> None:
+        await f.controller.create_topic(NewTopic("a", assignment=dict.fromkeys(range(count), (1,))))
+        node = await f.store.get(layout.topic_path("a"))
+        moves = Leaderships(f.store, f.watcher)
+        outcome = await moves.reassign("a", {number: [2] for number in range(count)}, may_change_factor=True)
+        assert set(outcome.values()) == {None}
+        assert (await f.store.get(layout.topic_path("a"))).version == node.version + 3
+
+    run(scenario, brokers=2)

@@ -12,6 +12,7 @@ import pytest
 from felice.metadata import StoreUnavailable, layout
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
+from felice.protocol.errors import ErrorCode
 from felice.replication import isr
 from felice.replication.isr import IsrWriter
 from felice.replication.leader import IsrProposal
@@ -89,6 +90,26 @@ def test_a_change_is_made_once_whatever_is_lost_on_the_way(
         # The controller's epoch in the node is the controller's.
         assert await state_of(store) == (StateNode(1, 0, 9, (1,)), 1)
         assert (partition.isr, partition.partition_epoch) == ((1,), 1)
+
+    run(scenario, monkeypatch)
+
+
+def test_what_a_deleted_partition_proposed_does_not_befall_another_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    successor = StateNode(1, 0, 9, (1, 4, 5))
+
+    async def scenario() -> None:
+        store = await store_with(StateNode(1, 0, 9, (1, 2, 3)))
+        partition, proposal = leading(tmp_path, 1, 2, 3)
+        writer = IsrWriter(UnsureStore(store, ["before"]))  # type: ignore[arg-type]
+        writer.propose(partition, proposal)
+        await asyncio.sleep(0)
+        await store.delete(PATH)
+        await store.create(PATH, layout.encode_state(successor))
+        partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        await writer.finish()
+        assert await state_of(store) == (successor, 0)
 
     run(scenario, monkeypatch)
 

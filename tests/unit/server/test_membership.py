@@ -138,7 +138,9 @@ def test_a_broker_that_lost_its_session_leads_nothing_until_it_is_registered_aga
     run(tmp_path, scenario)
 
 
-def test_a_leader_whose_image_lags_behind_its_own_change_stops_leading_with_its_session(tmp_path: Path) -> None:
+def test_a_leader_whose_image_lags_behind_its_own_change_stops_leading_with_its_session(
+    tmp_path: Path,
+) -> None:
     async def scenario(world: World) -> None:
         one = await world.start(1)
         await world.start(2)

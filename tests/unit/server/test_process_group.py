@@ -65,7 +65,9 @@ def test_a_group_that_the_machine_has_no_room_for_says_so(
     refusing(monkeypatch, 1)
 
     async def scenario() -> None:
-        with pytest.raises(StartupError, match=r"broker 1 cannot be started: resource temporarily unavailable"):
+        with pytest.raises(
+            StartupError, match=r"broker 1 cannot be started: resource temporarily unavailable"
+        ):
             await group_of(tmp_path, "ready on here:1").start()
 
     run(scenario)

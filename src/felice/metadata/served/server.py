@@ -1,8 +1,8 @@
 """The keeper's side: sessions of an embedded store for other processes of this machine.
 
 Keeps true: a session ends with its connection, or when its user was not heard of, or read nothing of what it is
-            told, for the session's timeout: its ephemeral nodes go. Requests of one connection are answered in their order, and an event goes out after
-            the write that it tells of can be read.
+            told, for the session's timeout: its ephemeral nodes go. Requests of one connection are answered in their
+            order, and an event goes out after the write that it tells of can be read.
 """
 
 from __future__ import annotations
