@@ -20,6 +20,8 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 # A request without this waits as long as the client's own request timeout.
 _TIMEOUT_S = 30.0
 
+_MIN_INSYNC = "min.insync.replicas"
+
 
 def list_topics(admin: AdminClient, *, exclude_internal: bool = False) -> list[str]:
     names = sorted(admin.list_topics(timeout=_TIMEOUT_S).topics)
@@ -188,6 +190,19 @@ def create_command(
     config = key_values(configs)
     create_topic(admin, name, partitions=partitions, replication_factor=replication_factor, config=config)
     click.echo(f"Created topic {name}.")
+    if _MIN_INSYNC in config:
+        _warn_of_min_insync(admin, name, int(config[_MIN_INSYNC]))
+
+
+def _warn_of_min_insync(admin: AdminClient, name: str, wanted: int) -> None:
+    """As in Kafka it counts as the number of replicas that there are, which may be less than was hoped for."""
+    [row] = describe_topics(admin, [name])
+    if wanted > (replicas := row["replication_factor"]):
+        click.echo(
+            f"warning: {_MIN_INSYNC}={wanted} counts as {replicas}, for {name} has no more replicas; "
+            f"set it to {replicas} or less, or give the topic more replicas with felice reassign",
+            err=True,
+        )
 
 
 @topics.command("describe")

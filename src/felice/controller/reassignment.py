@@ -41,7 +41,9 @@ def begin(
         raise _invalid("a partition needs at least one replica, and each broker but once")
     dead = sorted(broker for broker in target if broker not in alive and broker not in partition.origin)
     if dead:
-        raise _invalid(f"the assignment names brokers that are not alive: {dead}")
+        raise _invalid(
+            f"the assignment names brokers that are not alive: {dead}; those alive: {sorted(alive)}"
+        )
     return _towards(partition, tuple(target), alive, controller_epoch)
 
 

@@ -51,7 +51,12 @@ def check(found: MetaProperties, directory: Path, *, node_id: int, cluster_id: s
     """Refuses a directory of another broker or another cluster: its offsets are not ours to continue."""
     if found.cluster_id != cluster_id:
         raise LogDirectoryError(
-            directory, f"belongs to cluster {found.cluster_id}, this broker to cluster {cluster_id}"
+            directory,
+            f"belongs to cluster {found.cluster_id}, this broker to cluster {cluster_id}; "
+            "choose another log.dirs, or look where zookeeper.connect leads",
         )
     if found.node_id != node_id:
-        raise LogDirectoryError(directory, f"belongs to node {found.node_id}, this broker is node {node_id}")
+        raise LogDirectoryError(
+            directory,
+            f"belongs to node {found.node_id}, this broker is node {node_id}; choose another log.dirs or node.id",
+        )

@@ -191,6 +191,7 @@ class Broker:
         self.replica_moves.start()
         for listener in self.listeners:
             listener.open()
+        self.membership.look_for_itself()
         # The loop reads no request before it has called this.
         asyncio.get_running_loop().call_soon(self._begin_coordinators)
         _log.info(

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("felice.server")
 
 _RETRY_PAUSE_S = 1.0
+_REACH_TIMEOUT_S = 5.0
 _POLL_S = 0.1
 
 NextState = Callable[[PartitionImage, ClusterImage, int], StateNode | None]
@@ -58,6 +59,7 @@ class Membership:
         self._store = store
         self._session_timeout_ms = session_timeout_ms
         self._rejoining: asyncio.Task[None] | None = None
+        self._reaching: asyncio.Task[None] | None = None
         self._stop_listening = store.watch_session(self._on_session)
 
     # Joining
@@ -91,7 +93,10 @@ class Membership:
                 if node is not None and node.ephemeral_owner == self._store.session_id:
                     return  # the answer to an earlier attempt was lost
             if broker.env.clock.monotonic() >= deadline:
-                raise StartupError(f"another broker with node.id {broker.broker_id} is alive{_at(node)}")
+                raise StartupError(
+                    f"another broker with node.id {broker.broker_id} is alive{_at(node)}; "
+                    "stop it, or give this one another node.id and log.dirs of its own"
+                )
             # The session of this broker's earlier life may have some time left.
             await asyncio.sleep(_POLL_S)
 
@@ -117,6 +122,30 @@ class Membership:
         return BrokerNode(
             endpoints, protocols, broker.config.broker_rack, broker.env.clock.now_ms(), features.SUPPORTED
         )
+
+    def look_for_itself(self) -> None:
+        """Warns, a little later, of addresses that were told to others and lead nowhere. (No reason not to serve:
+        a name may come to mean something, and some networks let nobody come back to themselves.)
+        """
+        if self._broker.config.advertised_listeners is not None:
+            self._reaching = asyncio.get_running_loop().create_task(self._reach_itself())
+
+    async def _reach_itself(self) -> None:
+        for endpoint in self._description().endpoints:
+            try:
+                async with asyncio.timeout(_REACH_TIMEOUT_S):
+                    network = self._broker.env.network
+                    transport, _ = await network.connect(asyncio.Protocol, endpoint.host, endpoint.port)
+                transport.close()
+            except (OSError, TimeoutError) as error:
+                _log.warning(
+                    "clients and other brokers are told an address at which this broker does not find itself; "
+                    "check advertised.listeners",
+                    extra={
+                        "listener": f"{endpoint.listener}://{endpoint.host}:{endpoint.port}",
+                        "reason": str(error) or f"no connection in {_REACH_TIMEOUT_S:g} s",
+                    },
+                )
 
     async def _end_earlier_life(self) -> None:
         broker_id = self._broker.broker_id
@@ -245,9 +274,10 @@ class Membership:
 
     async def stop(self) -> None:
         self._stop_listening()
-        if self._rejoining is not None:
-            self._rejoining.cancel()
-            await asyncio.gather(self._rejoining, return_exceptions=True)
+        tasks = [task for task in (self._rejoining, self._reaching) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _address(endpoint: Endpoint) -> tuple[str, int]:

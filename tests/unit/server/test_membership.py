@@ -299,3 +299,25 @@ def test_a_broker_whose_id_was_taken_while_it_had_no_session_gives_up(tmp_path: 
         assert "another broker with node.id 1 is alive" in one.failure
 
     run(tmp_path, scenario)
+
+
+def test_an_address_that_leads_nowhere_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        one = await world.start(1, advertised_listeners="PLAINTEXT://127.0.0.1:1")
+        assert one.membership._reaching is not None
+        await one.membership._reaching
+
+    run(tmp_path, scenario)
+    assert [row.listener for row in caplog.records if hasattr(row, "listener")] == ["PLAINTEXT://127.0.0.1:1"]
+
+
+def test_addresses_at_which_a_broker_finds_itself_are_no_matter(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        one = await world.start(1, advertised_listeners="PLAINTEXT://localhost:0")
+        assert one.membership._reaching is not None
+        await one.membership._reaching
+
+    run(tmp_path, scenario)
+    assert "advertised" not in caplog.text
