@@ -84,11 +84,11 @@ def roll(broker: EmbeddedBroker, topic: str) -> None:
 
 
 def clean(broker: EmbeddedBroker, topic: str) -> None:
-    """Closes the segment and waits until the cleaner has been through."""
-    status = broker.broker.cleaner.status
-    passes = status.passes
+    """Closes the segment and waits until the cleaner has been through all that was written before."""
+    status, log = broker.broker.cleaner.status, log_of(broker, topic)
     roll(broker, topic)
-    until(lambda: status.passes > passes and not status.running)
+    end_offset, directory = log.log_end_offset, broker.broker.directories[0]
+    until(lambda: directory.clean_offsets.get((topic, 0), 0) >= end_offset and not status.running)
 
 
 def consumed(broker: EmbeddedBroker, topic: str, offset: int = 0) -> list[tuple[int, str, str | None]]:

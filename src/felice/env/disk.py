@@ -13,16 +13,12 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 # `collections.abc.Buffer` is Python 3.12's.
 Buffer: TypeAlias = bytes | bytearray | memoryview
-
-# Linux refuses more than IOV_MAX buffers in one writev.
-_MAX_BUFFERS_A_WRITE = 1024
 
 
 class DiskLocked(Exception):
@@ -39,15 +35,10 @@ class File(Protocol):
 
     @property
     def size_bytes(self) -> int: ...
-    def append(self, data: Buffer | Sequence[Buffer]) -> int:
-        """Writes at the end; returns the position where `data` begins."""
-        ...
-
     def pread(self, size_bytes: int, position: int) -> bytes:
         """Up to `size_bytes`; fewer only at the end of the file."""
         ...
 
-    def pread_into(self, buffer: Buffer, position: int) -> int: ...
     def pwrite(self, data: Buffer, position: int) -> None: ...
     def truncate(self, size_bytes: int) -> None: ...
     def sync(self) -> None: ...
@@ -124,26 +115,6 @@ class SystemFile:
     def size_bytes(self) -> int:
         return self._size_bytes
 
-    def append(self, data: Buffer | Sequence[Buffer]) -> int:
-        position = self._size_bytes
-        if not isinstance(data, Buffer):
-            for start in range(0, len(data), _MAX_BUFFERS_A_WRITE):
-                self._write_all(list(data[start : start + _MAX_BUFFERS_A_WRITE]))
-        else:
-            self.pwrite(data, position)
-        return position
-
-    def _write_all(self, buffers: list[Buffer]) -> None:
-        wanted = sum(memoryview(buffer).nbytes for buffer in buffers)
-        written = os.pwritev(self._fd, buffers, self._size_bytes)
-        if written < wanted:
-            # A short write happens at the edge of a full disk: the rest either fits or raises ENOSPC.
-            rest = b"".join(bytes(buffer) for buffer in buffers)[written:]
-            self._size_bytes += written
-            self.pwrite(rest, self._size_bytes)
-        else:
-            self._size_bytes += written
-
     def pread(self, size_bytes: int, position: int) -> bytes:
         data = os.pread(self._fd, size_bytes, position)
         if len(data) == size_bytes or not data:
@@ -154,9 +125,6 @@ class SystemFile:
             parts.append(data)
             missing -= len(data)
         return b"".join(parts)
-
-    def pread_into(self, buffer: Buffer, position: int) -> int:
-        return os.preadv(self._fd, [buffer], position)
 
     def pwrite(self, data: Buffer, position: int) -> None:
         written = os.pwrite(self._fd, data, position)

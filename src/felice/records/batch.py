@@ -42,10 +42,8 @@ _LEADER_EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
-_PRODUCER = struct.Struct(">qhi")
 _LEADER_EPOCH_POSITION = 12
 _MAX_TIMESTAMP_POSITION = 35
-_PRODUCER_POSITION = 43
 _SEQUENCE_MODULUS = 1 << 31
 
 
@@ -225,24 +223,6 @@ def restamp(
     _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, max_timestamp)
     crc = seal(buffer, position, header.size_bytes)
     return header._replace(attributes=attributes, max_timestamp=max_timestamp, crc=crc)
-
-
-def restamp_producer(
-    buffer: bytearray | memoryview,
-    header: BatchHeader,
-    *,
-    producer_id: int,
-    producer_epoch: int,
-    base_sequence: int,
-) -> BatchHeader:
-    """Gives a batch to another producer incarnation, as a client does after its epoch was bumped."""
-    _PRODUCER.pack_into(
-        buffer, header.position + _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence
-    )
-    crc = seal(buffer, header.position, header.size_bytes)
-    return header._replace(
-        producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence, crc=crc
-    )
 
 
 def seal(buffer: bytearray | memoryview, position: int, size_bytes: int) -> int:

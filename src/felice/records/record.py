@@ -18,7 +18,3 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
-
-    @property
-    def is_tombstone(self) -> bool:
-        return self.value is None

@@ -39,7 +39,7 @@ async def _send(piece: FileSlice, received: bytearray, pause_s: float) -> OSErro
 def test_a_slice_arrives_whole_at_a_slow_reader(tmp_path: Path) -> None:
     content = bytes(range(256)) * 40_000
     file = SystemDisk().open(tmp_path / "a", create=True)
-    file.append(content)
+    file.pwrite(content, 0)
     received = bytearray()
     error = asyncio.run(_send(FileSlice(file, 100, len(content) - 300), received, 0.0005))
     file.close()
@@ -49,7 +49,7 @@ def test_a_slice_arrives_whole_at_a_slow_reader(tmp_path: Path) -> None:
 
 def test_a_file_that_is_too_short_is_an_error_and_not_a_hang(tmp_path: Path) -> None:
     file = SystemDisk().open(tmp_path / "a", create=True)
-    file.append(b"short")
+    file.pwrite(b"short", 0)
     received = bytearray()
     error = asyncio.run(_send(FileSlice(file, 0, 500), received, 0))
     file.close()

@@ -12,7 +12,6 @@ from felice.records.batch import (
     increment_sequence,
     iter_batches,
     restamp,
-    restamp_producer,
     stamp,
     verify_crc,
 )
@@ -152,17 +151,6 @@ def test_restamp_seals_the_batch_again() -> None:
     assert verify_crc(data, header) and not verify_crc(data, before)
     restamp(data, header, max_timestamp=before.max_timestamp, timestamp_type=TimestampType.CREATE_TIME)
     assert BatchHeader.parse(data, 3) == before
-
-
-def test_a_batch_may_change_its_producer() -> None:
-    data = batch(producer_id=1, producer_epoch=2, base_sequence=3)
-    returned = restamp_producer(
-        data, BatchHeader.parse(data), producer_id=11, producer_epoch=12, base_sequence=13
-    )
-    header = BatchHeader.parse(data)
-    assert returned == header
-    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (11, 12, 13)
-    assert verify_crc(data, header)
 
 
 def test_any_changed_byte_under_the_crc_is_noticed() -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -448,20 +448,9 @@ class SimFile:
         self._check()
         return self._disk.size_of(self._number)
 
-    def append(self, data: Buffer | Sequence[Buffer]) -> int:
-        position = self.size_bytes
-        self.pwrite(data if isinstance(data, Buffer) else b"".join(map(bytes, data)), position)
-        return position
-
     def pread(self, size_bytes: int, position: int) -> bytes:
         self._check()
         return self._disk.read_at(self._number, self.path, size_bytes, position)
-
-    def pread_into(self, buffer: Buffer, position: int) -> int:
-        view = memoryview(buffer).cast("B")
-        data = self.pread(view.nbytes, position)
-        view[: len(data)] = data
-        return len(data)
 
     def pwrite(self, data: Buffer, position: int) -> None:
         self._check(writes=True)

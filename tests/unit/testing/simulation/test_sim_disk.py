@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from felice.env import DiskLocked
+from felice.env import DiskLocked, File
 from felice.testing.simulation.disk import SimDisk
 from felice.testing.simulation.replay import moments
 
@@ -23,6 +23,10 @@ def durable_disk(**files: bytes) -> SimDisk:
     for name, content in files.items():
         disk.write_atomic(DIR / name, content)
     return disk
+
+
+def append(file: File, data: bytes) -> None:
+    file.pwrite(data, file.size_bytes)
 
 
 def outcomes(disk: SimDisk, look: Callable[[SimDisk], object], seeds: int = 400) -> set[object]:
@@ -45,14 +49,14 @@ def content(path: Path) -> Callable[[SimDisk], bytes | None]:
 def test_what_was_synced_stays() -> None:
     disk = durable_disk(a=b"")
     file = disk.open(A)
-    file.append(b"x" * 5000)
+    append(file, b"x" * 5000)
     file.sync()
     assert outcomes(disk, content(A)) == {b"x" * 5000}
 
 
 def test_an_unsynced_append_may_stay_go_or_be_torn_at_sectors() -> None:
     disk = durable_disk(a=b"")
-    disk.open(A).append(b"x" * 1500)
+    append(disk.open(A), b"x" * 1500)
     seen = outcomes(disk, content(A))
     assert {b"", b"x" * 1500, b"x" * 512, b"x" * 1024, bytes(512) + b"x" * 988} <= seen
     for found in seen:
@@ -85,7 +89,7 @@ def test_new_content_of_a_dropped_page_comes_only_with_the_truncation() -> None:
     disk = durable_disk(a=b"o" * 9000)
     file = disk.open(A)
     file.truncate(0)
-    file.append(b"n" * 9000)
+    append(file, b"n" * 9000)
     for found in outcomes(disk, content(A)):
         assert isinstance(found, bytes)
         assert not (b"o" in found and b"n" in found)
@@ -95,21 +99,21 @@ def test_the_tail_of_a_page_that_was_cut_may_be_overwritten_before_the_cut() -> 
     disk = durable_disk(a=b"o" * 700)
     file = disk.open(A)
     file.truncate(512)
-    file.append(b"n" * 100)
+    append(file, b"n" * 100)
     assert b"o" * 512 + b"n" * 100 + bytes(88) in outcomes(disk, content(A))
 
 
 def test_a_failed_sync_promises_nothing_and_no_later_one_makes_it_good() -> None:
     disk = durable_disk(a=b"")
     file = disk.open(A)
-    file.append(b"lost?")
+    append(file, b"lost?")
     disk.fail("sync", times=1)
     with pytest.raises(OSError, match="Input/output error"):
         file.sync()
     file.sync()
     assert outcomes(disk, content(A)) >= {b"", b"lost?"}
     file.truncate(0)
-    file.append(b"anew")
+    append(file, b"anew")
     file.sync()
     assert outcomes(disk, content(A)) == {b"anew"}
 
@@ -120,7 +124,7 @@ def test_a_failed_sync_promises_nothing_and_no_later_one_makes_it_good() -> None
 def test_a_synced_file_without_a_synced_name_may_be_gone() -> None:
     disk = durable_disk()
     file = disk.open(A, create=True)
-    file.append(b"x")
+    append(file, b"x")
     file.sync()
     assert outcomes(disk, content(A)) == {None, b"x"}
     disk.sync_dir(DIR)
@@ -180,7 +184,7 @@ def test_handles_and_locks_end_with_their_process(end: Callable[[SimDisk], None]
     file = disk.open(A)
     lock = disk.lock(DIR / ".lock")
     end(disk)
-    for act in (lambda: file.pread(1, 0), lambda: file.append(b"y"), file.sync, lambda: file.size_bytes):
+    for act in (lambda: file.pread(1, 0), lambda: append(file, b"y"), file.sync, lambda: file.size_bytes):
         with pytest.raises(OSError, match="Bad file descriptor"):
             act()
     again = disk.lock(DIR / ".lock")
@@ -194,7 +198,7 @@ def test_handles_and_locks_end_with_their_process(end: Callable[[SimDisk], None]
 
 def test_a_killed_process_loses_nothing_that_it_wrote() -> None:
     disk = durable_disk()
-    disk.open(A, create=True).append(b"x")
+    append(disk.open(A, create=True), b"x")
     disk.kill()
     assert disk.read_bytes(A) == b"x"
 
@@ -206,11 +210,11 @@ def test_the_nth_write_fails_and_leaves_half_of_itself() -> None:
     disk = durable_disk(a=b"", b=b"")
     file, other = disk.open(A), disk.open(B)
     fault = disk.fail("write", errno.ENOSPC, path="/d/a", after=1, times=1)
-    file.append(b"11")
-    other.append(b"xx")
+    append(file, b"11")
+    append(other, b"xx")
     with pytest.raises(OSError, match="No space left"):
-        file.append(b"2222")
-    file.append(b"33")
+        append(file, b"2222")
+    append(file, b"33")
     assert (disk.read_bytes(A), fault.fired) == (b"112233", 1)
 
 
@@ -237,11 +241,11 @@ def test_a_full_disk_takes_what_fits_and_has_room_again_after_a_removal() -> Non
     disk.capacity_bytes = 100
     file = disk.open(B, create=True)
     with pytest.raises(OSError, match="No space left"):
-        file.append(b"y" * 50)
+        append(file, b"y" * 50)
     assert file.size_bytes == 40
     file.pwrite(b"zz", 0)
     disk.remove(A)
-    file.append(b"y" * 60)
+    append(file, b"y" * 60)
     assert disk.used_bytes == 100
 
 
@@ -250,7 +254,7 @@ def test_a_hook_sees_every_operation_and_may_refuse() -> None:
     seen: list[tuple[str, str]] = []
     disk.on_operation = lambda operation, path: seen.append((operation, path.name))
     file = disk.open(A)
-    file.append(b"x")
+    append(file, b"x")
     file.sync()
     disk.rename(A, B)
     assert seen == [("open", "a"), ("write", "a"), ("sync", "a"), ("rename", "a")]
@@ -265,7 +269,7 @@ def test_every_moment_of_the_history_can_be_had_again() -> None:
     file = disk.open(A)
     states = [disk.read_bytes(A)]
     for number in range(5):
-        file.append(bytes([number]) * 700)
+        append(file, bytes([number]) * 700)
         states.append(disk.read_bytes(A))
     assert [moment.after_kill().read_bytes(A) for moment in moments(start, disk.journal)] == states
     assert start.read_bytes(A) == b""
@@ -274,7 +278,7 @@ def test_every_moment_of_the_history_can_be_had_again() -> None:
 def test_a_process_may_end_in_the_middle_of_a_write() -> None:
     disk = durable_disk(a=b"")
     start, disk.journal = disk.copy(), []
-    disk.open(A).append(b"x" * 1100)
+    append(disk.open(A), b"x" * 1100)
     *_, last = moments(start, disk.journal)
     seen = {len(last.after_kill(Random(seed)).read_bytes(A)) for seed in range(30)}
     assert seen == {0, 512, 1024}
@@ -283,8 +287,8 @@ def test_a_process_may_end_in_the_middle_of_a_write() -> None:
 def test_a_copy_goes_its_own_way() -> None:
     disk = durable_disk(a=b"x")
     other = disk.copy()
-    other.open(A).append(b"other")
-    disk.open(A).append(b"y")
+    append(other.open(A), b"other")
+    append(disk.open(A), b"y")
     assert (disk.read_bytes(A), other.read_bytes(A)) == (b"xy", b"xother")
 
 
@@ -308,7 +312,7 @@ def test_the_same_seed_leaves_the_same() -> None:
 def test_files_without_a_name_are_forgotten() -> None:
     disk = durable_disk()
     for _ in range(1000):
-        disk.open(A, create=True).append(b"x" * 100)
+        append(disk.open(A, create=True), b"x" * 100)
         disk.sync_dir(DIR)
         disk.remove(A)
         disk.sync_dir(DIR)
@@ -317,6 +321,6 @@ def test_files_without_a_name_are_forgotten() -> None:
 
 def test_the_disk_tells_its_size_and_how_much_of_it_is_free() -> None:
     disk = SimDisk(capacity_bytes=1000)
-    disk.open(Path("/file"), create=True).append(b"x" * 300)
+    append(disk.open(Path("/file"), create=True), b"x" * 300)
     volume = disk.volume(Path("/"))
     assert (volume.total_bytes, volume.usable_bytes) == (1000, 700)
