@@ -55,6 +55,8 @@ class ProducerState:
     current_txn_first_offset: int = -1
     last_timestamp: int = -1
     batches: list[RememberedBatch] = field(default_factory=list)
+    is_restored: bool = False
+    """From a snapshot, in this epoch: there were batches before the one that is remembered."""
     markers_seen: int = 0
     """Since this broker knows the producer: whoever asked elsewhere about its transaction sees that one ended."""
 
@@ -80,8 +82,10 @@ class ProducerState:
         """Whether the batch is older than all that is remembered, though there is room to remember more.
 
         So it is after a restart, which leaves one batch of each producer. What was stored then is stored no more.
+        Of a producer that was not here before, such a batch was never stored: it is out of order.
         """
-        if header.producer_epoch != self.epoch or not 0 < len(self.batches) < BATCHES_REMEMBERED:
+        has_room = 0 < len(self.batches) < BATCHES_REMEMBERED
+        if not self.is_restored or header.producer_epoch != self.epoch or not has_room:
             return False
         behind = (self.batches[0].first_sequence - header.last_sequence) % (_LAST_SEQUENCE + 1)
         return 0 < behind <= _LAST_SEQUENCE // 2
@@ -90,6 +94,7 @@ class ProducerState:
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
+            self.is_restored = False
 
     def remember(self, batch: RememberedBatch) -> None:
         if len(self.batches) == BATCHES_REMEMBERED:
@@ -107,7 +112,7 @@ class ProducerState:
     def from_entry(cls, entry: SnapshotEntry) -> ProducerState:
         state = cls(
             entry.producer_id, entry.producer_epoch, entry.coordinator_epoch,
-            entry.current_txn_first_offset, entry.timestamp,
+            entry.current_txn_first_offset, entry.timestamp, is_restored=True,
         )  # fmt: skip
         if entry.last_offset >= 0:
             state.remember(

@@ -175,7 +175,7 @@ def test_transaction_index_forgets_markers_at_or_after_the_offset(tmp_path: Path
 def test_few_files_stay_open_and_an_evicted_one_can_still_be_read(tmp_path: Path) -> None:
     files = OpenFiles(SystemDisk(), limit=2)
     first = files.get(tmp_path / "0", create=True)
-    first.append(b"still here")
+    first.pwrite(b"still here", 0)
     for name in ("1", "2", "3"):
         files.get(tmp_path / name, create=True)
     assert len(files) == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from felice.log import snapshots
-from felice.log.producers import ProducerStates
+from felice.log.producers import ProducerStates, RememberedBatch
 from felice.log.snapshots import CorruptSnapshot, SnapshotEntry
 from felice.log.transaction_index import AbortedTransaction
 from felice.protocol.errors import ApiError, ErrorCode
@@ -102,6 +102,21 @@ def test_a_batch_that_a_restart_made_forgotten_is_a_duplicate_and_not_out_of_ord
     refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 10, 2)
     refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 5, 2)
     assert log.append(8, 2) == 8
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_batch_from_before_all_that_is_known_of_a_producer_is_no_duplicate(
+    log: Appender, epoch: int
+) -> None:
+    """Its first batch was refused for a while, the second was not: what comes again was never stored."""
+    if epoch:
+        log.append(0)
+        log.states.restore(log.states.entries(), log.offset, now_ms=0)
+        log.end(epoch=1)
+        log.states._states[PID].batches.append(RememberedBatch(9, log.offset, 4, 0))
+    else:
+        log.append(5, 5)
+    refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 0, 5, epoch=epoch)
 
 
 def test_forgotten_sequences_are_told_from_coming_ones_across_the_wrap(log: Appender) -> None:
