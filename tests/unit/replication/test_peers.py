@@ -121,7 +121,7 @@ def test_attempts_are_shared_and_spaced() -> None:
         began = time.monotonic()
         with pytest.raises(PeerUnavailable):
             await cluster.ask()
-        assert time.monotonic() - began < 0.2
+        assert time.monotonic() - began < 0.35  # the next pause would be 0.4
         await cluster.peers.close()
 
     run(scenario)

@@ -383,18 +383,18 @@ def test_a_dropped_request_costs_its_connection_alone(broker: Broker, wire: Wire
 
 
 def test_a_delay_holds_the_answer_and_not_the_deed(broker: Broker, wire: Wire) -> None:
-    with broker.faults.delay("Produce", 300) as delay:
+    with broker.faults.delay("Produce", 1000) as delay:
         began = time.monotonic()
         with ThreadPoolExecutor(1) as pool:
             answer = pool.submit(wire.ask, producing("orders"), 9)
             broker.wait_for_records("orders", 1)
             assert not answer.done()
             assert produced(answer.result()) == {"orders": 0}
-        assert time.monotonic() - began >= 0.3
+        assert time.monotonic() - began >= 1
         assert delay.fired == 1
     began = time.monotonic()
     wire.ask(producing("orders"), 9)
-    assert time.monotonic() - began < 0.3
+    assert time.monotonic() - began < 1
 
 
 def test_a_delay_goes_with_an_error(broker: Broker, wire: Wire) -> None:
