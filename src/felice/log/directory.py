@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -238,24 +238,63 @@ class LogDirectory:
         self._adopt(topic_partition, log)
         return log
 
+    def create_many(
+        self, wanted: Sequence[tuple[TopicPartition, TopicConfig, UUID]]
+    ) -> Callable[[], Callable[[], None]]:
+        """As `create`, in three steps: here and now, then on any thread, then here again with what that gave.
+
+        What cannot be made is left out: `create` says why.
+        """
+        if self.offline_reason is not None:
+            return lambda: lambda: None
+        for topic_partition, _, _ in wanted:
+            self._forget_on_disk(topic_partition)
+
+        def begin() -> Callable[[], None]:
+            begun: dict[TopicPartition, Log] = {}
+            for topic_partition, config, topic_id in wanted:
+                path = self.path / f"{topic_partition[0]}-{topic_partition[1]}"
+                with suppress(OSError):
+                    if not self._disk.exists(path):
+                        begun[topic_partition] = self._begin_files(topic_partition, path, config, topic_id)
+            return lambda: self._adopt_many(begun)
+
+        return begin
+
+    def _adopt_many(self, begun: Mapping[TopicPartition, Log]) -> None:
+        for topic_partition, log in begun.items():
+            self._adopt(topic_partition, log)
+            if self.offline_reason is not None:
+                log.take_offline(self.offline_reason)
+
     def _begin(
         self, topic_partition: TopicPartition, path: Path, config: TopicConfig, topic_id: UUID | None
     ) -> Log:
         try:
             self._forget_on_disk(topic_partition)
+            return self._begin_files(topic_partition, path, config, topic_id)
+        except OSError as error:
+            self.on_io_error(error)
+            raise LogDirectoryError(self.path, f"cannot take a new partition: {error}") from error
+
+    def _begin_files(
+        self, topic_partition: TopicPartition, path: Path, config: TopicConfig, topic_id: UUID | None
+    ) -> Log:
+        """On any thread."""
+        try:
             self._disk.mkdir(path)
             if topic_id is not None:
                 partition_metadata.write(self._disk, path, topic_id)
-            return self._open(
-                topic_partition, path, config, recovery_point=0, log_start_offset=0, clean_shutdown=True
-            )
-        except OSError as error:
+            return Log.begin(
+                self._disk, self._clock, path, topic_partition, config, topic_id,
+                files=self._files, producer_id_expiration_ms=self._producer_id_expiration_ms,
+            )  # fmt: skip
+        except OSError:
             self._files.forget_under(path)
             with suppress(OSError):
                 # Half a partition would stand in the way of the next attempt.
                 self._disk.remove_tree(path)
-            self.on_io_error(error)
-            raise LogDirectoryError(self.path, f"cannot take a new partition: {error}") from error
+            raise
 
     def delete(self, topic: str, partition: int) -> None:
         """Sets a partition aside; its files go after file.delete.delay.ms. The name is free at once."""

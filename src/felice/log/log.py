@@ -104,6 +104,21 @@ class Log:
         log._load(recovery_point, log_start_offset, clean_shutdown)
         return log
 
+    @classmethod
+    def begin(
+        cls, disk: Disk, clock: Clock, directory: Path, topic_partition: tuple[str, int], config: TopicConfig,
+        topic_id: UUID | None, *, files: OpenFiles, producer_id_expiration_ms: int,
+    ) -> Log:  # fmt: skip
+        """Begins a log in a directory that was just made, where there is nothing to be read. Raises OSError."""
+        log = cls(
+            disk, clock, directory, *topic_partition, config,
+            files=files, producer_id_expiration_ms=producer_id_expiration_ms,
+        )  # fmt: skip
+        log.topic_id = topic_id
+        log._take_segments([log._new_segment(0)])
+        log.producers.clear(0)
+        return log
+
     def _load(self, recovery_point: int, log_start_offset: int, clean_shutdown: bool) -> None:
         now_ms = self._clock.now_ms()
         self.topic_id = partition_metadata.read(self._disk, self.directory)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from felice.metadata import layout
 from felice.metadata.image import ClusterImage, ImageBuilder
@@ -33,11 +33,16 @@ _log = logging.getLogger(__name__)
 _RETRY_S = 1.0
 
 ImageListener = Callable[[ClusterImage, ClusterImage], None]
+# What has to be done before an image is shown, and takes time.
+ImagePreparation = Callable[[ClusterImage], Awaitable[None]]
 
 
 class Watcher:
-    def __init__(self, store: MetadataStore, on_image: ImageListener) -> None:
+    def __init__(
+        self, store: MetadataStore, on_image: ImageListener, prepare: ImagePreparation | None = None
+    ) -> None:
         self.image = ClusterImage()
+        self._prepare = prepare
         self._store = store
         self._on_image = on_image
         self._marked: set[str] = set()
@@ -117,7 +122,16 @@ class Watcher:
             for path, node in zip(paths, await self._store.get_many(paths), strict=True):
                 _put(builder, path, node)
             image = builder.build()
-            self._publish(self.image if is_anew and image == self.image else image)
+            image = self.image if is_anew and image == self.image else image
+            if self._prepare is not None and image is not self.image:
+                await self._make_ready(self._prepare, image)
+            self._publish(image)
+
+    async def _make_ready(self, prepare: ImagePreparation, image: ClusterImage) -> None:
+        try:
+            await prepare(image)
+        except Exception:
+            _log.exception("a change of the cluster was not prepared")
 
     async def _paths_to_read(self) -> set[str]:
         """Every node's path, level by level."""

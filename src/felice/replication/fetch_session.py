@@ -7,7 +7,7 @@ Pure. The leader's end is `server/fetch_sessions.py`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -37,13 +37,20 @@ class FollowersSession(Generic[Key, Asked]):
         self._epoch = FULL_EPOCH
         self._known: dict[Key, Asked] = {}
 
-    def plan(self, wanted: Mapping[Key, Asked]) -> SessionPlan[Key, Asked]:
-        known, self._known = self._known, dict(wanted)
+    def plan(self, wanted: Mapping[Key, Asked], touched: Iterable[Key]) -> SessionPlan[Key, Asked]:
+        """`touched` are the keys that may be wanted otherwise than in the last plan."""
         if self._epoch == FULL_EPOCH:
+            self._known = dict(wanted)
             return SessionPlan(self._session_id, FULL_EPOCH, dict(wanted))
-        changed = {key: asked for key, asked in wanted.items() if known.get(key) != asked}
-        forgotten = tuple(key for key in known if key not in wanted)
-        return SessionPlan(self._session_id, self._epoch, changed, forgotten)
+        known, changed, forgotten = self._known, {}, []
+        for key in touched:
+            asked = wanted.get(key)
+            if asked is None:
+                if known.pop(key, None) is not None:
+                    forgotten.append(key)
+            elif known.get(key) != asked:
+                known[key] = changed[key] = asked
+        return SessionPlan(self._session_id, self._epoch, changed, tuple(forgotten))
 
     def on_response(self, error_code: int, session_id: int) -> bool:
         """Whether the response has rows to look at."""

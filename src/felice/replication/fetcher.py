@@ -5,6 +5,8 @@ Keeps true:  a record is appended only under the leader epoch under which it was
              One answer of at most `replica.fetch.response.max.bytes`, or one batch, is in memory a task.
              A partition in trouble waits `replica.fetch.backoff.ms`; the others go on.
 How:         a task asks for all its partitions in one Fetch within a session (KIP-227), appends, and asks again.
+             Only partitions that something happened to are looked at for the next request: an answer, an image,
+             a change of the log, the end of a delay.
 Leaves:      what an answer means for the log to `follower`, by way of `partition`; connections to `peers`.
 """
 
@@ -14,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 from uuid import UUID
 from zlib import crc32
@@ -65,6 +68,7 @@ _Plan: TypeAlias = SessionPlan[_Key, FetchPosition]
 @dataclass(slots=True)
 class _Followed:
     partition: Partition
+    on_advance: Callable[[], None]
     retry_at_s: float = 0.0
     asked_epoch: int = _NO_EPOCH
 
@@ -138,6 +142,12 @@ class Fetcher:
         self._lane = f"fetch-{number}"
         self._followed: dict[_Key, _Followed] = {}
         self._session: FollowersSession[_Key, FetchPosition] = FollowersSession()
+        # What is asked for, and what has to be looked at before the next request.
+        self._positions: dict[_Key, FetchPosition] = {}
+        self._touched: dict[_Key, None] = {}
+        self._delayed: dict[_Key, _Followed] = {}
+        self._unflushed: dict[_Key, _Followed] = {}
+        self._was_throttled = False
         self._changed = asyncio.Event()
         self._was_reached = True
         self._is_stopped = False
@@ -146,16 +156,34 @@ class Fetcher:
     def follow(self, partitions: dict[_Key, Partition]) -> None:
         """Takes over the set of partitions; those it had go on where they are."""
         for key in [key for key in self._followed if key not in partitions]:
-            del self._followed[key]
+            self._let_go(key)
         for key, partition in partitions.items():
             known = self._followed.get(key)
             if known is None or known.partition is not partition:
-                self._followed[key] = _Followed(partition)
+                self._let_go(key)
+                self._take_over(key, partition)
             elif known.asked_epoch != partition.leader_epoch:
                 known.retry_at_s = 0.0
+                self._touched[key] = None
         self._changed.set()
 
+    def _take_over(self, key: _Key, partition: Partition) -> None:
+        followed = self._followed[key] = _Followed(partition, partial(self._touch, key))
+        partition.on_advance.add(followed.on_advance)
+        self._touched[key] = None
+
+    def _let_go(self, key: _Key) -> None:
+        followed = self._followed.pop(key, None)
+        if followed is not None:
+            followed.partition.on_advance.discard(followed.on_advance)
+            self._touched[key] = None
+
+    def _touch(self, key: _Key) -> None:
+        self._touched[key] = None
+
     def stop(self) -> None:
+        for key in list(self._followed):
+            self._let_go(key)
         # Both, for `asyncio.wait_for` forgets a cancellation that comes together with what it waits for.
         self._is_stopped = True
         self.task.cancel()
@@ -164,12 +192,14 @@ class Fetcher:
         while not self._is_stopped:
             self._changed.clear()
             now_s = self._owner.clock.monotonic()
-            ready = self._ready(now_s)
-            if not ready:
+            touched = self._look(now_s)
+            if not self._positions:
+                # The next look must find what this one did not tell anybody.
+                self._touched.update(touched)
                 await self._wait(self._next_retry_s(now_s))
                 continue
             try:
-                await self._round(ready)
+                await self._round(touched)
             except PeerUnavailable as error:
                 self._session.on_failure()
                 self._report_unreachable(error)
@@ -197,17 +227,34 @@ class Fetcher:
 
     def _next_retry_s(self, now_s: float) -> float:
         """How long nothing is to be done; a change ends the wait."""
-        waits = [max(0.001, followed.retry_at_s - now_s) for followed in self._followed.values()]
+        waits = [max(0.001, followed.retry_at_s - now_s) for followed in self._delayed.values()]
         throttled_s = self._owner.throttle.wait_s(now_s)
         return max(min(waits, default=60.0), throttled_s)
 
-    def _ready(self, now_s: float) -> dict[_Key, _Followed]:
+    def _look(self, now_s: float) -> dict[_Key, None]:
+        """Brings `_positions` up to date where something happened, and says where."""
         exceeded = self._owner.throttle.is_exceeded(now_s)
-        return {
-            key: followed
-            for key, followed in self._followed.items()
-            if followed.retry_at_s <= now_s and not (exceeded and self._is_throttled(followed.partition))
-        }
+        if exceeded or self._was_throttled:
+            self._touched.update(dict.fromkeys(self._followed))
+        self._was_throttled = exceeded
+        over = [key for key, followed in self._delayed.items() if followed.retry_at_s <= now_s]
+        for key in over:
+            del self._delayed[key]
+        touched, self._touched = self._touched | dict.fromkeys(over), {}
+        for key in touched:
+            followed = self._followed.get(key)
+            if followed is None or self._waits(key, followed, now_s, exceeded):
+                self._positions.pop(key, None)
+            else:
+                self._positions[key] = followed.partition.next_fetch()
+                followed.asked_epoch = followed.partition.leader_epoch
+        return touched
+
+    def _waits(self, key: _Key, followed: _Followed, now_s: float, exceeded: bool) -> bool:
+        if followed.retry_at_s > now_s:
+            self._delayed[key] = followed
+            return True
+        return exceeded and self._is_throttled(followed.partition)
 
     def _is_throttled(self, partition: Partition) -> bool:
         owner = self._owner
@@ -218,12 +265,9 @@ class Fetcher:
 
     # One round
 
-    async def _round(self, ready: dict[_Key, _Followed]) -> None:
-        positions = {key: followed.partition.next_fetch() for key, followed in ready.items()}
-        for followed in ready.values():
-            followed.asked_epoch = followed.partition.leader_epoch
+    async def _round(self, touched: Iterable[_Key]) -> None:
         config = self._owner.config
-        request = self._request(self._session.plan(positions), config)
+        request = self._request(self._session.plan(self._positions, touched), config)
         response: FetchResponse = await self._owner.peers.call(
             self._source, API.FETCH, request, config.replica_socket_timeout_ms / 1000, lane=self._lane
         )
@@ -235,28 +279,36 @@ class Fetcher:
             ):
                 raise PeerUnavailable(f"broker {self._source}: {ErrorCode(response.error_code).name}")
             return
-        await self._take_all(ready, response)
+        await self._take_all(response)
 
-    async def _take_all(self, ready: dict[_Key, _Followed], response: FetchResponse) -> None:
+    async def _take_all(self, response: FetchResponse) -> None:
         out_of_range = []
         for topic in response.responses:
             for row in topic.partitions:
-                followed = ready.get((topic.topic_id, row.partition_index))
-                if followed is None or not followed.is_answered_in_time():
+                key = topic.topic_id, row.partition_index
+                followed = self._followed.get(key)
+                if followed is None or key not in self._positions:
+                    continue
+                self._touched[key] = None
+                if not followed.is_answered_in_time():
                     continue
                 if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     out_of_range.append(followed)
                 else:
                     self._take(followed, row)
-        flushes = [
-            followed.partition.begin_flush()
-            for followed in ready.values()
-            if followed.partition.is_open and followed.partition.log.needs_flush
-        ]
-        if flushes:
-            await asyncio.gather(*flushes)
+                if followed.partition.is_open and followed.partition.log.needs_flush:
+                    self._unflushed[key] = followed
+        if self._unflushed:
+            await self._flush()
         for followed in out_of_range:
             await self._find_place(followed)
+
+    async def _flush(self) -> None:
+        """A flush that found no room is tried again after the next answer."""
+        unflushed, self._unflushed = self._unflushed, {}
+        rows = {key: row for key, row in unflushed.items() if row.partition.is_open}
+        await asyncio.gather(*(row.partition.begin_flush() for row in rows.values()))
+        self._unflushed = {key: row for key, row in rows.items() if row.partition.log.needs_flush}
 
     def _take(self, followed: _Followed, row: PartitionData) -> None:
         if row.error_code != ErrorCode.NONE:

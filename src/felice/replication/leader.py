@@ -26,8 +26,18 @@ BrokerEpochOf = Callable[[int], int | None]
 
 
 @dataclass(slots=True)
+class Pulse:
+    """When a follower fetched last in one fetch session: what holds for all the partitions that rest there."""
+
+    last_fetch_ms: int = NEVER_MS
+
+
+@dataclass(slots=True)
 class FollowerProgress:
-    """What a follower's fetches said."""
+    """What a follower's fetches said.
+
+    While it rests, each of its fetches says the same again, and only the session's pulse is kept.
+    """
 
     log_end_offset: int = UNKNOWN
     log_start_offset: int = UNKNOWN
@@ -35,6 +45,7 @@ class FollowerProgress:
     last_fetch_ms: int = NEVER_MS
     caught_up_ms: int = NEVER_MS
     leader_end_at_last_fetch: int = UNKNOWN
+    pulse: Pulse | None = None
 
     def on_fetch(self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
         if offset >= leader_end_offset:
@@ -48,7 +59,17 @@ class FollowerProgress:
         self.last_fetch_ms = max(self.last_fetch_ms, now_ms)
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
-        return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_time_max_ms
+        caught_up_ms = self.caught_up_ms
+        if self.pulse is not None:
+            caught_up_ms = max(caught_up_ms, self.pulse.last_fetch_ms)
+        return self.log_end_offset == leader_end_offset or now_ms - caught_up_ms <= lag_time_max_ms
+
+    def end_rest(self, pulse: Pulse) -> None:
+        """Until now it had everything at each of the session's fetches."""
+        if self.pulse is pulse:
+            self.last_fetch_ms = max(self.last_fetch_ms, pulse.last_fetch_ms)
+            self.caught_up_ms = max(self.caught_up_ms, pulse.last_fetch_ms)
+            self.pulse = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +171,16 @@ class Leader:
             )
         follower.broker_epoch = broker_epoch
         follower.on_fetch(offset, log_start_offset, log_end_offset, now_ms)
+
+    def rest(self, replica: int, offset: int, high_watermark: int, pulse: Pulse) -> FollowerProgress | None:
+        """Where fetches from `offset`, our log's end, say nothing new until something changes here."""
+        follower = self.followers.get(replica)
+        if follower is None or replica not in self.isr:
+            return None
+        if follower.log_end_offset != offset or high_watermark != offset:
+            return None
+        follower.pulse = pulse
+        return follower
 
     # High watermark
 

@@ -28,7 +28,7 @@ from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.replication import follower
 from felice.replication.follower import FetchPosition, RestartAt, TruncateTo
-from felice.replication.leader import IsrProposal, Leader
+from felice.replication.leader import FollowerProgress, IsrProposal, Leader, Pulse
 from felice.replication.refusals import Refusals
 from felice.replication.surroundings import Surroundings
 from felice.replication.waiters import Waiters
@@ -163,6 +163,8 @@ class Partition:
         if not is_new_term and self.leader is not None:
             self.leader.follow(image)
             self._recount()
+            # A follower that was put out of the ISR has something to hear again.
+            self._wake()
         elif is_new_term and image.leader == self._broker_id:
             self._lead(image)
         elif is_new_term:
@@ -398,6 +400,16 @@ class Partition:
         self._recount()
         self._release_deleting()
 
+    def rest(self, replica_id: int, offset: int, pulse: Pulse) -> FollowerProgress | None:
+        """From now on the follower's fetches from `offset` may be noted by their session's pulse alone.
+
+        Until `on_advance` is called, each of them would find and change nothing; None if that is not so.
+        """
+        leader = self.leader
+        if leader is None or self._failure is not None or offset != self.log.log_end_offset:
+            return None
+        return leader.rest(replica_id, offset, self.high_watermark, pulse)
+
     def _release_deleting(self) -> None:
         if self._deleting:
             self._deleting.release(self.low_watermark)
@@ -428,6 +440,7 @@ class Partition:
                 extra={"partition": self.log.name, "isr": list(self.leader.isr), "epoch": partition_epoch},
             )
             self.shrink_isr()
+            self._wake()
 
     def on_proposal_refused(self, proposal: IsrProposal) -> None:
         if self.leader is not None:

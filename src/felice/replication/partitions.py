@@ -2,11 +2,13 @@
 
 Keeps true: R2 a partition leads here exactly when the image says that it does.
 How:        `apply` compares two images and makes, updates or deletes what differs, on the
-            event loop, before the image is shown to anybody else.
+            event loop, before the image is shown to anybody else. Files of new partitions are
+            made before that, on a thread (`make_logs`): thousands of them take seconds.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
@@ -23,6 +25,11 @@ from felice.replication.surroundings import Surroundings
 
 _log = logging.getLogger("felice.replication")
 
+# So few are made at once, in an event loop's turn.
+_MANY_LOGS = 8
+_LOGS_AT_ONCE = 64
+
+_Key = tuple[str, int]
 ConfigOf = Callable[[ClusterImage, str], TopicConfig]
 
 
@@ -93,6 +100,44 @@ class Partitions:
             for partition in topic.partitions
             if self._broker_id in partition.replicas
         }
+
+    async def make_logs(self, new: ClusterImage, goes_on: Callable[[], bool]) -> None:
+        """The logs that `apply` is going to look for. What could not be made it tries itself, and reports."""
+        planned = self._planned_logs(new)
+        for directory, logs in planned.items():
+            for start in range(0, len(logs), _LOGS_AT_ONCE):
+                if not goes_on():
+                    return
+                begin = directory.create_many(logs[start : start + _LOGS_AT_ONCE])
+                adopt = await asyncio.get_running_loop().run_in_executor(None, begin)
+                adopt()
+
+    def _planned_logs(self, new: ClusterImage) -> dict[LogDirectory, list[tuple[_Key, TopicConfig, UUID]]]:
+        if any(directory.offline_reason is not None for directory in self._directories):
+            # What is missing may be there, and not new: `apply` looks closer.
+            return {}
+        planned: dict[LogDirectory, list[tuple[_Key, TopicConfig, UUID]]] = {
+            directory: [] for directory in self._directories
+        }
+        changed = [topic for name, topic in new.topics.items() if self._image.topics.get(name) is not topic]
+        for topic in changed:
+            missing = [image for image in topic.partitions if self._lacks_log(topic.name, image)]
+            if len(missing) < _MANY_LOGS:
+                continue
+            config = self._config_of(new, topic.name)
+            for image in missing:
+                directory = min(planned, key=lambda found: len(found.logs) + len(planned[found]))
+                planned[directory].append(((topic.name, image.partition), config, topic.topic_id))
+        return planned
+
+    def _lacks_log(self, topic: str, image: PartitionImage) -> bool:
+        key = topic, image.partition
+        return (
+            self._broker_id in image.replicas
+            and image.partition_epoch >= 0
+            and key not in self._partitions
+            and not any(key in directory.logs or key in directory.failed for directory in self._directories)
+        )
 
     def shrink_isrs(self) -> None:
         """What brokers that came back, and those that do not keep up, mean for the partitions led here."""

@@ -112,6 +112,8 @@ class Broker:
         self._followed = ClusterImage()
         self._is_following = False
         self._stop_began = False
+        # Held while a thread makes files in the directories.
+        self._making_logs = asyncio.Lock()
         self.replication_throttle = ReplicationThrottle()
 
     @property
@@ -170,7 +172,7 @@ class Broker:
             self.config, self.env.disk, store, stands_alone=self._store_source.stands_alone
         )
         self._acquire_directories(cluster_id)
-        self.watcher = Watcher(store, self._on_image)
+        self.watcher = Watcher(store, self._on_image, self._prepare)
         await self.watcher.start()
         if reason := features.unsupported_level(self.image.features):
             raise StartupError(reason)
@@ -184,6 +186,7 @@ class Broker:
         await self.membership.join()
         self.controller_role.start()
         await self.watcher.wait_until(lambda image: image.controller_id >= 0, _CONTROLLER_TIMEOUT_S)
+        await self.prepare_to_lead()
         self.lead_again()
         self.partitions.set_strays_aside()
         self._maintenance.start()
@@ -315,6 +318,16 @@ class Broker:
         return uuid.UUID(int=self.env.random.getrandbits(128), version=4)
 
     # Following the store
+
+    async def _prepare(self, new: ClusterImage) -> None:
+        if self._is_following:
+            async with self._making_logs:
+                await self.partitions.make_logs(new, lambda: self._is_following)
+
+    async def prepare_to_lead(self) -> None:
+        """What takes time of `lead_again`."""
+        async with self._making_logs:
+            await self.partitions.make_logs(self.image, lambda: not self._stop_began)
 
     def _on_image(self, _: ClusterImage, new: ClusterImage) -> None:
         if self._is_following:
@@ -472,6 +485,8 @@ class Broker:
     async def _close_directories(self) -> None:
         loop = asyncio.get_running_loop()
         self._is_following = False
+        async with self._making_logs:
+            pass  # what a thread is making is theirs before they are closed
         for partition in self.partitions:
             await partition.finish_flush()
         for directory in self.directories:

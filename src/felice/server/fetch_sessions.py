@@ -5,20 +5,24 @@ Keeps true: an incremental reply names every partition whose records, watermarks
             `max_partitions` in all of them: who finds no room is served without a session.
 How:        `open` turns a request into a `FetchPlan`: the partitions to read, in service order;
             `FetchPlan.reply` picks what the reply must name and moves what was served to the end
-            of the order, so that no partition starves behind a busy one.
+            of the order, so that no partition starves behind a busy one. A partition of which a
+            follower has everything rests: it is not read again until it is woken, by a change
+            here or by the request that names it.
 Pure: time and randomness are arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 from felice.env import Random
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from felice.replication.leader import FollowerProgress, Pulse
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -84,6 +88,13 @@ class FetchedPartition:
 Served: TypeAlias = tuple[FetchedPartition, PartitionData]
 
 
+class Changes(Protocol):
+    """How to hear of a partition's changes; `Partition.on_advance` is one."""
+
+    def add(self, listener: Callable[[], None]) -> None: ...
+    def discard(self, listener: Callable[[], None]) -> None: ...
+
+
 @dataclass(slots=True)
 class FetchSession:
     session_id: int
@@ -93,6 +104,62 @@ class FetchSession:
     epoch: int
     created_ms: int
     last_used_ms: int
+    pulse: Pulse = field(default_factory=Pulse)
+    # The follower's registration, as it says and as it is known: what it said under another must be said again.
+    registration: tuple[int, int | None] | None = None
+    # Told of each partition that is woken while a request waits.
+    on_wake: Callable[[FetchedPartition], None] | None = None
+    # What is to be read, in service order. All others rest.
+    awake: dict[FetchedPartition, None] = field(default_factory=dict)
+    resting: dict[FetchedPartition, FollowerProgress] = field(default_factory=dict)
+    # Kept when a rest ends, so that a request that waits hears what comes next.
+    listening: dict[FetchedPartition, tuple[Changes, Callable[[], None]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.awake.update(dict.fromkeys(self.partitions.values()))
+
+    def rest(self, partition: FetchedPartition, progress: FollowerProgress, changes: Changes) -> None:
+        """Until it is woken nothing new is to be found there."""
+        if partition not in self.awake:
+            return
+        del self.awake[partition]
+        self.resting[partition] = progress
+        known = self.listening.get(partition)
+        if known is None or known[0] is not changes:
+            self._stop_listening(partition)
+            listener = partial(self.wake, partition)
+            self.listening[partition] = changes, listener
+            changes.add(listener)
+
+    def wake(self, partition: FetchedPartition) -> None:
+        progress = self.resting.pop(partition, None)
+        if progress is not None:
+            progress.end_rest(self.pulse)
+            self.awake[partition] = None
+        if self.on_wake is not None:
+            self.on_wake(partition)
+
+    def wake_all(self) -> None:
+        for partition in list(self.resting):
+            self.wake(partition)
+
+    def close(self) -> None:
+        self.wake_all()
+        for partition in list(self.listening):
+            self._stop_listening(partition)
+
+    def _forget(self, key: _Key) -> None:
+        partition = self.partitions.pop(key, None)
+        if partition is not None:
+            self.wake(partition)
+            self._stop_listening(partition)
+            del self.awake[partition]
+
+    def _stop_listening(self, partition: FetchedPartition) -> None:
+        known = self.listening.pop(partition, None)
+        if known is not None:
+            changes, listener = known
+            changes.discard(listener)
 
     def apply(self, request: FetchRequest) -> None:
         """Takes over the changes that an incremental request names."""
@@ -101,18 +168,20 @@ class FetchSession:
             for asked in topic.partitions:
                 known = self.partitions.get((ref, asked.partition))
                 if known is None:
-                    self.partitions[ref, asked.partition] = FetchedPartition(ref, asked)
+                    known = self.partitions[ref, asked.partition] = FetchedPartition(ref, asked)
+                    self.awake[known] = None
                 else:
                     known.update(asked)
+                    self.wake(known)
         for forgotten in request.forgotten_topics_data:
             ref = forgotten.topic_id if self.uses_topic_ids else forgotten.topic
             for partition in forgotten.partitions:
-                self.partitions.pop((ref, partition), None)
+                self._forget((ref, partition))
 
     def move_to_end(self, partition: FetchedPartition) -> None:
-        key = (partition.topic, partition.partition)
-        if key in self.partitions:
-            self.partitions[key] = self.partitions.pop(key)
+        if partition in self.awake:
+            del self.awake[partition]
+            self.awake[partition] = None
 
 
 @dataclass(slots=True)
@@ -121,12 +190,18 @@ class FetchPlan:
 
     partitions: Sequence[FetchedPartition]
     session_id: int = NO_SESSION
-    session: FetchSession | None = None  # only of an incremental request
+    session: FetchSession | None = None
+    is_incremental: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is asked for, and so there is nothing to wait for."""
+        return not (self.partitions or (self.session is not None and self.session.partitions))
 
     def reply(self, served: list[Served]) -> list[Served]:
         """The rows that the reply must name."""
         session = self.session
-        if session is None:
+        if session is None or not self.is_incremental:
             for partition, row in served:
                 partition.must_be_told(row)
             return served
@@ -156,17 +231,18 @@ class FetchSessions:
         """Finds or makes the session that the request speaks of; raises `ApiError` if it cannot."""
         uses_topic_ids = version >= 13
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._drop(request.session_id)
             partitions = _partitions_of(request, uses_topic_ids)
             plan = FetchPlan(list(partitions.values()))
             if request.session_epoch == INITIAL_EPOCH and partitions:
-                plan.session_id = self._make(request, partitions, uses_topic_ids, now_ms)
+                plan.session = self._make(request, partitions, uses_topic_ids, now_ms)
+                plan.session_id = plan.session.session_id if plan.session is not None else NO_SESSION
             return plan
         session = self._existing(request, uses_topic_ids)
         known = len(session.partitions)
         session.apply(request)
         if len(session.partitions) > known and self._partition_count() > self._max_partitions:
-            del self._sessions[session.session_id]
+            self._drop(session.session_id)
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the session grew beyond what is kept")
         session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
         session.last_used_ms = now_ms
@@ -174,7 +250,12 @@ class FetchSessions:
         if not session.partitions:
             return FetchPlan([])
         self._sessions[session.session_id] = session
-        return FetchPlan(list(session.partitions.values()), session.session_id, session)
+        return FetchPlan(list(session.awake), session.session_id, session, is_incremental=True)
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
 
     def _existing(self, request: FetchRequest, uses_topic_ids: bool) -> FetchSession:
         session = self._sessions.get(request.session_id)
@@ -195,17 +276,17 @@ class FetchSessions:
         partitions: dict[_Key, FetchedPartition],
         uses_topic_ids: bool,
         now_ms: int,
-    ) -> int:
+    ) -> FetchSession | None:
         is_follower = request.replica_id >= 0 or bool(
             request.replica_state and request.replica_state.replica_id >= 0
         )
         if not self._has_room(len(partitions), is_follower, now_ms):
-            return NO_SESSION
+            return None
         session_id = self._unused_id()
-        self._sessions[session_id] = FetchSession(
+        session = self._sessions[session_id] = FetchSession(
             session_id, is_follower, uses_topic_ids, partitions, 1, now_ms, now_ms
         )
-        return session_id
+        return session
 
     def _has_room(self, size: int, is_follower: bool, now_ms: int) -> bool:
         if size > self._max_partitions:
@@ -214,7 +295,7 @@ class FetchSessions:
             victim = self._victim(size, is_follower, now_ms)
             if victim is None:
                 return False
-            del self._sessions[victim.session_id]
+            self._drop(victim.session_id)
         return True
 
     def _partition_count(self) -> int:

@@ -98,6 +98,9 @@ class Maintenance:
                     "retention failed", extra={"partition": partition.log.name, "reason": error.message}
                 )
                 continue
+            if deleted:
+                # The log may begin elsewhere now, which followers and the leader tell each other.
+                partition.wake_readers()
             for segment in deleted:
                 _log.info(
                     "segment deleted",

@@ -270,6 +270,7 @@ class Membership:
         except StoreError as error:
             _log.warning("the cluster could not be joined again", extra={"reason": str(error)})
             return False
+        await self._broker.prepare_to_lead()
         return self._store.session_state is not SessionState.EXPIRED
 
     async def stop(self) -> None:

@@ -131,3 +131,27 @@ def test_what_changes_while_the_store_is_first_read_is_in_the_image(after_turns:
         await watcher.stop()
 
     asyncio.run(scenario())
+
+
+def test_an_image_is_shown_when_it_is_ready_for_and_what_comes_meanwhile_is_in_the_next() -> None:
+    topic = layout.encode_topic(TopicNode(None, {0: (1,)}, {}, {}))
+    steps: list[str] = []
+
+    async def scenario() -> None:
+        store = MemoryEnsemble().connect()
+        await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])
+
+        async def prepare(image: ClusterImage) -> None:
+            steps.append(f"prepare {sorted(image.topics)}")
+            if list(image.topics) == ["a"]:
+                await store.create("/brokers/topics/b", topic)
+                raise RuntimeError("a fault that costs no image")
+
+        watcher = Watcher(store, lambda old, new: steps.append(f"show {sorted(new.topics)}"), prepare)
+        await watcher.start()
+        await store.create("/brokers/topics/a", topic)
+        assert await watcher.wait_until(lambda image: "b" in image.topics, 1.0)
+        await watcher.stop()
+
+    asyncio.run(scenario())
+    assert steps == ["prepare ['a']", "show ['a']", "prepare ['a', 'b']", "show ['a', 'b']"]

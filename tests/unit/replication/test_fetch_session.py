@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -43,10 +44,10 @@ class Ends:
     follower: FollowersSession[Key, int]
     leader: FetchSessions
 
-    def exchange(self, wanted: dict[Key, int]) -> dict[Key, int] | None:
+    def exchange(self, wanted: dict[Key, int], touched: Iterable[Key]) -> dict[Key, int] | None:
         """What the leader read; None if it refused."""
         try:
-            plan = self.leader.open(request_of(self.follower.plan(wanted)), VERSION, 0)
+            plan = self.leader.open(request_of(self.follower.plan(wanted, touched)), VERSION, 0)
         except ApiError as error:
             assert not self.follower.on_response(error.code, 0)
             return None
@@ -62,8 +63,10 @@ def ends(slots: int = 10) -> Ends:
 def test_the_leader_reads_what_the_follower_wants(seed: int) -> None:
     chance, both = random.Random(seed), ends(slots=seed % 3)
     wanted: dict[Key, int] = {}
+    touched: dict[Key, None] = {}
     for _ in range(60):
         key = UUID(int=chance.randrange(1, 4)), chance.randrange(3)
+        touched[key] = None
         if chance.random() < 0.3:
             wanted.pop(key, None)
         else:
@@ -73,29 +76,30 @@ def test_the_leader_reads_what_the_follower_wants(seed: int) -> None:
         what_happens = chance.random()
         if what_happens < 0.1:
             # The request, or its answer, got lost.
-            plan = both.follower.plan(wanted)
+            plan = both.follower.plan(wanted, touched)
             if what_happens < 0.05:
                 both.leader.open(request_of(plan), VERSION, 0)
             both.follower.on_failure()
         elif what_happens < 0.15:
             both.leader = FetchSessions(seed % 3, random.Random(2))
-        read = both.exchange(wanted)
-        assert read == wanted if read is not None else both.exchange(wanted) == wanted
+        read = both.exchange(wanted, touched)
+        assert read == wanted if read is not None else both.exchange(wanted, ()) == wanted
+        touched.clear()
 
 
 def test_only_changes_are_said_once_there_is_a_session() -> None:
     both = ends()
     first, second, third = ((UUID(int=1), number) for number in range(3))
-    both.exchange({first: 0, second: 0})
-    plan = both.follower.plan({first: 5, third: 0})
+    both.exchange({first: 0, second: 0}, ())
+    plan = both.follower.plan({first: 5, third: 0}, (first, second, third))
     assert (plan.asked, plan.forgotten, plan.epoch) == ({first: 5, third: 0}, (second,), 1)
 
 
 def test_a_session_that_the_leader_forgot_is_not_closed_again() -> None:
     session: FollowersSession[Key, int] = FollowersSession()
-    session.plan({(UUID(int=1), 0): 1})
+    session.plan({(UUID(int=1), 0): 1}, ())
     session.on_response(0, 77)
     session.on_failure()
-    assert session.plan({}).session_id == 77
+    assert session.plan({}, ()).session_id == 77
     session.on_response(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
-    assert (session.plan({}).session_id, session.plan({}).epoch) == (0, 0)
+    assert (session.plan({}, ()).session_id, session.plan({}, ()).epoch) == (0, 0)

@@ -17,6 +17,7 @@ from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.builder import BatchBuilder, build_batch
 from felice.records.record import Record
+from felice.replication.leader import Pulse
 from felice.replication.partition import ACKS_ALL, Divergence, Partition
 from felice.replication.surroundings import Surroundings
 
@@ -479,3 +480,25 @@ def test_a_batch_behind_one_that_was_refused_for_a_while_is_not_out_of_order(tmp
     assert code_of(lambda: send(2)) == ErrorCode.NOT_ENOUGH_REPLICAS
     assert [send(1).base_offset, send(2).base_offset] == [1, 2]
     assert code_of(lambda: send(4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_follower_that_rests_is_woken_by_all_that_it_must_hear(tmp_path: Path) -> None:
+    def lead_on(partition_epoch: int, **facts: Any) -> Callable[[], None]:
+        return lambda: pair(partition, partition_epoch=partition_epoch, **facts)
+
+    partition = make(tmp_path)
+    pair(partition)
+    woken: list[int] = []
+    partition.on_advance.add(lambda: woken.append(1))
+    changes = [
+        lambda: append(partition),
+        lambda: fetched(partition, 1),
+        lambda: partition.delete_records_before(1),
+        lead_on(1, isr=(1,)),
+        lambda: partition.close(),
+    ]
+    for change in changes:
+        woken.clear()
+        change()
+        assert woken
+    assert partition.rest(2, 1, Pulse()) is None

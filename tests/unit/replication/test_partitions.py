@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from uuid import UUID
 
@@ -151,3 +152,34 @@ def test_deleting_a_topic_frees_the_names_of_partitions_that_could_not_be_loaded
     partitions.apply(old, new)
     assert partitions.find("a", 0).topic_id == SECOND
     directory.close()
+
+
+def test_logs_that_were_made_before_are_taken_over_and_what_could_not_be_made_is_reported(
+    tmp_path: Path,
+) -> None:
+    directory, other = open_directory(tmp_path / "a"), open_directory(tmp_path / "b")
+    partitions, new = registry(directory, other), image(topic("a", FIRST, 100))
+    (tmp_path / "a" / "a-6").mkdir()
+    asyncio.run(partitions.make_logs(new, lambda: True))
+    assert (len(directory.logs), len(other.logs)) == (49, 50)
+    made = dict(directory.logs)
+    partitions.apply(image(), new)
+    assert all(directory.logs[key] is log for key, log in made.items())
+    assert all(partitions.find("a", number).is_leader for number in range(100) if number != 6)
+
+
+def test_no_more_logs_are_made_once_the_broker_stops(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    partitions, new = registry(directory), image(topic("a", FIRST, 200))
+    answers = iter([True, False])
+    asyncio.run(partitions.make_logs(new, lambda: next(answers)))
+    assert 0 < len(directory.logs) < 200
+
+
+def test_beside_a_directory_that_is_offline_no_log_is_made_before_it_is_looked_at_closely(
+    tmp_path: Path,
+) -> None:
+    directory, dead = open_directory(tmp_path / "a"), open_directory(tmp_path / "b")
+    dead.fail(OSError("dead"))
+    asyncio.run(registry(directory, dead).make_logs(image(topic("a", FIRST, 100)), lambda: True))
+    assert not directory.logs

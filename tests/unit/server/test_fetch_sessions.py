@@ -15,6 +15,8 @@ from felice.protocol.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
+from felice.replication.leader import FollowerProgress
+from felice.replication.partition import Listeners
 from felice.server.fetch_sessions import EVICTION_MS, FetchPlan, FetchSessions
 
 TOPIC_ID = UUID(int=3)
@@ -47,6 +49,66 @@ def sessions(slots: int = 10) -> FetchSessions:
 
 def order(plan: FetchPlan) -> list[int]:
     return [partition.partition for partition in plan.partitions]
+
+
+def at_rest(plan: FetchPlan, number: int) -> Listeners:
+    """Lets a partition of the plan rest; what is returned wakes it."""
+    assert plan.session is not None
+    changes = Listeners()
+    asked = next(asked for asked in plan.partitions if asked.partition == number)
+    plan.session.rest(asked, FollowerProgress(pulse=plan.session.pulse), changes)
+    return changes
+
+
+def test_what_rests_is_not_read_until_it_is_woken() -> None:
+    cache = sessions()
+    full = cache.open(request(0, 0, 0, 1, 2), 11, 0)
+    changes = at_rest(full, 1)
+    assert order(cache.open(request(full.session_id, 1), 11, 0)) == [0, 2]
+    for wake in list(changes):
+        wake()
+    assert order(cache.open(request(full.session_id, 2), 11, 0)) == [0, 2, 1]
+
+
+def test_what_the_request_names_rests_no_more() -> None:
+    cache = sessions()
+    full = cache.open(request(0, 0, 0, 1), 11, 0)
+    at_rest(full, 1)
+    assert order(cache.open(request(full.session_id, 1, 1, offset=4), 11, 0)) == [0, 1]
+
+
+def test_a_session_of_which_all_rests_is_not_empty() -> None:
+    cache = sessions()
+    full = cache.open(request(0, 0, 0), 11, 0)
+    at_rest(full, 0)
+    plan = cache.open(request(full.session_id, 1), 11, 0)
+    assert (order(plan), plan.is_empty) == ([], False)
+
+
+def test_who_waits_hears_of_every_change_of_what_rested() -> None:
+    cache, heard = sessions(), []
+    full = cache.open(request(0, 0, 0), 11, 0)
+    changes = at_rest(full, 0)
+    assert full.session is not None
+    full.session.on_wake = heard.append
+    for _ in range(2):
+        for wake in list(changes):
+            wake()
+    assert [asked.partition for asked in heard] == [0, 0]
+
+
+def test_what_is_forgotten_and_what_is_closed_listens_no_more_and_has_no_pulse() -> None:
+    cache = sessions()
+    full = cache.open(request(0, 0, 0, 1), 11, 0)
+    assert full.session is not None
+    first, second = at_rest(full, 0), at_rest(full, 1)
+    progress = list(full.session.resting.values())
+    forgetting = request(full.session_id, 1)
+    forgetting.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=[0])]
+    cache.open(forgetting, 11, 0)
+    assert (len(first), len(second), [one.pulse is None for one in progress]) == (0, 1, [True, False])
+    cache.open(request(full.session_id, -1), 11, 0)
+    assert (len(second), progress[1].pulse) == (0, None)
 
 
 def test_a_request_without_session_gets_none_and_every_row() -> None:

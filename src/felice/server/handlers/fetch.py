@@ -61,7 +61,8 @@ class _Fetch:
         self._request = request
         self._plan = plan
         self._context = context
-        self._rows: list[PartitionData] = []
+        # What is read, in service order: all of the request, or of its session what does not rest.
+        self._rows = dict.fromkeys(plan.partitions, _NOT_READ)
         self._served: list[Served] = []
         self._refused: dict[FetchedPartition, ApiError] = {}
         self._size_bytes = 0
@@ -78,12 +79,26 @@ class _Fetch:
     def read(self) -> bool:
         """Reads every partition; returns whether the answer may leave."""
         if self._is_from_follower:
+            self._wake_after_registration()
             self._take_note()
-        return self._read_again(range(len(self._plan.partitions)))
+        return self._read_again(self._rows)
+
+    def _wake_after_registration(self) -> None:
+        """What a follower may say of itself depends on its registration."""
+        session, broker = self._plan.session, self._context.broker
+        known = broker.image.brokers.get(self._replica_id)
+        registration = self._replica_epoch, known.epoch if known is not None else None
+        if session is not None and session.registration != registration:
+            session.wake_all()
+            self._rows = dict.fromkeys(session.awake, _NOT_READ)
+            session.registration = registration
 
     def _take_note(self) -> None:
         """What the follower has, before what it gets: watermarks that rise by it are told at once."""
-        for asked in self._plan.partitions:
+        if self._plan.session is not None:
+            # What rests had everything at this fetch, too.
+            self._plan.session.pulse.last_fetch_ms = int(self._context.broker.env.clock.monotonic() * 1000)
+        for asked in self._rows:
             try:
                 self._find(asked).on_follower_fetch(
                     self._replica_id, asked.fetch_offset, log_start_offset=asked.log_start_offset,
@@ -94,21 +109,18 @@ class _Fetch:
                 # Reading it raises the same, but for a follower that may not tell us anything.
                 self._refused[asked] = error
 
-    def _read_again(self, numbers: Iterable[int]) -> bool:
-        if not self._rows:
-            self._rows = [_NOT_READ] * len(self._plan.partitions)
+    def _read_again(self, partitions: Iterable[FetchedPartition]) -> bool:
         is_urgent = False
-        for number in numbers:
-            asked = self._plan.partitions[number]
-            self._size_bytes -= _size_of(self._rows[number])
+        for asked in partitions:
+            self._size_bytes -= _size_of(self._rows.get(asked, _NOT_READ))
             try:
                 row = self._row(asked, self._max_bytes - self._size_bytes, self._size_bytes == 0)
             except ApiError as error:
                 row = self._refusal(asked, error)
-            self._rows[number] = row
+            self._rows[asked] = row
             self._size_bytes += _size_of(row)
             is_urgent = is_urgent or self._must_be_told_now(asked, row)
-        return is_urgent or self._size_bytes >= self._request.min_bytes or not self._rows
+        return is_urgent or self._size_bytes >= self._request.min_bytes or self._plan.is_empty
 
     def _must_be_told_now(self, asked: FetchedPartition, row: PartitionData) -> bool:
         if row.error_code != 0 or row.diverging_epoch is not None or row.preferred_read_replica != -1:
@@ -128,33 +140,50 @@ class _Fetch:
         watched = self._watched(alarm)
         for partition, ring in watched:
             partition.on_advance.add(ring)
+        session = self._plan.session
+        if session is not None:
+            session.on_wake = alarm.ring
         # Something may have come between the first read and this task's start.
-        numbers: Iterable[int] = range(len(self._plan.partitions))
+        rang: Iterable[FetchedPartition] = list(self._rows if session is None else session.awake)
         try:
             while (
-                not self._read_again(numbers)
-                and loop.time() < deadline
-                and not self._context.broker.is_stopping
+                not self._read_again(rang) and loop.time() < deadline and not self._context.broker.is_stopping
             ):
-                numbers = await alarm.wait_until(deadline)
+                rang = await alarm.wait_until(deadline)
         finally:
             for partition, ring in watched:
                 partition.on_advance.discard(ring)
+            if session is not None and session.on_wake == alarm.ring:
+                session.on_wake = None
         return self.response()
 
     def response(self) -> FetchResponse:
         topics: dict[TopicRef, FetchableTopicResponse] = {}
-        self._served = list(zip(self._plan.partitions, self._rows, strict=True))
+        self._served = list(self._rows.items())
         self._throttle()
         for asked, row in self._plan.reply(self._served):
             topic = topics.get(asked.topic)
             if topic is None:
                 topic = topics[asked.topic] = _topic_row(asked.topic)
             topic.partitions.append(row)
+        self._rest()
         response = FetchResponse(session_id=self._plan.session_id, responses=list(topics.values()))
         if self._context.version >= _ENDPOINTS_FROM:
             response.node_endpoints = self._endpoints()
         return response
+
+    def _rest(self) -> None:
+        """What the follower has all of need not be looked at again until something changes."""
+        session = self._plan.session
+        if session is None or not self._is_from_follower:
+            return
+        for asked, row in self._served:
+            if row.error_code or row.records or row.diverging_epoch is not None:
+                continue
+            partition = self._find(asked)
+            progress = partition.rest(self._replica_id, asked.fetch_offset, session.pulse)
+            if progress is not None:
+                session.rest(asked, progress, partition.on_advance)
 
     def _row(self, asked: FetchedPartition, left_bytes: int, min_one: bool) -> PartitionData:
         if asked in self._refused:
@@ -254,10 +283,10 @@ class _Fetch:
     def _watched(self, alarm: _Alarm) -> list[tuple[Partition, Callable[[], None]]]:
         partitions = self._context.broker.partitions
         watched: list[tuple[Partition, Callable[[], None]]] = []
-        for number, asked in enumerate(self._plan.partitions):
+        for asked in self._rows:
             partition = partitions.get(self._name_of(asked.topic), asked.partition)
             if partition is not None:
-                watched.append((partition, partial(alarm.ring, number)))
+                watched.append((partition, partial(alarm.ring, asked)))
         return watched
 
     def _endpoints(self) -> list[NodeEndpoint]:
@@ -285,17 +314,17 @@ class _Alarm:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
-        self._rang: dict[int, None] = {}
+        self._rang: dict[FetchedPartition, None] = {}
 
-    def ring(self, number: int) -> None:
-        self._rang[number] = None
+    def ring(self, asked: FetchedPartition) -> None:
+        self._rang[asked] = None
         self._wake()
 
     def _wake(self) -> None:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
-    async def wait_until(self, deadline: float) -> list[int]:
+    async def wait_until(self, deadline: float) -> list[FetchedPartition]:
         """What rang; nothing once the deadline has come."""
         if not self._rang:
             self._future = self._loop.create_future()
