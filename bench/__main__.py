@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import workloads
+from bench.cluster_workloads import CLUSTER_WORKLOADS
+from bench.clusters import CLUSTERS
 from bench.rdkafka import CompilerMissing
 from bench.systems import Felice, apache_kafka, warm_memory
 from bench.workloads import Figures
@@ -29,7 +31,8 @@ STEADY: dict[str, Callable[..., Any]] = {
     "client-arrow-100b": lambda scale: workloads.own_client_arrow(int(10_000_000 * scale), 100),
     "latency": lambda scale: workloads.latency(int(2000 * scale)),
 }
-ALL = [*STEADY, "start", "spark", "cleaner"]
+SINGLE = [*STEADY, "start", "spark", "cleaner"]
+ALL = [*SINGLE, *CLUSTER_WORKLOADS]
 
 Results = dict[str, dict[str, list[Figures]]]
 
@@ -68,6 +71,17 @@ def run_cleaner(scale: float, turns: int) -> Results:
     return {"cleaner": {"felice": [clean_keys(int(1_000_000 * scale), 100) for _ in range(turns)]}}
 
 
+def run_clusters(name: str, systems: list[str], turns: int, scale: float) -> Results:
+    """One cluster at a time: two of them, each of three brokers, would not leave each other alone."""
+    load = CLUSTER_WORKLOADS[name](scale)
+    results: dict[str, list[Figures]] = {system: [] for system in systems}
+    for turn in range(turns):
+        for system in systems if turn % 2 == 0 else reversed(systems):
+            results[system].append(load(CLUSTERS[system]))
+            click.echo(f"{name} {system} turn {turn + 1}/{turns}: {results[system][-1]}", err=True)
+    return {name: results}
+
+
 def medians(results: Results) -> dict[str, dict[str, Figures]]:
     return {
         name: {
@@ -95,22 +109,28 @@ def show(found: dict[str, dict[str, Figures]]) -> None:
 
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(ALL))
-@click.option("--system", "systems", multiple=True, type=click.Choice(list(SYSTEMS)), help="May come often.")
+@click.option("--system", "systems", multiple=True, type=click.Choice(list(CLUSTERS)), help="May come often.")
 @click.option(
     "--turns", default=3, show_default=True, help="How often each is measured; the median is shown."
 )
 @click.option("--scale", default=1.0, show_default=True, help="Share of the usual number of records.")
 @click.option("--json", "as_json", is_flag=True, help="Print every turn as JSON.")
 def main(names: tuple[str, ...], systems: tuple[str, ...], turns: int, scale: float, as_json: bool) -> None:
-    """Measure workloads (all, if none is named) on Felice and on Apache Kafka.
+    """Measure workloads (all of one broker, if none is named) on Felice and on Apache Kafka.
+
+    Of clusters, `felice` is `felice start --processes 3`, and `kafka` three brokers with controllers in them.
 
     \b
     python -m bench librdkafka-100b --system felice --system kafka
+    python -m bench cluster-failover --system felice-zookeeper --system kafka
     """
-    wanted = list(names or ALL)
+    wanted = list(names or SINGLE)
     chosen = list(systems or ["felice"])
+    if unknown := [system for system in chosen if system not in SYSTEMS and set(wanted) & set(SINGLE)]:
+        raise click.UsageError(f"{', '.join(unknown)} can only be measured by cluster-*")
     results: Results = {}
-    warm_memory(8)
+    if any(name in SINGLE or name == "cluster-replication" for name in wanted):
+        warm_memory(8)
     if steady := [name for name in wanted if name in STEADY]:
         results |= run_steady(steady, chosen, turns, scale)
     if "start" in wanted:
@@ -119,6 +139,9 @@ def main(names: tuple[str, ...], systems: tuple[str, ...], turns: int, scale: fl
         results |= run_spark(scale)
     if "cleaner" in wanted:
         results |= run_cleaner(scale, turns)
+    for name in wanted:
+        if name in CLUSTER_WORKLOADS:
+            results |= run_clusters(name, chosen, turns, scale)
     click.echo(json.dumps(results)) if as_json else show(medians(results))
 
 

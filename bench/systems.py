@@ -6,6 +6,7 @@ import mmap
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from types import TracebackType
 from typing import Protocol
 
 ROOT = Path(__file__).parents[1]
-_PYCACHE = Path(tempfile.gettempdir()) / "felice-bench-pycache"
+PYCACHE = Path(tempfile.gettempdir()) / "felice-bench-pycache"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -54,7 +55,7 @@ class Felice:
         command += [word for option in self._options for word in ("-o", option)]
         begun = time.perf_counter()
         # A user's second start finds compiled modules; without them the compiler would be measured.
-        environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(_PYCACHE)}
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(PYCACHE)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert self._process.stdout is not None
@@ -90,6 +91,12 @@ def apache_kafka() -> System:
             return self
 
     return Apache()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def warm_memory(gib: int) -> None:
