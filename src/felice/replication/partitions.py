@@ -71,7 +71,7 @@ class Partitions:
         known = self._image.partition(topic, partition)
         if known is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if self._broker_id in known.replicas:
+        if self._broker_id in known.replicas and known.partition_epoch >= 0:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is offline on this broker")
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

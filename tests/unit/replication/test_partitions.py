@@ -183,3 +183,11 @@ def test_beside_a_directory_that_is_offline_no_log_is_made_before_it_is_looked_a
     dead.fail(OSError("dead"))
     asyncio.run(registry(directory, dead).make_logs(image(topic("a", FIRST, 100)), lambda: True))
     assert not directory.logs
+
+
+def test_a_partition_that_nobody_leads_yet_has_no_disk_that_failed(tmp_path: Path) -> None:
+    partitions = registry(open_directory(tmp_path))
+    partitions.apply(image(), image(TopicImage("a", FIRST, (PartitionImage(0, (1,)),))))
+    with pytest.raises(ApiError) as error:
+        partitions.find("a", 0)
+    assert error.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
