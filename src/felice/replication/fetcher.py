@@ -228,8 +228,9 @@ class Fetcher:
     def _next_retry_s(self, now_s: float) -> float:
         """How long nothing is to be done; a change ends the wait."""
         waits = [max(0.001, followed.retry_at_s - now_s) for followed in self._delayed.values()]
-        throttled_s = self._owner.throttle.wait_s(now_s)
-        return max(min(waits, default=60.0), throttled_s)
+        if self._was_throttled:
+            waits.append(max(0.001, self._owner.throttle.wait_s(now_s)))
+        return min(waits, default=60.0)
 
     def _look(self, now_s: float) -> dict[_Key, None]:
         """Brings `_positions` up to date where something happened, and says where."""
