@@ -64,6 +64,15 @@ def produce(broker: EmbeddedBroker, topic: str, text: str, *options: str) -> Non
     subprocess.run(command, input=text, text=True, check=True, timeout=30)
 
 
+def test_more_replicas_in_sync_than_there_are_is_told(
+    broker: EmbeddedBroker, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    words = ("topics", "create", "hopeful", "-b", broker.bootstrap, "--config", "min.insync.replicas=2")
+    assert main.run(main.felice, words) == 0
+    said = capsysbinary.readouterr().err.decode()
+    assert "min.insync.replicas=2 counts as 1, for hopeful has no more replicas" in said
+
+
 def test_a_topic_lives_and_dies(felice: Run) -> None:
     assert (
         felice("topics", "create", "life", "--partitions", "2", "--config", "retention.ms=1000")
