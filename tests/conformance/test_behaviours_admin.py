@@ -17,6 +17,7 @@ from conformance.topics import (
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages import alter_configs, incremental_alter_configs
+from felice.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from felice.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -28,12 +29,14 @@ from felice.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from felice.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from felice.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
 from felice.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from felice.protocol.messages.describe_acls import DescribeAclsRequest
 from felice.protocol.messages.describe_cluster import DescribeClusterRequest
 from felice.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from felice.protocol.messages.describe_topic_partitions import (
@@ -582,3 +585,26 @@ def test_the_first_version_lists_client_metrics_alone(wire: Wire) -> None:
 
 def test_an_unknown_type_of_config_is_refused(wire: Wire) -> None:
     assert config_resources(wire, TOPIC, 3).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_broker_without_an_authorizer_has_no_access_rules(wire: Wire, version: int) -> None:
+    """What MirrorMaker asks, and takes for "there is nothing to copy"."""
+    described = wire.ask(
+        DescribeAclsRequest(resource_type_filter=2, pattern_type_filter=1, operation=1, permission_type=1),
+        version,
+    )
+    told = "No Authorizer is configured on the broker"
+    assert (described.error_code, described.error_message) == (ErrorCode.SECURITY_DISABLED, told)
+    assert described.resources == []
+    rule = AclCreation(
+        resource_type=2, resource_name="t", principal="User:a", host="*", operation=3, permission_type=3
+    )
+    created = wire.ask(CreateAclsRequest(creations=[rule, rule]), version)
+    told = "No Authorizer is configured."
+    refused = [(ErrorCode.SECURITY_DISABLED, told)] * 2
+    assert [(row.error_code, row.error_message) for row in created.results] == refused
+    some = DeleteAclsFilter(resource_type_filter=2, operation=1, permission_type=1)
+    deleted = wire.ask(DeleteAclsRequest(filters=[some, some]), version)
+    assert [(row.error_code, row.error_message) for row in deleted.filter_results] == refused
+    assert [row.matching_acls for row in deleted.filter_results] == [[], []]

@@ -9,14 +9,26 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
+from conformance.batches import fetch_request
+from conformance.reassignment import move, wire_to
+from conformance.topics import PRODUCE_BY_NAME, batch_of, list_offset, produce_request
+from conformance.wire import unique_name
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from felice.testing import Cluster
 from peers import java
 
+FETCH_BY_NAME = 12
 pytestmark = pytest.mark.felice_only
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
@@ -70,6 +82,68 @@ def test_kafkas_tools_move_a_topic_and_elect_its_leader(cluster: Cluster, tmp_pa
         found += [int(row.value() or b"") for row in batch if not row.error()]
     consumer.close()
     assert sorted(found) == list(range(500))
+
+
+@pytest.mark.parametrize("keeps_a_replica", [True, False])
+def test_where_a_partition_was_one_hears_that_it_is_elsewhere(
+    cluster: Cluster, keeps_a_replica: bool
+) -> None:
+    """34: not UNKNOWN_TOPIC_OR_PARTITION, which is for topics that are not there; old versions and new."""
+    topic, old, _ = moved_topic(cluster, keeps_a_replica)
+    moved = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with wire_to(cluster, old) as wire:
+        for version in (3, 9, PRODUCE_BY_NAME):
+            produced = wire.ask(produce_request(topic, batch_of(b"v")), version)
+            assert produced.responses[0].partition_responses[0].error_code == moved
+        # From version 11 on a follower serves consumers, too (KIP-392).
+        for version in (4, 10) if keeps_a_replica else (4, 10, FETCH_BY_NAME):
+            fetched = wire.ask(fetch_request(topic, max_wait_ms=0), version)
+            assert fetched.responses[0].partitions[0].error_code == moved
+        assert list_offset(wire, topic, -1).error_code == moved
+        asked = OffsetForLeaderPartition(partition=0, leader_epoch=0)
+        epochs = OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[asked])]
+        )
+        assert wire.ask(epochs).topics[0].partitions[0].error_code == moved
+
+
+def test_with_that_answer_comes_who_leads_and_where(cluster: Cluster) -> None:
+    """37: KIP-951, in Produce from version 10 and in Fetch from 16."""
+    topic, old, new = moved_topic(cluster, keeps_a_replica=False)
+    partition = cluster.image.partition(topic, 0)
+    found = cluster.image.topics[topic].topic_id
+    assert partition is not None
+    told = (new, partition.leader_epoch, [(new, "127.0.0.1", cluster.port(new))])
+    with wire_to(cluster, old) as wire:
+        produced = wire.ask(produce_request(topic, batch_of(b"v")), 10)
+        assert hint(produced, produced.responses[0].partition_responses[0]) == told
+        request = fetch_request(topic, max_wait_ms=0)
+        request.topics[0].topic_id = found
+        fetched = wire.ask(request, 16)
+        assert hint(fetched, fetched.responses[0].partitions[0]) == told
+        before = wire.ask(produce_request(topic, batch_of(b"v")), 9)
+        assert before.responses[0].partition_responses[0].current_leader is None
+        assert before.node_endpoints == []
+
+
+def hint(response: Any, row: Any) -> tuple[int, int, list[tuple[int, str, int]]]:
+    nodes = [(node.node_id, node.host, node.port) for node in response.node_endpoints]
+    return row.current_leader.leader_id, row.current_leader.leader_epoch, nodes
+
+
+def moved_topic(cluster: Cluster, keeps_a_replica: bool) -> tuple[str, int, int]:
+    """A topic, the broker that led it, and the one that leads it now."""
+    topic = unique_name("moved")
+    cluster.create_topic(topic, 1, 1)
+    old = cluster.leader(topic)
+    new = old % 3 + 1
+    if keeps_a_replica:
+        move(cluster, topic, 0, [old, new])
+    move(cluster, topic, 0, [new])
+    if keeps_a_replica:
+        move(cluster, topic, 0, [new, old])
+    assert cluster.leader(topic) == new
+    return topic, old, new
 
 
 def test_brokers_restart_one_by_one_without_a_failed_request(cluster: Cluster) -> None:

@@ -16,13 +16,9 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from conformance.copying import QUICK, copy_exactly_once
-from conformance.wire import Wire, unique_name
+from conformance.reassignment import move
+from conformance.wire import unique_name
 from felice.coordinator.runtime import partition_for
-from felice.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
 from felice.testing import Cluster
 
 pytestmark = pytest.mark.felice_only
@@ -128,22 +124,6 @@ def new_topic(cluster: Cluster) -> str:
     topic = unique_name("topic")
     cluster.create_topic(topic, 1, 3, {"min.insync.replicas": "2"})
     return topic
-
-
-def move(cluster: Cluster, topic: str, index: int, replicas: list[int]) -> None:
-    """Until the partition is on these brokers alone and they are in sync."""
-    row = ReassignablePartition(partition_index=index, replicas=replicas)
-    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=[row])])
-    with Wire(f"127.0.0.1:{cluster.port(1)}") as wire:
-        response = wire.ask(request)
-    assert (response.error_code, response.responses[0].partitions[0].error_code) == (0, 0), response
-
-    def is_there(found: Cluster) -> bool:
-        partition = found.image.partition(topic, index)
-        assert partition is not None
-        return list(partition.replicas) == replicas and set(partition.isr) == set(replicas)
-
-    cluster.wait_until(is_there, 20)
 
 
 def kill(cluster: Cluster, broker_id: int) -> None:

@@ -128,6 +128,7 @@ def test_topics_records_and_groups_are_mirrored(broker: Target, other_broker: Ta
         except AssertionError as error:
             raise AssertionError(f"{error}: {application.account()}") from error
         application.stop()
+        assert "syncing topic ACLs" not in application.errors(), "there are none, and it knows"
     for number in range(PARTITIONS):
         assert read_partition(other_broker, mirrored, number) == read_partition(broker, topic, number)
     [asked] = there.describe_configs([ConfigResource(ResourceType.TOPIC, mirrored)]).values()

@@ -303,6 +303,27 @@ def test_a_failed_disk_moves_leadership_and_leaves_the_isr(tmp_path: Path) -> No
         assert values_of(cluster, topic, 2) == [b"before", b"after"]
 
 
+def test_a_failed_disk_of_the_last_in_sync_gives_way_where_that_is_allowed(tmp_path: Path) -> None:
+    """To a broker that is alive, or comes back later; what is not allowed to be led by others waits for the disk."""
+    unclean = {"unclean_leader_election_enable": "true", "min_insync_replicas": "1"}
+    with EmbeddedCluster(tmp_path / "data", 3, properties=SETTINGS) as cluster:
+        prefers_to_go_on = create(cluster, "t", (1, 2), **unclean)
+        prefers_to_wait = create(cluster, "u", (1, 2), min_insync_replicas="1")
+        cluster.run(cluster.cluster.kill_broker(2))
+        for topic in (prefers_to_go_on, prefers_to_wait):
+            eventually(lambda topic=topic: leader_of_known(cluster, 1, topic) == (1, (1,)))  # type: ignore[misc]
+        directory = cluster.cluster.brokers[1].directories[0]
+
+        async def fail() -> None:
+            directory.fail(OSError(5, "Input/output error"))
+
+        cluster.run(fail())
+        cluster.run(cluster.cluster.start_broker(2))
+        eventually(lambda: leader_of_known(cluster, 2, prefers_to_go_on) == (2, (2,)))
+        assert leader_of_known(cluster, 2, prefers_to_wait) == (1, (1,))
+        assert 1 in cluster.cluster.brokers
+
+
 def leader_of_known(cluster: EmbeddedCluster, by: int, topic: str) -> tuple[int, tuple[int, ...]]:
     found = cluster.cluster.brokers[by].image.partition(topic, 0)
     assert found is not None

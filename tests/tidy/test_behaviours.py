@@ -13,7 +13,6 @@ RULES = range(1, 94)
 NAMED = re.compile(r'def test_\w+\([^"]*?"""(?:Rules? )?(\d+(?:(?:, | and )\d+)*)[:.]')
 
 AUTHENTICATION = "nothing authenticates yet"
-SEVERAL_BROKERS = "a partition moves only between brokers, and there is one"
 LEFT = {
     4: f"ApiVersions before authentication: {AUTHENTICATION}",
     14: "throttling: there are no quotas yet",
@@ -23,8 +22,6 @@ LEFT = {
     19: f"authenticating again on the same connection: {AUTHENTICATION}",
     20: f"extensions of SCRAM: {AUTHENTICATION}",
     29: f"topics that a client may not see: {AUTHENTICATION}",
-    34: f"NOT_LEADER_OR_FOLLOWER where a partition was: {SEVERAL_BROKERS}",
-    37: f"the new leader's address with that error: {SEVERAL_BROKERS}",
 }
 
 

@@ -329,7 +329,7 @@ class BrokerConfig(ZooKeeperOptions):
         Kind.INT,
         104_857_600,
         "segment.bytes of __transaction_state.",
-        minimum=1,
+        minimum=1024 * 1024,
     )
     transaction_max_timeout_ms: int = option(
         "transaction.max.timeout.ms",
@@ -403,7 +403,7 @@ class BrokerConfig(ZooKeeperOptions):
         Kind.INT,
         104_857_600,
         "segment.bytes of __consumer_offsets.",
-        minimum=1,
+        minimum=1024 * 1024,
     )
     offsets_retention_minutes: int = option(
         "offsets.retention.minutes", Kind.INT, 10_080, "How long the offsets of a group without members are kept.",

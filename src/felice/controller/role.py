@@ -57,6 +57,7 @@ class ControllerRole:
         self._config = config
         self._looked_at: ClusterImage | None = None  # the last image of which nothing was left to do
         self._balance_is_due = False
+        self._reported: str | None = None  # why the last look failed
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -90,17 +91,24 @@ class ControllerRole:
             self._wake.clear()
             try:
                 await self._look()
+                self._reported = None
             except EpochPassed:
                 _log.info("controllership was lost", extra={"broker": self._broker_id, "epoch": self.epoch})
                 self.resign()
             except SessionExpired:
                 continue  # woken again when the broker has its next session
             except StoreError as error:
-                _log.warning("the controller could not act", extra={"reason": str(error)})
+                self._report(str(error))
                 await self._pause()
             except Exception:
                 _log.exception("the controller failed")
                 await self._pause()
+
+    def _report(self, reason: str) -> None:
+        """Once, until it acts again or fails for another reason."""
+        if reason != self._reported:
+            self._reported = reason
+            _log.warning("the controller could not act", extra={"reason": reason})
 
     async def _pause(self) -> None:
         await asyncio.sleep(_PAUSE_AFTER_FAULT_S)

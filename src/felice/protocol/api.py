@@ -16,11 +16,14 @@ from felice.protocol.messages import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
     api_versions,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -179,6 +182,9 @@ class API:
     )
     OFFSET_DELETE = _api(offset_delete.OffsetDeleteRequest, offset_delete.OffsetDeleteResponse)
     UPDATE_FEATURES = _api(update_features.UpdateFeaturesRequest, update_features.UpdateFeaturesResponse)
+    DESCRIBE_ACLS = _api(describe_acls.DescribeAclsRequest, describe_acls.DescribeAclsResponse)
+    CREATE_ACLS = _api(create_acls.CreateAclsRequest, create_acls.CreateAclsResponse)
+    DELETE_ACLS = _api(delete_acls.DeleteAclsRequest, delete_acls.DeleteAclsResponse)
     DESCRIBE_CLUSTER = _api(describe_cluster.DescribeClusterRequest, describe_cluster.DescribeClusterResponse)
     ELECT_LEADERS = _api(elect_leaders.ElectLeadersRequest, elect_leaders.ElectLeadersResponse)
     ALTER_PARTITION_REASSIGNMENTS = _api(

@@ -44,9 +44,18 @@ class IsrWriter:
         """The partition hears what became of it, unless something newer does away with it first."""
         self._begin(self._carry(partition, proposal))
 
-    def resign(self, topic: str, partition: int, broker_id: int, replicas: tuple[int, ...]) -> None:
-        """This broker cannot serve its replica any more: leadership and membership pass to others."""
-        self._begin(self._resign(topic, partition, broker_id, replicas))
+    def resign(
+        self,
+        topic: str,
+        partition: int,
+        broker_id: int,
+        replicas: tuple[int, ...],
+        heirs: tuple[int, ...] = (),
+    ) -> None:
+        """This broker cannot serve its replica any more: leadership and membership pass to others, to the first of
+        the `heirs` where nobody else is in sync.
+        """
+        self._begin(self._resign(topic, partition, broker_id, replicas, heirs))
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -119,14 +128,16 @@ class IsrWriter:
             guards.append(Check(path))
         return guards
 
-    async def _resign(self, topic: str, number: int, broker_id: int, replicas: tuple[int, ...]) -> None:
+    async def _resign(
+        self, topic: str, number: int, broker_id: int, replicas: tuple[int, ...], heirs: tuple[int, ...]
+    ) -> None:
         path = layout.state_path(topic, number)
         while not self._is_stopped:
             try:
                 node = await self._store.exists(path)
                 if node is None:
                     return
-                state = without(broker_id, layout.decode_state(node.data), replicas)
+                state = without(broker_id, layout.decode_state(node.data), replicas, heirs)
                 if state is None:
                     return
                 await self._store.set(path, layout.encode_state(state), node.version)

@@ -283,12 +283,15 @@ class Leader:
 # Giving up a place, when the replica's disk failed
 
 
-def without(broker_id: int, state: StateNode, replicas: tuple[int, ...]) -> StateNode | None:
+def without(
+    broker_id: int, state: StateNode, replicas: tuple[int, ...], heirs: tuple[int, ...] = ()
+) -> StateNode | None:
     """The state in which `broker_id` neither leads nor is in sync; None if it cannot, or need not, leave.
 
-    The last member stays: nobody else is known to have all that was committed.
+    The last member stays: nobody else is known to have all that was committed. Unless there are `heirs`, who may take
+    over what they have, because the topic's owner prefers that to waiting.
     """
-    rest = tuple(replica for replica in state.isr if replica != broker_id)
+    rest = tuple(replica for replica in state.isr if replica != broker_id) or heirs[:1]
     if not rest or (broker_id not in state.isr and state.leader != broker_id):
         return None
     if state.leader != broker_id:

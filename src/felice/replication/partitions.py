@@ -89,6 +89,13 @@ class Partitions:
                 self._update(topic)
         if new.brokers is not old.brokers:
             self.shrink_isrs()
+            self._give_up_again()
+
+    def _give_up_again(self) -> None:
+        """Where nobody could take over from a disk that failed, one who has come back may."""
+        for partition in self:
+            if not partition.is_open and self.on_unservable is not None:
+                self.on_unservable(partition.topic, partition.partition, partition.replicas)
 
     def _out_of_reach(self, image: ClusterImage) -> set[tuple[UUID, int]]:
         """Replicas that were here before the start, or may have been, and are in no directory that could be read."""

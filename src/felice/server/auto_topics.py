@@ -29,6 +29,8 @@ class AutoTopics:
         # Whether no other broker can ever come to keep replicas.
         self._stands_alone = stands_alone
         self._creating: dict[str, asyncio.Task[int]] = {}
+        # Why the coordinators' own topics could not be made, as it was said last: clients ask until they can.
+        self._reported: dict[str, str] = {}
 
     async def create(self, name: str) -> int:
         """Creates a topic that was asked for; returns an error code, 0 when it is there."""
@@ -54,14 +56,21 @@ class AutoTopics:
             await self._broker.controller.create_topic(self._wish_for(name))
         except ApiError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                _log.warning("topic was not created", extra={"topic": name, "reason": error.message})
+                self._report(name, error.message)
                 return error.code
         except StoreError as error:
-            _log.error("topic was not created", extra={"topic": name, "reason": str(error)})
+            self._report(name, str(error))
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         finally:
             del self._creating[name]
+        self._reported.pop(name, None)
         return ErrorCode.NONE
+
+    def _report(self, name: str, reason: str) -> None:
+        if self._reported.get(name) != reason:
+            _log.warning("topic was not created", extra={"topic": name, "reason": reason})
+        if name in topic_names.INTERNAL_TOPICS:
+            self._reported[name] = reason
 
     def _wish_for(self, name: str) -> NewTopic:
         config = self._broker.config

@@ -78,6 +78,9 @@ def test_a_topic_refuses_a_bad_value_with_the_reason(name: str, text: str, reaso
 @pytest.mark.parametrize(
     ("properties", "reason"),
     [
+        # Or the coordinators' topics could never be made.
+        ({"offsets.topic.segment.bytes": "1048575"}, "at least 1.04858e"),
+        ({"transaction.state.log.segment.bytes": "1048575"}, "at least 1.04858e"),
         ({"listeners": "PLAINTEXT:9092"}, "expected NAME://host:port"),
         ({"listeners": "SSL://:9093"}, "SSL is not built"),
         (

@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from felice.config import BrokerConfig
+from felice.controller import role
 from felice.controller.role import ControllerRole
 from felice.controller.writing import STATES_A_TRANSACTION
 from felice.env import SystemClock
-from felice.metadata import ClusterImage, Create, SetData, layout
+from felice.metadata import ClusterImage, Create, Node, SetData, StoreUnavailable, layout
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.metadata.watcher import Watcher
@@ -167,3 +168,32 @@ def test_one_that_was_replaced_without_hearing_of_it_gives_up_at_its_next_write(
         await one.stop()
 
     run(scenario)
+
+
+def test_that_the_store_cannot_be_used_is_said_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(role, "_PAUSE_AFTER_FAULT_S", 0)
+    reasons = ["away", "away", "elsewhere", "elsewhere", ""] * 2
+
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        one = Candidate(ensemble.connect(), 1)
+        get = one.store.get
+
+        async def unsure(path: str) -> Node:
+            if reasons and (reason := reasons.pop(0)):
+                raise StoreUnavailable(path, reason)
+            return await get(path)
+
+        monkeypatch.setattr(one.store, "get", unsure)
+        await one.start()
+        await one.sees(lambda image: image.controller_id == 1)
+        # It acted: what goes wrong next is said again.
+        await ensemble.connect().delete(layout.CONTROLLER)
+        await one.sees(lambda image: image.controller_epoch == 6)
+        await one.stop()
+
+    with caplog.at_level(logging.WARNING, "felice.controller"):
+        run(scenario)
+    said = [vars(record)["reason"] for record in caplog.records]
+    assert said == [str(StoreUnavailable(layout.CONTROLLER_EPOCH, why)) for why in ("away", "elsewhere")] * 2

@@ -1,0 +1,18 @@
+"""CreateAcls (key 30): there is no authorizer, and no rule can be made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+    refused = AclCreationResult(
+        error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured."
+    )
+    return CreateAclsResponse(results=[refused] * len(request.creations))

@@ -1,0 +1,29 @@
+"""Moving a partition of a cluster to other brokers, by a plain request."""
+
+from conformance.wire import Wire
+from felice.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from felice.testing import Cluster
+
+
+def wire_to(cluster: Cluster, broker_id: int) -> Wire:
+    return Wire(f"127.0.0.1:{cluster.port(broker_id)}")
+
+
+def move(cluster: Cluster, topic: str, index: int, replicas: list[int]) -> None:
+    """Until the partition is on these brokers alone and they are in sync."""
+    row = ReassignablePartition(partition_index=index, replicas=replicas)
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=[row])])
+    with wire_to(cluster, cluster.running[0]) as wire:
+        response = wire.ask(request)
+    assert (response.error_code, response.responses[0].partitions[0].error_code) == (0, 0), response
+
+    def is_there(found: Cluster) -> bool:
+        partition = found.image.partition(topic, index)
+        assert partition is not None
+        return list(partition.replicas) == replicas and set(partition.isr) == set(replicas)
+
+    cluster.wait_until(is_there, 20)

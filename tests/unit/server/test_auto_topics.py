@@ -1,0 +1,103 @@
+"""Topics that nobody created by hand: what is said when they cannot be made."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import SimpleNamespace
+
+import pytest
+
+from felice.config import BrokerConfig
+from felice.controller.service import NewTopic
+from felice.metadata import ClusterImage
+from felice.metadata.store import StoreUnavailable
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.server.auto_topics import AutoTopics
+
+OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+
+
+class Controller:
+    """Fails for the reasons given, one a call, and then creates."""
+
+    def __init__(self, *faults: Exception) -> None:
+        self.faults = list(faults)
+        self.wishes: list[NewTopic] = []
+
+    async def create_topic(self, wish: NewTopic) -> None:
+        if self.faults:
+            raise self.faults.pop(0)
+        self.wishes.append(wish)
+
+
+def topics(controller: Controller, brokers: int = 0, alone: bool = False, **options: str) -> AutoTopics:
+    named = {name.replace("_", "."): value for name, value in options.items()}
+    broker = SimpleNamespace(
+        image=SimpleNamespace(topics=ClusterImage().topics, brokers=dict.fromkeys(range(brokers))),
+        config=BrokerConfig.parse(named)[0],
+        controller=controller,
+        is_stopping=False,
+    )
+    return AutoTopics(broker, stands_alone=alone)  # type: ignore[arg-type]
+
+
+def ask(asked: AutoTopics, name: str, times: int) -> None:
+    async def several() -> None:
+        for _ in range(times):
+            asked.ensure(name)
+            await asked.finish()
+
+    asyncio.run(several())
+
+
+def too_few(brokers: int) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"there are {brokers} brokers")
+
+
+def test_why_a_coordinators_topic_cannot_be_made_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Clients ask for their coordinator ten times a second."""
+    controller = Controller(*[too_few(1)] * 5, *[too_few(2)] * 5, *[StoreUnavailable("/", "away")] * 5)
+    asked = topics(controller)
+    with caplog.at_level(logging.WARNING):
+        ask(asked, OFFSETS, 16)
+    reasons = [vars(record)["reason"] for record in caplog.records]
+    assert reasons == ["there are 1 brokers", "there are 2 brokers", str(StoreUnavailable("/", "away"))]
+    assert [wish.name for wish in controller.wishes] == [OFFSETS]
+    controller.faults = [too_few(2)]
+    with caplog.at_level(logging.WARNING):
+        ask(asked, OFFSETS, 1)
+    assert len(caplog.records) == 4, "it failed again, after it had worked"
+
+
+def test_why_a_clients_topic_cannot_be_made_is_said_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        ask(topics(Controller(*[too_few(1)] * 3)), "orders", 3)
+    assert len(caplog.records) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "brokers", "alone", "replicas", "min_isr"),
+    [
+        (OFFSETS, {}, 3, False, 3, 2),
+        (TRANSACTIONS, {}, 3, False, 3, 2),
+        # Asked for, it is what was asked for.
+        (OFFSETS, {"min_insync_replicas": "1"}, 3, False, 3, 1),
+        (OFFSETS, {"min_insync_replicas": "3"}, 3, False, 3, 3),
+        (TRANSACTIONS, {"transaction_state_log_min_isr": "1"}, 3, False, 3, 1),
+        # Two replicas of which two must be in sync would stop with either of them.
+        (OFFSETS, {"offsets_topic_replication_factor": "2"}, 3, False, 2, 1),
+        # More brokers may come: it is waited for them.
+        (OFFSETS, {}, 1, False, 3, 2),
+        # They cannot where a broker stands alone.
+        (OFFSETS, {}, 1, True, 1, 1),
+        (TRANSACTIONS, {}, 1, True, 1, 1),
+    ],
+)
+def test_internal_topics_have_as_many_replicas_in_sync_as_there_can_be(
+    name: str, options: dict[str, str], brokers: int, alone: bool, replicas: int, min_isr: int
+) -> None:
+    controller = Controller()
+    ask(topics(controller, brokers, alone, **options), name, 1)
+    [wish] = controller.wishes
+    assert (wish.replication_factor, wish.configs["min.insync.replicas"]) == (replicas, str(min_isr))
