@@ -337,6 +337,8 @@ async def test_a_log_that_cannot_be_read_is_tried_again() -> None:
 async def test_a_new_leader_speaks_when_all_that_its_log_has_is_committed() -> None:
     partition = log_of(words(("a", "1")), words(("a", "2")))
     partition.high_watermark, partition.commits_at_once = 1, False
+    reads = [0]
+    _count_reads(partition.log, reads, 0)
     world = World(partition)
     await asyncio.sleep(0.3)  # longer than a write may take
     with pytest.raises(ApiError) as loading:
@@ -345,6 +347,7 @@ async def test_a_new_leader_speaks_when_all_that_its_log_has_is_committed() -> N
     partition.commit()
     await asyncio.sleep(0.01)
     assert world.shard.words == {"a": "2"}
+    assert reads == [1], "it is read once, however long it takes"
 
 
 async def test_one_log_is_read_at_a_time_and_one_that_waits_keeps_nobody_from_reading() -> None:
