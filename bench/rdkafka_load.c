@@ -1,0 +1,102 @@
+/* Produces or consumes as fast as librdkafka can, and prints what it saw as one line of JSON.
+ *
+ *   rdkafka_load produce BOOTSTRAP TOPIC RECORDS RECORD_BYTES [key=value ...]
+ *   rdkafka_load consume BOOTSTRAP TOPIC RECORDS PARTITIONS   [key=value ...]
+ *
+ * The clock starts when the client is made and stops at the last acknowledgement or record. */
+#include <errno.h>
+#include <librdkafka/rdkafka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static long delivered, failed;
+
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static void fail(const char *what, const char *why) {
+    fprintf(stderr, "%s: %s\n", what, why);
+    exit(1);
+}
+
+static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
+    (void)rk, (void)opaque;
+    if (message->err) failed++;
+    delivered++;
+}
+
+static rd_kafka_t *client(rd_kafka_type_t type, const char *bootstrap, int argc, char **argv) {
+    char error[512];
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    if (rd_kafka_conf_set(conf, "bootstrap.servers", bootstrap, error, sizeof error)) fail("bootstrap", error);
+    for (int i = 0; i < argc; i++) {
+        char *equals = strchr(argv[i], '=');
+        if (!equals) fail(argv[i], "expected key=value");
+        *equals = 0;
+        if (rd_kafka_conf_set(conf, argv[i], equals + 1, error, sizeof error)) fail(argv[i], error);
+    }
+    if (type == RD_KAFKA_PRODUCER) rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+    rd_kafka_t *rk = rd_kafka_new(type, conf, error, sizeof error);
+    if (!rk) fail("client", error);
+    return rk;
+}
+
+static void produce(rd_kafka_t *rk, const char *topic_name, long records, size_t size) {
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, topic_name, NULL);
+    char *payload = malloc(size ? size : 1);
+    for (size_t i = 0; i < size; i++) payload[i] = 'a' + (char)(i % 26);
+    for (long sent = 0; sent < records;) {
+        if (rd_kafka_produce(topic, RD_KAFKA_PARTITION_UA, 0, payload, size, NULL, 0, NULL) == 0) {
+            if (++sent % 10000 == 0) rd_kafka_poll(rk, 0);
+        } else if (rd_kafka_last_error() == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+            rd_kafka_poll(rk, 5);
+        } else {
+            fail("produce", rd_kafka_err2str(rd_kafka_last_error()));
+        }
+    }
+    while (delivered < records) rd_kafka_poll(rk, 100);
+    rd_kafka_topic_destroy(topic);
+}
+
+static long consume(rd_kafka_t *rk, const char *topic_name, long records, int partitions, long *bytes) {
+    enum { BATCH = 10000 };
+    static rd_kafka_message_t *messages[BATCH];
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, topic_name, NULL);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
+    for (int p = 0; p < partitions; p++)
+        rd_kafka_consume_start_queue(topic, p, RD_KAFKA_OFFSET_BEGINNING, queue);
+    long count = 0;
+    for (double last = now_s(); count < records && now_s() - last < 20;) {
+        ssize_t got = rd_kafka_consume_batch_queue(queue, 200, messages, BATCH);
+        for (ssize_t i = 0; i < got; i++) {
+            if (!messages[i]->err) count++, *bytes += (long)messages[i]->len;
+            rd_kafka_message_destroy(messages[i]);
+        }
+        if (got > 0) last = now_s();
+    }
+    return count;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 6) fail("usage", "rdkafka_load produce|consume BOOTSTRAP TOPIC RECORDS SIZE|PARTITIONS [key=value ...]");
+    int producing = !strcmp(argv[1], "produce");
+    long records = atol(argv[4]), number = atol(argv[5]), bytes = 0;
+    double begun = now_s();
+    rd_kafka_t *rk = client(producing ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER, argv[2], argc - 6, argv + 6);
+    if (producing) {
+        produce(rk, argv[3], records, (size_t)number);
+        bytes = records * number;
+    } else {
+        delivered = consume(rk, argv[3], records, (int)number, &bytes);
+    }
+    printf("{\"records\": %ld, \"failed\": %ld, \"bytes\": %ld, \"seconds\": %.6f}\n", delivered, failed, bytes,
+           now_s() - begun);
+    fflush(stdout);
+    /* Taking a consumer down waits for its long polls; nothing is measured any more. */
+    _Exit(failed || delivered < records ? 2 : 0);
+}
