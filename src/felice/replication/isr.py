@@ -39,6 +39,8 @@ class IsrWriter:
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopped = False
+        # Since the start: what was written, and what was not.
+        self.shrinks = self.expansions = self.failures = 0
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
         """The partition hears what became of it, unless something newer does away with it first."""
@@ -80,16 +82,26 @@ class IsrWriter:
             except SessionExpired:
                 return  # whether this broker leads is the cluster's to say again
             except StoreError as error:
+                self.failures += 1
                 _log.warning(
                     "the in-sync set is not written", extra={"partition": name, "reason": str(error)}
                 )
                 await asyncio.sleep(_RETRY_S)
                 continue
+            self._count(proposal, outcome)
             if outcome is Outcome.INELIGIBLE:
                 partition.on_proposal_refused(proposal)
             elif isinstance(outcome, int):
                 partition.on_proposal_committed(proposal, outcome)
             return
+
+    def _count(self, proposal: IsrProposal, outcome: int | Outcome) -> None:
+        if isinstance(outcome, Outcome):
+            self.failures += 1
+        elif proposal.joining:
+            self.expansions += 1
+        else:
+            self.shrinks += 1
 
     async def _write(self, partition: Partition, proposal: IsrProposal) -> int | Outcome:
         path = layout.state_path(partition.topic, partition.partition)

@@ -87,6 +87,8 @@ class Partition:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         # Called, without argument, each time readers may find more, or an error, than before.
         self.on_advance = Listeners()
+        # What was committed of it when this broker, as a follower, last heard from the leader.
+        self.leader_high_watermark = 0
         self.leader: Leader | None = None
         self._broker_id = broker_id
         self._around = surroundings
@@ -459,6 +461,7 @@ class Partition:
     ) -> None:
         """Takes over what the leader of the current epoch answered."""
         assert self.leader is None, f"{self!r} leads"
+        self.leader_high_watermark = high_watermark
         if records:
             self.log.append(
                 records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=AppendOrigin.REPLICATION

@@ -46,6 +46,7 @@ from felice.server.handlers.table import OFFERED, Handle, Handlers
 from felice.server.listener import Listener
 from felice.server.maintenance import Maintenance
 from felice.server.membership import Membership, broker_id_of, prepare_store
+from felice.server.metrics import Metrics
 from felice.server.producer_ids import ProducerIds
 from felice.server.replica_moves import ReplicaMoves
 from felice.server.startup import StartupError
@@ -74,6 +75,7 @@ class Broker:
     controller: Controller
     leaderships: Leaderships
     controller_role: ControllerRole
+    isr_writer: IsrWriter
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
 
@@ -115,6 +117,7 @@ class Broker:
         # Held while a thread makes files in the directories.
         self._making_logs = asyncio.Lock()
         self.replication_throttle = ReplicationThrottle()
+        self.metrics = Metrics(self)
 
     @property
     def image(self) -> ClusterImage:
@@ -246,12 +249,12 @@ class Broker:
 
     def _compose(self, store: MetadataStore) -> None:
         env, config = self.env, self.config
-        self._isr_writer = IsrWriter(store)
+        self.isr_writer = IsrWriter(store)
         surroundings = Surroundings(
             env.clock,
             lambda: self.config.replica_lag_time_max_ms,
             self._broker_epoch_of,
-            self._isr_writer.propose,
+            self.isr_writer.propose,
         )
         self.partitions = Partitions(self.broker_id, self.directories, self.topic_config, surroundings)
         self.partitions.on_unservable = self._give_up
@@ -288,7 +291,7 @@ class Broker:
         if self.topic_config(self.image, topic).unclean_leader_election_enable:
             others = [replica for replica in replicas if replica != self.broker_id]
             heirs = tuple(replica for replica in others if replica in self.image.brokers)
-        self._isr_writer.resign(topic, partition, self.broker_id, replicas, heirs)
+        self.isr_writer.resign(topic, partition, self.broker_id, replicas, heirs)
 
     def _begin_coordinators(self) -> None:
         """Coordinates groups and transactions from now on.
@@ -333,8 +336,9 @@ class Broker:
         async with self._making_logs:
             await self.partitions.make_logs(self.image, lambda: not self._stop_began)
 
-    def _on_image(self, _: ClusterImage, new: ClusterImage) -> None:
+    def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         if self._is_following:
+            self.metrics.on_image(old, new)
             self._follow(new)
             self.controller_role.on_image()
 
@@ -483,8 +487,8 @@ class Broker:
         if hasattr(self, "fetchers"):
             await self.fetchers.stop()
             await self.peers.close()
-            self._isr_writer.stop()
-            await self._isr_writer.finish()
+            self.isr_writer.stop()
+            await self.isr_writer.finish()
 
     async def _close_directories(self) -> None:
         loop = asyncio.get_running_loop()

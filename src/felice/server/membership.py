@@ -62,6 +62,10 @@ class Membership:
         self._reaching: asyncio.Task[None] | None = None
         self._stop_listening = store.watch_session(self._on_session)
 
+    @property
+    def session_state(self) -> SessionState:
+        return self._store.session_state
+
     # Joining
 
     async def join(self) -> None:
@@ -237,6 +241,7 @@ class Membership:
     # Sessions
 
     def _on_session(self, state: SessionState) -> None:
+        self._broker.metrics.on_session(state)
         if state is SessionState.SUSPENDED:
             _log.warning("the metadata store cannot be reached", extra={"broker": self._broker.broker_id})
         if state is SessionState.EXPIRED:

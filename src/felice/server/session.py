@@ -41,6 +41,7 @@ class Session(asyncio.BufferedProtocol):
         self.client_software = ""
         self.last_active = 0.0
         self._broker = broker
+        self._request_counts = broker.metrics.request_counts
         self._connection = ServerConnection(
             broker.config.socket_request_max_bytes, broker.apis, broker.frame_memory
         )
@@ -158,6 +159,7 @@ class Session(asyncio.BufferedProtocol):
 
     def _handle(self, request: Request) -> None:
         connection, header = self._connection, request.header
+        self._request_counts[header.api_key] += 1
         if request.message is None:
             connection.answer(request, api_versions.unsupported_version(self._broker))
             return

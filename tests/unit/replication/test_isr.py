@@ -81,8 +81,10 @@ async def state_of(store: Any) -> tuple[StateNode, int]:
 def test_a_change_is_made_once_whatever_is_lost_on_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: list[str]
 ) -> None:
+    unsure = len(failures)
+
     async def scenario() -> None:
-        store = UnsureStore(await store_with(StateNode(1, 0, 9, (1, 2, 3))), failures)
+        store = UnsureStore(await store_with(StateNode(1, 0, 9, (1, 2, 3))), list(failures))
         partition, proposal = leading(tmp_path, 1, 2, 3)
         writer = IsrWriter(store)  # type: ignore[arg-type]
         writer.propose(partition, proposal)
@@ -90,6 +92,7 @@ def test_a_change_is_made_once_whatever_is_lost_on_the_way(
         # The controller's epoch in the node is the controller's.
         assert await state_of(store) == (StateNode(1, 0, 9, (1,)), 1)
         assert (partition.isr, partition.partition_epoch) == ((1,), 1)
+        assert (writer.shrinks, writer.expansions, writer.failures) == (1, 0, unsure)
 
     run(scenario, monkeypatch)
 
@@ -127,6 +130,7 @@ def test_who_was_outrun_changes_nothing_and_waits(tmp_path: Path, monkeypatch: p
         assert partition.leader is not None
         assert partition.leader.proposal is proposal
         assert partition.isr == (1, 2, 3)
+        assert (writer.shrinks, writer.failures) == (0, 1)
 
     run(scenario, monkeypatch)
 

@@ -157,6 +157,24 @@ def test_a_leader_whose_image_lags_behind_its_own_change_stops_leading_with_its_
     run(tmp_path, scenario)
 
 
+def test_a_session_that_ends_is_counted_and_its_state_told(tmp_path: Path) -> None:
+    names = "kafka.server:type=SessionExpireListener,name="
+
+    async def scenario(world: World) -> None:
+        one = await world.start(1)
+        epoch = one.image.brokers[1].epoch
+        before = one.metrics.snapshot()
+        assert (before[f"{names}SessionState"], before[f"{names}ZooKeeperExpiresPerSec"]) == ("CONNECTED", 0)
+        world.expire(one)
+        during = one.metrics.snapshot()
+        assert (during[f"{names}SessionState"], during[f"{names}ZooKeeperExpiresPerSec"]) == ("EXPIRED", 1)
+        assert during["kafka.controller:type=KafkaController,name=ActiveControllerCount"] == 0
+        await shows(one, lambda image: 1 in image.brokers and image.brokers[1].epoch > epoch)
+        assert one.metrics.snapshot()[f"{names}SessionState"] == "CONNECTED"
+
+    run(tmp_path, scenario)
+
+
 def test_the_controllers_session_ends_and_another_takes_over(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         one, two = await world.start(1), await world.start(2)

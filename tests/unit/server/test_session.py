@@ -86,6 +86,7 @@ class Peer:
                 handlers={KEY: handle, 0: handle},
                 frame_memory=self.memory,
                 check_session=lambda: None,
+                metrics=SimpleNamespace(request_counts={KEY: 0, 0: 0}),
             ),
         )
         self.session = Session(self.listener)  # type: ignore[arg-type]

@@ -1,0 +1,160 @@
+"""What a broker can say of itself in numbers, by the names of Kafka's MBeans.
+
+Keeps true: a gauge is read when it is asked for, from the state that decides; nothing keeps a copy of it.
+            A name that ends in PerSec is a count since the start: rates are the reader's to make of it. So is
+            LeaderElectionRateAndTimeMs, of which there is no time here.
+            What Kafka's controller alone knows is 0 on every other broker, so that a sum over brokers is right.
+How:        requests are counted by the session, in-sync sets by their writer, elections from one image to the next.
+Leaves:     showing them to the outside. Reads only: `snapshot` belongs to the broker's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from felice.metadata import ClusterImage, PartitionImage, SessionState, TopicImage
+from felice.metadata.layout import NO_LEADER
+
+if TYPE_CHECKING:
+    from felice.replication.partition import Partition
+    from felice.server.broker import Broker
+
+Snapshot: TypeAlias = Mapping[str, int | str]
+
+_REPLICA_MANAGER = "kafka.server:type=ReplicaManager,name="
+_CONTROLLER = "kafka.controller:type=KafkaController,name="
+_CONTROLLER_STATS = "kafka.controller:type=ControllerStats,name="
+_SESSIONS = "kafka.server:type=SessionExpireListener,name="
+_MAX_LAG = "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica"
+_OFFLINE_DIRECTORIES = "kafka.log:type=LogManager,name=OfflineLogDirectoryCount"
+_REQUESTS = "kafka.network:type=RequestMetrics,name=RequestsPerSec,request="
+
+
+@dataclass(slots=True)
+class Counts:
+    """What only the moment of its happening tells."""
+
+    elections: int = 0
+    unclean_elections: int = 0
+    expired_sessions: int = 0
+    disconnects: int = 0
+
+
+class Metrics:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._counts = Counts()
+        # By API key; the only number here that a request pays for.
+        self.request_counts: dict[int, int] = dict.fromkeys(broker.apis, 0)
+
+    def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        if old.topics is new.topics or not self._broker.controller_role.is_controller:
+            return
+        for before, after in _new_leaderships(old, new):
+            self._counts.elections += 1
+            self._counts.unclean_elections += after.leader not in before.isr
+
+    def on_session(self, state: SessionState) -> None:
+        self._counts.expired_sessions += state is SessionState.EXPIRED
+        self._counts.disconnects += state is SessionState.SUSPENDED
+
+    def snapshot(self) -> Snapshot:
+        """Everything, of a broker that has started."""
+        return {**self._replicas(), **self._controller(), **self._session(), **self._requests()}
+
+    def _replicas(self) -> dict[str, int]:
+        broker = self._broker
+        partitions = list(broker.partitions)
+        led = [partition for partition in partitions if partition.is_leader]
+        here = _replicas_of(broker.image, broker.broker_id)
+        writer = broker.isr_writer
+        values = {
+            "PartitionCount": len(partitions),
+            "LeaderCount": len(led),
+            "UnderReplicatedPartitions": sum(map(_lacks_replicas, led)),
+            "UnderMinIsrPartitionCount": sum(_margin(partition) < 0 for partition in led),
+            "AtMinIsrPartitionCount": sum(_margin(partition) == 0 for partition in led),
+            "ReassigningPartitions": sum(partition.image.is_reassigning for partition in led),
+            "OfflineReplicaCount": here - sum(partition.is_open for partition in partitions),
+            "IsrShrinksPerSec": writer.shrinks,
+            "IsrExpandsPerSec": writer.expansions,
+            "FailedIsrUpdatesPerSec": writer.failures,
+        }
+        offline = sum(directory.offline_reason is not None for directory in broker.directories)
+        lag = max(map(_lag, partitions), default=0)
+        return {**_named(_REPLICA_MANAGER, values), _OFFLINE_DIRECTORIES: offline, _MAX_LAG: lag}
+
+    def _controller(self) -> dict[str, int]:
+        is_controller = self._broker.controller_role.is_controller
+        image = self._broker.image if is_controller else ClusterImage()
+        partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
+        values = {
+            "ActiveControllerCount": int(is_controller),
+            "ActiveBrokerCount": len(image.brokers),
+            "GlobalTopicCount": len(image.topics),
+            "GlobalPartitionCount": len(partitions),
+            "OfflinePartitionsCount": sum(one.leader not in image.brokers for one in partitions),
+            "PreferredReplicaImbalanceCount": sum(one.leader != one.replicas[0] for one in partitions),
+        }
+        stats = {
+            "LeaderElectionRateAndTimeMs": self._counts.elections,
+            "UncleanLeaderElectionsPerSec": self._counts.unclean_elections,
+        }
+        return {**_named(_CONTROLLER, values), **_named(_CONTROLLER_STATS, stats)}
+
+    def _session(self) -> dict[str, int | str]:
+        return {
+            f"{_SESSIONS}SessionState": self._broker.membership.session_state.name,
+            f"{_SESSIONS}ZooKeeperExpiresPerSec": self._counts.expired_sessions,
+            f"{_SESSIONS}ZooKeeperDisconnectsPerSec": self._counts.disconnects,
+        }
+
+    def _requests(self) -> dict[str, int]:
+        apis = self._broker.apis
+        return {f"{_REQUESTS}{apis[key].name}": count for key, count in self.request_counts.items()}
+
+
+def _named(prefix: str, values: Mapping[str, int]) -> dict[str, int]:
+    return {prefix + name: value for name, value in values.items()}
+
+
+def _replicas_of(image: ClusterImage, broker_id: int) -> int:
+    """How many partitions the broker is to have a replica of, of those whose state is known."""
+    return sum(
+        broker_id in partition.replicas and partition.partition_epoch >= 0
+        for topic in image.topics.values()
+        for partition in topic.partitions
+    )
+
+
+def _lacks_replicas(partition: Partition) -> bool:
+    """A move's new replicas are not missed while they catch up."""
+    return len(partition.isr) < len(partition.image.origin)
+
+
+def _margin(partition: Partition) -> int:
+    """How many in-sync replicas may be lost before acks=all fails."""
+    needed = min(partition.log.config.min_insync_replicas, len(partition.replicas))
+    return len(partition.isr) - needed
+
+
+def _lag(partition: Partition) -> int:
+    is_following = partition.is_open and partition.leader is None
+    return max(0, partition.leader_high_watermark - partition.log_end_offset) if is_following else 0
+
+
+def _new_leaderships(old: ClusterImage, new: ClusterImage) -> Iterator[tuple[PartitionImage, PartitionImage]]:
+    """Partitions that have another leader than before; a new partition's first is nobody's success."""
+    for name, topic in new.topics.items():
+        known = old.topics.get(name)
+        if known is not None and known is not topic and known.topic_id == topic.topic_id:
+            yield from _changed_leaders(known, topic)
+
+
+def _changed_leaders(known: TopicImage, topic: TopicImage) -> Iterator[tuple[PartitionImage, PartitionImage]]:
+    for before, after in zip(known.partitions, topic.partitions, strict=False):
+        is_new = before.partition_epoch < 0 or after.leader in (before.leader, NO_LEADER)
+        if before is not after and not is_new:
+            yield before, after

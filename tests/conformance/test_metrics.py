@@ -1,0 +1,124 @@
+"""What brokers of a cluster say of themselves in numbers, while one dies, returns, and loses its session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import confluent_kafka.admin
+import pytest
+
+from felice.testing import Cluster
+
+pytestmark = pytest.mark.felice_only
+
+REPLICAS = "kafka.server:type=ReplicaManager,name="
+CONTROLLER = "kafka.controller:type=KafkaController,name="
+STATS = "kafka.controller:type=ControllerStats,name="
+REQUESTS = "kafka.network:type=RequestMetrics,name=RequestsPerSec,request="
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    # Nothing but the test gives leaderships back.
+    with Cluster(brokers=3, properties={"auto.leader.rebalance.enable": "false"}) as started:
+        yield started
+
+
+def metrics(cluster: Cluster, broker_id: int) -> Any:
+    broker = cluster._running.cluster.brokers[broker_id]
+
+    async def read() -> Any:
+        return broker.metrics.snapshot()
+
+    return cluster._running.run(read())
+
+
+def total(cluster: Cluster, name: str) -> int:
+    return sum(metrics(cluster, broker_id)[name] for broker_id in cluster.running)
+
+
+def produce(cluster: Cluster, topic: str, records: int) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0})
+    for _ in range(records):
+        producer.produce(topic, b"value", partition=0)
+        producer.flush(10)
+
+
+def assigned(cluster: Cluster, topic: str, replicas: list[list[int]], **config: str) -> None:
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
+    named = {name.replace("_", "."): value for name, value in config.items()}
+    wish = confluent_kafka.admin.NewTopic(topic, len(replicas), replica_assignment=replicas, config=named)
+    admin.create_topics([wish])[topic].result(10)
+    cluster.wait_until(lambda found: len(found.image.topics[topic].partitions) == len(replicas))
+    cluster.wait_in_sync()
+
+
+def test_a_healthy_cluster_counts_what_it_has(cluster: Cluster) -> None:
+    assigned(cluster, "orders", [[1, 2, 3], [2, 3, 1], [2, 1, 3]])
+    assert [metrics(cluster, broker)[f"{REPLICAS}LeaderCount"] for broker in (1, 2, 3)] == [1, 2, 0]
+    assert [metrics(cluster, broker)[f"{REPLICAS}PartitionCount"] for broker in (1, 2, 3)] == [3, 3, 3]
+    for name in ("UnderReplicatedPartitions", "UnderMinIsrPartitionCount", "OfflineReplicaCount"):
+        assert total(cluster, REPLICAS + name) == 0
+    assert total(cluster, f"{CONTROLLER}ActiveControllerCount") == 1
+    assert metrics(cluster, cluster.controller)[f"{CONTROLLER}ActiveControllerCount"] == 1
+    assert total(cluster, f"{CONTROLLER}ActiveBrokerCount") == 3
+    assert total(cluster, f"{CONTROLLER}GlobalPartitionCount") == 3
+    assert total(cluster, f"{CONTROLLER}PreferredReplicaImbalanceCount") == 0
+
+
+def test_a_broker_that_dies_and_returns_shows_in_every_number(cluster: Cluster) -> None:
+    assigned(cluster, "orders", [[2, 1, 3], [3, 2, 1]], min_insync_replicas="2")
+    assigned(cluster, "alone", [[3]])
+    elections = total(cluster, f"{STATS}LeaderElectionRateAndTimeMs")
+    cluster.kill_broker(3)
+    cluster.wait_until(lambda found: found.leader("orders", 1) == 2 and len(found.isr("orders", 0)) == 2)
+    assert total(cluster, f"{STATS}LeaderElectionRateAndTimeMs") == elections + 1
+    assert total(cluster, f"{STATS}UncleanLeaderElectionsPerSec") == 0
+    assert total(cluster, f"{REPLICAS}UnderReplicatedPartitions") == 2
+    assert total(cluster, f"{REPLICAS}AtMinIsrPartitionCount") == 2
+    assert total(cluster, f"{CONTROLLER}OfflinePartitionsCount") == 1
+    # One is astray, one without a leader.
+    assert total(cluster, f"{CONTROLLER}PreferredReplicaImbalanceCount") == 2
+    cluster.kill_broker(1)
+    cluster.wait_until(lambda found: found.isr("orders", 0) == (2,))
+    assert total(cluster, f"{REPLICAS}UnderMinIsrPartitionCount") == 2
+    expansions = total(cluster, f"{REPLICAS}IsrExpandsPerSec")
+    cluster.start_broker(1)
+    cluster.start_broker(3)
+    cluster.wait_in_sync()
+    assert total(cluster, f"{REPLICAS}IsrExpandsPerSec") - expansions == 4
+    assert total(cluster, f"{REPLICAS}UnderReplicatedPartitions") == 0
+
+
+def test_an_unclean_election_is_counted_as_one(cluster: Cluster) -> None:
+    assigned(cluster, "lossy", [[2, 3]])
+    cluster.stop_broker(3)
+    produce(cluster, "lossy", 1)
+    cluster.kill_broker(2)
+    cluster.start_broker(3)
+    cluster.wait_until(lambda found: 3 in found.image.brokers and found.leader("lossy") not in (2, 3))
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
+    change = confluent_kafka.admin.ConfigEntry(
+        "unclean.leader.election.enable",
+        "true",
+        incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET,
+    )
+    resource = confluent_kafka.admin.ConfigResource(
+        confluent_kafka.admin.ResourceType.TOPIC, "lossy", incremental_configs=[change]
+    )
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(10)
+    cluster.wait_until(lambda found: found.leader("lossy") == 3)
+    cluster.wait_until(lambda found: total(found, f"{STATS}UncleanLeaderElectionsPerSec") == 1)
+
+
+def test_requests_are_counted_by_what_they_ask(cluster: Cluster) -> None:
+    assigned(cluster, "orders", [[2, 3]])
+    before = metrics(cluster, 2)
+    produce(cluster, "orders", 5)
+    after = metrics(cluster, 2)
+    assert after[f"{REQUESTS}Produce"] - before[f"{REQUESTS}Produce"] == 5
+    assert after[f"{REQUESTS}Fetch"] > before[f"{REQUESTS}Fetch"]
+    assert after[f"{REQUESTS}OffsetCommit"] == 0
