@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option
 from felice.cli.output import show_json, show_table
 
@@ -64,27 +65,36 @@ def cluster_status(admin: AdminClient) -> dict[str, Any]:
     }
 
 
-def is_healthy(status: dict[str, Any]) -> bool:
+def is_healthy(status: dict[str, Any], brokers: int | None = None) -> bool:
+    """A broker that nobody has replicas on is missed only by who counts."""
+    if brokers is not None and len(status["brokers"]) < brokers:
+        return False
     return not (status["offline_partitions"] or status["under_replicated_partitions"])
 
 
 @click.command()
 @connection_options
 @click.option("--check", is_flag=True, help="Exit code 1 if a partition is offline or lacks a replica.")
+@click.option("--brokers", type=click.IntRange(min=1), help="With --check: so many brokers must be there.")
 @json_option
-def cluster(bootstrap: str, command_config: Path | None, check: bool, as_json: bool) -> None:
+def cluster(
+    bootstrap: str, command_config: Path | None, check: bool, brokers: int | None, as_json: bool
+) -> None:
     """Show brokers, controller, leader balance, and partitions that are offline or lack replicas.
 
     \b
     felice cluster
     felice cluster --check && echo healthy
+    felice cluster --check --brokers 3
     """
+    if brokers is not None and not check:
+        raise Fault("--brokers goes with --check")
     status = cluster_status(admin_client(bootstrap, command_config))
     if as_json:
         show_json(status)
     else:
         _print(status)
-    if check and not is_healthy(status):
+    if check and not is_healthy(status, brokers):
         click.get_current_context().exit(1)
 
 

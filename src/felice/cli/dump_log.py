@@ -7,7 +7,7 @@ know how to read, and what scripts parse, stays the same.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +167,11 @@ def dump_log(files: tuple[Path, ...], deep: bool, as_json: bool) -> None:
 
     Ends with exit code 1 where something is damaged, and says what and where.
     """
+    dump_files(files, deep=deep, as_json=as_json)
+
+
+def dump_files(files: Iterable[Path], *, deep: bool, as_json: bool = False) -> None:
+    """Prints them all; raises `Fault` with everything that is damaged."""
     faults: list[str] = []
     for path in _expand(files):
         if path.suffix == ".log":
@@ -179,7 +184,7 @@ def dump_log(files: tuple[Path, ...], deep: bool, as_json: bool) -> None:
         raise Fault("; ".join(faults))
 
 
-def _expand(files: tuple[Path, ...]) -> Iterator[Path]:
+def _expand(files: Iterable[Path]) -> Iterator[Path]:
     for path in files:
         if path.is_dir():
             found = sorted(path.glob("*.log"))

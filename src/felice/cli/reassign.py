@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,11 @@ def read_plan(path: Path) -> Plan:
         raise Fault(f"{path} is not of the form {_SHAPE}: {error!r}") from None
     if len(plan) != len(rows):
         raise Fault(f"{path} names a partition twice")
+    for (topic, number), brokers in plan.items():
+        if not brokers or len(set(brokers)) < len(brokers):
+            raise Fault(
+                f"{path}: {topic}-{number} needs at least one replica, and each broker once: {_joined(brokers)}"
+            )
     if not plan:
         raise Fault(f"{path} names no partition")
     if places - {"any"}:
@@ -79,9 +84,7 @@ def proposed_plan(
     from felice.controller.placement import place_replicas
 
     nodes = {node.id: node for node in admin.describe_cluster().result().nodes}
-    unknown = [broker for broker in brokers if broker not in nodes]
-    if unknown:
-        raise Fault(f"there is no broker {', '.join(map(str, unknown))}; there are {_joined(sorted(nodes))}")
+    _check_brokers(brokers, nodes)
     racks = {broker: nodes[broker].rack for broker in sorted(brokers)}
     dice = random.Random(seed)
     plan: Plan = {}
@@ -96,6 +99,12 @@ def proposed_plan(
     return plan
 
 
+def _check_brokers(brokers: Iterable[int], known: Iterable[int]) -> None:
+    there = sorted(known)
+    if unknown := sorted(set(brokers) - set(there)):
+        raise Fault(f"there is no broker {_joined(unknown)}; there are {_joined(there)}")
+
+
 # Doing it
 
 
@@ -104,11 +113,19 @@ def execute(admin: AdminClient, plan: Plan, throttle: int | None, *, additional:
     under_way = admin.list_partition_reassignments().result()
     if under_way and not additional:
         raise Fault(f"{len(under_way)} partitions are being reassigned; wait for them, or give --additional")
-    before = current_plan(admin, sorted({topic for topic, _ in plan}))
+    everything = current_plan(admin, topics_of(plan))
+    if missing := [
+        f"{topic}-{number}" for topic, number in sorted(plan) if (topic, number) not in everything
+    ]:
+        raise Fault(f"there is no partition {', '.join(missing)}")
+    before = {partition: everything[partition] for partition in plan}
+    # Before anything is changed: throttles of a plan that cannot be carried out would stay.
+    nodes = admin.describe_cluster().result().nodes
+    _check_brokers((broker for replicas in plan.values() for broker in replicas), [one.id for one in nodes])
     if throttle is not None:
         set_throttles(admin, plan, before, throttle)
     wait_all(admin.alter_partition_reassignments(plan))
-    return {partition: before[partition] for partition in plan if partition in before}
+    return before
 
 
 def cancel(admin: AdminClient, plan: Plan) -> list[tuple[str, int]]:
@@ -120,22 +137,34 @@ def cancel(admin: AdminClient, plan: Plan) -> list[tuple[str, int]]:
     return active
 
 
+COMPLETED, IN_PROGRESS, MISSING = "completed", "in progress", "no such partition"
+
+
 def states(admin: AdminClient, plan: Plan) -> dict[tuple[str, int], str]:
-    """`completed`, `in progress`, or what else became of each partition's move."""
+    """What became of each partition's move; where it was not made, the replicas that there are."""
     under_way = admin.list_partition_reassignments().result()
     topics = admin.list_topics(timeout=_TIMEOUT_S).topics
     found = {}
     for (topic, number), wanted in sorted(plan.items()):
         partition = topics[topic].partitions.get(number) if topic in topics else None
         if (topic, number) in under_way:
-            found[topic, number] = "in progress"
+            found[topic, number] = IN_PROGRESS
         elif partition is None:
-            found[topic, number] = "no such partition"
+            found[topic, number] = MISSING
         elif tuple(partition.replicas) == wanted:
-            found[topic, number] = "completed"
+            found[topic, number] = COMPLETED
         else:
-            found[topic, number] = f"replicas are {_joined(partition.replicas)}"
+            found[topic, number] = _joined(partition.replicas)
     return found
+
+
+def topics_of(partitions: Iterable[tuple[str, int]]) -> list[str]:
+    return sorted({topic for topic, _ in partitions})
+
+
+def topics_there(found: Mapping[tuple[str, int], str]) -> list[str]:
+    """Of the topics of a plan, those that there are: only they can have throttles."""
+    return topics_of(partition for partition, state in found.items() if state != MISSING)
 
 
 def set_throttles(admin: AdminClient, plan: Plan, before: Plan, bytes_per_second: int) -> None:
@@ -144,7 +173,7 @@ def set_throttles(admin: AdminClient, plan: Plan, before: Plan, bytes_per_second
     rates = {name: str(bytes_per_second) for name in (LEADER_RATE, FOLLOWER_RATE)}
     for broker in brokers:
         _alter(admin, "BROKER", str(broker), rates)
-    for topic in sorted({topic for topic, _ in plan}):
+    for topic in topics_of(plan):
         moves = {n: (before.get((t, n), ()), plan[t, n]) for t, n in sorted(plan) if t == topic}
         leaders = [f"{n}:{broker}" for n, (old, _) in moves.items() for broker in old]
         new = [
@@ -248,14 +277,19 @@ def verify_command(
     plan = read_plan(plan_file)
     admin = admin_client(bootstrap, command_config)
     found = _wait_until_over(admin, plan) if wait else states(admin, plan)
-    rows = [{"partition": f"{topic}-{number}", "state": state} for (topic, number), state in found.items()]
+    rows = [
+        {"partition": f"{topic}-{number}", "state": _in_words(state)}
+        for (topic, number), state in found.items()
+    ]
     show(rows, as_json)
-    if "in progress" not in found.values() and not preserve_throttles:
-        clear_throttles(
-            admin, sorted({topic for topic, number in plan if found[topic, number] != "no such partition"})
-        )
-    if set(found.values()) - {"completed", "in progress"}:
+    if IN_PROGRESS not in found.values() and not preserve_throttles:
+        clear_throttles(admin, topics_there(found))
+    if set(found.values()) - {COMPLETED, IN_PROGRESS}:
         click.get_current_context().exit(1)
+
+
+def _in_words(state: str) -> str:
+    return state if state in (COMPLETED, IN_PROGRESS, MISSING) else f"replicas are {state}"
 
 
 def _wait_until_over(admin: AdminClient, plan: Plan) -> dict[tuple[str, int], str]:
@@ -263,7 +297,7 @@ def _wait_until_over(admin: AdminClient, plan: Plan) -> dict[tuple[str, int], st
     with progress("reassigning", len(plan)) as advance:
         while True:
             found = states(admin, plan)
-            ended = sum(state != "in progress" for state in found.values())
+            ended = sum(state != IN_PROGRESS for state in found.values())
             advance(ended - over)
             over = ended
             if over == len(plan):
@@ -275,11 +309,11 @@ def _wait_until_over(admin: AdminClient, plan: Plan) -> dict[tuple[str, int], st
 @plan_argument
 @connection_options
 def cancel_command(plan_file: Path, bootstrap: str, command_config: Path | None) -> None:
-    """End the moves of a plan that are under way: partitions stay where they were."""
+    """End the moves of a plan that are under way: partitions stay where they were, without throttles."""
     plan = read_plan(plan_file)
     admin = admin_client(bootstrap, command_config)
     ended = cancel(admin, plan)
-    clear_throttles(admin, sorted({topic for topic, _ in ended}))
+    clear_throttles(admin, topics_there(states(admin, plan)))
     click.echo(f"{len(ended)} moves were cancelled.")
 
 

@@ -134,6 +134,16 @@ def existing(admin: AdminClient, names: Iterable[str]) -> list[str]:
     return wanted
 
 
+def replica_lists(text: str | None) -> list[list[int]] | None:
+    """`0:1,1:2`: the replicas of partition 0, then of partition 1."""
+    if text is None:
+        return None
+    try:
+        return [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
+    except ValueError:
+        raise Fault(f"expected replicas like 0:1,1:2, got {text!r}") from None
+
+
 @click.group()
 def topics() -> None:
     """List, create, describe, alter and delete topics.
@@ -171,6 +181,11 @@ def list_command(bootstrap: str, command_config: Path | None, exclude_internal: 
     help="Replicas of each; the broker's default if not set.",
 )
 @click.option(
+    "--replica-assignment",
+    metavar="1:2,2:3",
+    help="The brokers that have partition 0, then partition 1, instead: the preferred leader first.",
+)
+@click.option(
     "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic option; may come often."
 )
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic is there already.")
@@ -180,15 +195,27 @@ def create_command(
     command_config: Path | None,
     partitions: int | None,
     replication_factor: int | None,
+    replica_assignment: str | None,
     configs: tuple[str, ...],
     if_not_exists: bool,
 ) -> None:
     """Create a topic."""
+    assignment = replica_lists(replica_assignment)
+    if assignment is not None and (partitions, replication_factor) != (None, None):
+        raise Fault(
+            "--replica-assignment says how many partitions and replicas there are; leave the others out"
+        )
     admin = admin_client(bootstrap, command_config)
     if if_not_exists and name in list_topics(admin):
         return
-    config = key_values(configs)
-    create_topic(admin, name, partitions=partitions, replication_factor=replication_factor, config=config)
+    create_topic(
+        admin,
+        name,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        config=key_values(configs),
+        replica_assignment=assignment,
+    )
     click.echo(f"Created topic {name}.")
     if _MIN_INSYNC in config:
         _warn_of_min_insync(admin, name, int(config[_MIN_INSYNC]))

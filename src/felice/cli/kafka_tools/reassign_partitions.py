@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ from felice.cli.faults import Fault
 from felice.cli.kafka_tools import run_tool
 from felice.cli.options import admin_client, command_config_option
 from felice.cli.reassign import (
+    COMPLETED,
+    IN_PROGRESS,
+    MISSING,
     broker_ids,
     cancel,
     clear_throttles,
@@ -21,6 +25,7 @@ from felice.cli.reassign import (
     proposed_plan,
     read_plan,
     states,
+    topics_there,
 )
 
 if TYPE_CHECKING:
@@ -95,29 +100,41 @@ def _verify(admin: AdminClient, asked: dict[str, Any]) -> None:
     click.echo("Status of partition reassignment:")
     found = states(admin, plan)
     for (topic, number), state in found.items():
-        name = f"{topic}-{number}"
-        if state == "completed":
-            click.echo(f"Reassignment of partition {name} is completed.")
-        elif state == "in progress":
-            click.echo(f"Reassignment of partition {name} is still in progress.")
-        else:
-            click.echo(f"There is no active reassignment of partition {name}, but {state}.")
-    if "in progress" not in found.values() and not asked["preserve_throttles"]:
-        topics = sorted({topic for (topic, _), state in found.items() if state != "no such partition"})
-        brokers = clear_throttles(admin, topics)
-        click.echo(f"\nClearing broker-level throttles on brokers {','.join(map(str, brokers))}")
-        for topic in topics:
-            click.echo(f"Clearing topic-level throttles on topic {topic}")
+        click.echo(_state_line(f"{topic}-{number}", state, plan[topic, number]))
+    if IN_PROGRESS not in found.values() and not asked["preserve_throttles"]:
+        click.echo()
+        _clear(admin, found)
+
+
+def _state_line(name: str, state: str, wanted: Sequence[int]) -> str:
+    if state == COMPLETED:
+        return f"Reassignment of partition {name} is completed."
+    if state == IN_PROGRESS:
+        return f"Reassignment of partition {name} is still in progress."
+    replicas = "" if state == MISSING else state
+    return (
+        f"There is no active reassignment of partition {name}, "
+        f"but replica set is {replicas} rather than {','.join(map(str, wanted))}."
+    )
+
+
+def _clear(admin: AdminClient, found: Mapping[tuple[str, int], str]) -> None:
+    topics = topics_there(found)
+    brokers = clear_throttles(admin, topics)
+    click.echo(f"Clearing broker-level throttles on brokers {','.join(map(str, brokers))}")
+    for topic in topics:
+        click.echo(f"Clearing topic-level throttles on topic {topic}")
 
 
 def _cancel(admin: AdminClient, asked: dict[str, Any]) -> None:
-    ended = cancel(admin, read_plan(asked["plan_file"]))
-    if not ended:
+    plan = read_plan(asked["plan_file"])
+    ended = cancel(admin, plan)
+    if ended:
+        click.echo(f"Successfully cancelled partition reassignments for: {_names(ended)}")
+    else:
         click.echo("None of the specified partition reassignments are active.")
-        return
-    click.echo(f"Successfully cancelled partition reassignments for: {_names(ended)}")
     if not asked["preserve_throttles"]:
-        clear_throttles(admin, sorted({topic for topic, _ in ended}))
+        _clear(admin, states(admin, plan))
 
 
 def _list(admin: AdminClient, asked: dict[str, Any]) -> None:

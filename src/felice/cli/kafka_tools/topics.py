@@ -10,7 +10,14 @@ import click
 from felice.cli.faults import Fault
 from felice.cli.kafka_tools import run_tool
 from felice.cli.options import admin_client, command_config_option, key_values
-from felice.cli.topics import add_partitions, create_topic, delete_topics, describe_topics, matching_topics
+from felice.cli.topics import (
+    add_partitions,
+    create_topic,
+    delete_topics,
+    describe_topics,
+    matching_topics,
+    replica_lists,
+)
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
@@ -65,19 +72,9 @@ def _create(admin: AdminClient, asked: dict[str, Any]) -> None:
         partitions=asked["partitions"],
         replication_factor=asked["replication_factor"],
         config=key_values(asked["configs"]),
-        replica_assignment=_parse_assignment(asked["replica_assignment"]),
+        replica_assignment=replica_lists(asked["replica_assignment"]),
     )
     click.echo(f"Created topic {name}.")
-
-
-def _parse_assignment(text: str | None) -> list[list[int]] | None:
-    """`0:1,1:2`: the replicas of partition 0, then of partition 1."""
-    if text is None:
-        return None
-    try:
-        return [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
-    except ValueError:
-        raise Fault(f"expected replicas like 0:1,1:2, got {text!r}") from None
 
 
 def _matching_or_fault(admin: AdminClient, asked: dict[str, Any]) -> list[str]:

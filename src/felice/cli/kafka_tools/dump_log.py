@@ -1,0 +1,26 @@
+"""`kafka-dump-log`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from felice.cli.dump_log import dump_files
+from felice.cli.faults import Fault
+from felice.cli.kafka_tools import run_tool
+
+
+@click.command("kafka-dump-log")
+@click.option("--files", required=True, metavar="FILE,FILE")
+@click.option("--print-data-log", is_flag=True)
+def kafka_dump_log(files: str, print_data_log: bool) -> None:
+    """Print and check segments and indexes."""
+    paths = [Path(name) for name in files.split(",")]
+    if missing := [str(path) for path in paths if not path.exists()]:
+        raise Fault(f"there is no file {', '.join(missing)}")
+    dump_files(paths, deep=print_data_log)
+
+
+def main() -> None:
+    run_tool(kafka_dump_log)
