@@ -208,12 +208,13 @@ def create_command(
     admin = admin_client(bootstrap, command_config)
     if if_not_exists and name in list_topics(admin):
         return
+    config = key_values(configs)
     create_topic(
         admin,
         name,
         partitions=partitions,
         replication_factor=replication_factor,
-        config=key_values(configs),
+        config=config,
         replica_assignment=assignment,
     )
     click.echo(f"Created topic {name}.")
