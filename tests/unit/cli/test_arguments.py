@@ -14,10 +14,10 @@ from felice.cli.configs import parse_added
 from felice.cli.decode_frame import parse_bytes, strip_size
 from felice.cli.faults import Fault, describe_fault
 from felice.cli.groups import choose_reset, parse_datetime, parse_duration
-from felice.cli.kafka_tools.topics import _parse_assignment
 from felice.cli.offsets import parse_time, read_offset_file
 from felice.cli.options import key_values
 from felice.cli.output import show_json
+from felice.cli.topics import replica_lists
 
 
 def test_values_of_a_list_keep_their_commas_in_brackets() -> None:
@@ -86,9 +86,9 @@ def test_an_offset_file_is_read_or_refused_with_its_form(tmp_path: Path) -> None
 
 
 def test_replicas_are_written_with_colons() -> None:
-    assert _parse_assignment("0:1,1:2") == [[0, 1], [1, 2]]
+    assert replica_lists("0:1,1:2") == [[0, 1], [1, 2]]
     with pytest.raises(Fault, match="expected replicas like"):
-        _parse_assignment("0;1")
+        replica_lists("0;1")
 
 
 @pytest.mark.parametrize("text", ["00 00:00 01\n", "0x00000001", "AAAAAQ=="])
