@@ -31,7 +31,7 @@ class AclCreationResult:
     """What became of one rule."""
 
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+")
 
 
 @response(api_key=30, versions="1-3", flexible="2+")

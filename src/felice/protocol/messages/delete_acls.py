@@ -11,10 +11,10 @@ class DeleteAclsFilter:
     """None matches any name, principal or host."""
 
     resource_type_filter: int = int8()
-    resource_name_filter: str | None = string(nullable="0+", default=None)
+    resource_name_filter: str | None = string(nullable="0+")
     pattern_type_filter: int = int8(default=LITERAL)
-    principal_filter: str | None = string(nullable="0+", default=None)
-    host_filter: str | None = string(nullable="0+", default=None)
+    principal_filter: str | None = string(nullable="0+")
+    host_filter: str | None = string(nullable="0+")
     operation: int = int8()
     permission_type: int = int8()
 
@@ -31,7 +31,7 @@ class DeleteAclsMatchingAcl:
     """A rule that matched, and what became of it."""
 
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+")
     resource_type: int = int8()
     resource_name: str = string()
     pattern_type: int = int8(default=LITERAL)
@@ -46,7 +46,7 @@ class DeleteAclsFilterResult:
     """What one filter did."""
 
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+")
     matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)
 
 

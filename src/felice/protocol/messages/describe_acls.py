@@ -13,10 +13,10 @@ class DescribeAclsRequest:
     """A filter; None matches any name, principal or host."""
 
     resource_type_filter: int = int8()
-    resource_name_filter: str | None = string(nullable="0+", default=None)
+    resource_name_filter: str | None = string(nullable="0+")
     pattern_type_filter: int = int8(default=LITERAL)
-    principal_filter: str | None = string(nullable="0+", default=None)
-    host_filter: str | None = string(nullable="0+", default=None)
+    principal_filter: str | None = string(nullable="0+")
+    host_filter: str | None = string(nullable="0+")
     operation: int = int8()
     permission_type: int = int8()
 
@@ -47,5 +47,5 @@ class DescribeAclsResponse:
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+")
     resources: list[DescribeAclsResource] = array(DescribeAclsResource)
