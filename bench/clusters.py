@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bench.systems import PYCACHE, ROOT, free_port
+from bench.systems import PYCACHE, ROOT, free_port, kafka_java
 
 BROKERS = (1, 2, 3)
 # What both systems are told alike.
@@ -29,7 +29,6 @@ _COMMON = {
     "offsets.topic.replication.factor": "3",
     "auto.create.topics.enable": "false",
 }
-_KAFKA_JAVA = ["-Xmx512m", "-Xms512m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
 
 
 class Cluster:
@@ -207,13 +206,8 @@ class Kafka(Cluster):
         for broker_id in BROKERS:
             from peers.apache_kafka import CLUSTER_ID
 
-            command = self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c")
+            command = kafka_java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c")
             subprocess.run([*command, str(self._config(broker_id))], check=True, capture_output=True)
-
-    def _java(self, *arguments: str) -> list[str]:
-        from peers.java import class_path, java
-
-        return [java(), *_KAFKA_JAVA, "-cp", class_path(), *arguments]
 
     def _config(self, broker_id: int) -> Path:
         voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in self._controllers.items())
@@ -234,7 +228,7 @@ class Kafka(Cluster):
         })  # fmt: skip
 
     def _command(self, broker_id: int) -> list[str]:
-        return self._java("kafka.Kafka", str(self._config(broker_id)))
+        return kafka_java("kafka.Kafka", str(self._config(broker_id)))
 
 
 CLUSTERS: dict[str, Callable[..., Any]] = {

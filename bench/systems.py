@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[1]
 PYCACHE = Path(tempfile.gettempdir()) / "felice-bench-pycache"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
+_KAFKA_JAVA = ["-Xmx512m", "-Xms512m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
+
 
 class System(Protocol):
     name: str
@@ -79,18 +81,28 @@ class Felice:
 
 
 def apache_kafka() -> System:
-    """Apache Kafka (KRaft, one node) from Maven's jars, as the tests run it."""
+    """Apache Kafka (KRaft, one node) from Maven's jars, in a Java as its own scripts start it."""
     sys.path.insert(0, str(ROOT / "tests"))
     from peers.apache_kafka import ApacheKafka
 
     class Apache(ApacheKafka):
         name = "apache kafka"
 
+        def java(self, *arguments: str) -> list[str]:
+            return kafka_java(*arguments)
+
         def __enter__(self) -> Apache:
             super().__enter__()
             return self
 
     return Apache()
+
+
+def kafka_java(*arguments: str) -> list[str]:
+    """Java for Apache Kafka with the options of its scripts, but half their heap."""
+    from peers.java import class_path, java
+
+    return [java(), *_KAFKA_JAVA, "-cp", class_path(), *arguments]
 
 
 def free_port() -> int:

@@ -65,12 +65,16 @@ class ApacheKafka:
             self._format(config)
         with (self.directory / "kafka.log").open("ab") as log:
             self._process = subprocess.Popen(
-                java_command("kafka.Kafka", str(config), options=["-Xmx512m"]),
+                self.java("kafka.Kafka", str(config)),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
         self._wait_until_it_listens()
+
+    def java(self, *arguments: str) -> list[str]:
+        """How the broker's Java is started: for tests, to be up soon."""
+        return java_command(*arguments, options=["-Xmx512m"])
 
     def _format(self, config: Path) -> None:
         command = java_command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config))
