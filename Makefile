@@ -5,7 +5,8 @@
 #   make lint    ruff and a strict type check
 #   make bench   throughput, latency, start-up and memory, measured on this machine
 #   make crash-proof  losses of power at every moment of SEEDS (40) histories, and flipped bits
-#   make simulate  whole brokers and clients on virtual time: SEEDS=200 stories, or SEED=k with its trace, or BUGS=1
+#   make simulate  whole brokers and clients on virtual time: SEEDS=200 stories, or SEED=k with its trace, or BUGS=1;
+#                  KIND=broker or KIND=cluster for one half of them
 #   make soak    mixed load for MINUTES (60) on one broker: memory, files and histories judged; files go to OUT
 #   make chaos   three brokers and three ZooKeeper servers under load are killed, stopped, cut off: MINUTES (30) of it
 #   make copier  100,000 records copied exactly once by each client under kills; CLIENT=java for one of them
@@ -43,7 +44,7 @@ crash-proof: $(VENV)/.dev
 	CRASH_PROOF_SEEDS=$(SEEDS) $(PYTEST) tests/properties/crash --timeout 3600 $(ARGS)
 
 simulate: $(VENV)/.dev
-	PYTHONPATH=tests $(PY) -m simulation $(if $(BUGS),--bugs,$(if $(SEED),--seed $(SEED),--seeds $(if $(filter file,$(origin SEEDS)),200,$(SEEDS))))
+	PYTHONPATH=tests $(PY) -m simulation $(if $(KIND),--kind $(KIND)) $(if $(BUGS),--bugs,$(if $(SEED),--seed $(SEED),--seeds $(if $(filter file,$(origin SEEDS)),200,$(SEEDS))))
 
 soak: $(VENV)/.dev
 	PYTHONPATH=tests $(PY) -m soak run --minutes $(MINUTES) --out $(OUT)

@@ -1,4 +1,4 @@
-"""`make simulate SEEDS=n [SEED=k]`: plays stories, and tells of the first that fails how to play it again.
+"""`make simulate SEEDS=n [KIND=cluster] [SEED=k]`: plays stories; says how to play again those that fail.
 
 python -m simulation --seeds 1000         seeds 0 to 999
 python -m simulation --seed 421           this one, with its whole trace
@@ -13,7 +13,8 @@ import sys
 import time
 
 from simulation import hunt
-from simulation.story import Verdict, run
+from simulation.half import BROKER, HALVES, Half
+from simulation.story import Verdict
 
 _COLLECT_EVERY = 20
 
@@ -24,46 +25,49 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="only this one, with its trace")
     parser.add_argument("--bugs", action="store_true", help="hunt the planted bugs instead")
+    parser.add_argument("--kind", choices=[*HALVES, "both"], help="of one broker or of a cluster; both")
     options = parser.parse_args()
+    only = options.kind or ("both" if options.seed is None else BROKER.name)
+    halves = [half for half in HALVES.values() if only in (half.name, "both")]
     if options.bugs:
-        return _hunt_all()
+        return max(_hunt_all(half) for half in halves)
     if options.seed is not None:
-        verdict = run(options.seed)
+        verdict = halves[0].run(options.seed)
         print("\n".join(verdict.trace))
         print(f"{verdict.told()}\nfingerprint {verdict.fingerprint}")
         return 1 if verdict.anomalies else 0
-    return _play(range(options.first, options.first + options.seeds))
+    return max(_play(half, range(options.first, options.first + options.seeds)) for half in halves)
 
 
-def _play(seeds: range) -> int:
+def _play(half: Half, seeds: range) -> int:
     began, failed, records, world_s = time.monotonic(), list[int](), 0, 0.0
     for done, seed in enumerate(seeds, 1):
-        verdict = run(seed)
+        verdict = half.run(seed)
         records, world_s = records + verdict.records, world_s + verdict.world_s
         if verdict.anomalies:
             failed.append(seed)
-            _tell(verdict)
+            _tell(half, verdict)
         if done % _COLLECT_EVERY == 0 or done == len(seeds):
             gc.collect()
             rate = done / (time.monotonic() - began)
-            line = f"{done} of {len(seeds)} seeds, {len(failed)} failed, {rate:.1f} a second"
+            line = f"{half.name}: {done} of {len(seeds)} seeds, {len(failed)} failed, {rate:.1f} a second"
             print(f"{line}; {records} records, {world_s / 60:.0f} minutes of the worlds' time", flush=True)
     if failed:
-        print(f"failed: {' '.join(map(str, failed))}")
+        print(f"{half.name}: failed: {' '.join(map(str, failed))}")
     return 1 if failed else 0
 
 
-def _tell(verdict: Verdict) -> None:
+def _tell(half: Half, verdict: Verdict) -> None:
     print(verdict.told())
     print("the last of its trace:")
     print("\n".join(verdict.trace[-30:]))
-    print(f"to play it again: make simulate SEED={verdict.plan.seed}", flush=True)
+    print(f"to play it again: make simulate KIND={half.name} SEED={verdict.plan.seed}", flush=True)
 
 
-def _hunt_all() -> int:
+def _hunt_all(half: Half) -> int:
     free = 0
-    for bug in hunt.BUGS:
-        found = hunt.hunt(bug, hunt.PATIENCE)
+    for bug in hunt.BUGS[half.name]:
+        found = hunt.hunt(bug, hunt.PATIENCE, half)
         free += found is None
         how = (
             f"found by seed {found.seed}, the {found.tried}. tried: {found.anomaly}" if found else "NOT FOUND"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from checkers import history, offsets, reads, transactions
@@ -43,6 +44,8 @@ class Account:
     copied: list[tuple[int, str, int]] | None = None
     # Everything else that went wrong, found where it happened.
     faults: list[str] = field(default_factory=list)
+    # Whoever wants to look at the brokers at the moment of an acknowledgement.
+    on_acknowledged: Callable[[Sent], None] = lambda sent: None
 
     def anomalies(self) -> list[str]:
         return [*self.faults, *self._plain(), *self._transactions(), *self._groups(), *self._keyed()]

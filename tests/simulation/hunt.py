@@ -7,9 +7,12 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from simulation.plan import plan_of
-from simulation.planted import BUGS, PlantedBug
-from simulation.story import run
+from simulation.cluster.planted import BUGS as CLUSTER_BUGS
+from simulation.half import BROKER, CLUSTER, Half
+from simulation.planted import BUGS as BROKER_BUGS
+from simulation.planted import PlantedBug
+
+BUGS = {BROKER.name: BROKER_BUGS, CLUSTER.name: CLUSTER_BUGS}
 
 # Stories that are tried for one bug before it counts as not found.
 PATIENCE = 80
@@ -22,21 +25,21 @@ class Found:
     anomaly: str
 
 
-def hunt(bug: PlantedBug, patience: int) -> Found | None:
-    for tried, seed in enumerate(itertools.islice(_seeds(bug), patience), 1):
+def hunt(bug: PlantedBug, patience: int, half: Half) -> Found | None:
+    for tried, seed in enumerate(itertools.islice(_seeds(bug, half), patience), 1):
         with bug.plant():
-            verdict = run(seed)
+            verdict = half.run(seed)
         gc.collect(0)
         if verdict.anomalies:
             return Found(seed, tried, verdict.anomalies[0].splitlines()[0])
     return None
 
 
-def _seeds(bug: PlantedBug) -> Iterator[int]:
+def _seeds(bug: PlantedBug, half: Half) -> Iterator[int]:
     """The one that is known to find it, then every one that may."""
     yield bug.seed
     for seed in itertools.count():
-        if seed != bug.seed and bug.meets(plan_of(seed)):
+        if seed != bug.seed and bug.meets(half.plan_of(seed)):
             yield seed
 
 

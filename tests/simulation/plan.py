@@ -37,6 +37,9 @@ class Plan:
     roles: tuple[str, ...]
     properties: dict[str, str]
     faults: tuple[Fault, ...]
+    brokers: int = 1
+    replicas: int = 1
+    min_isr: int = 1
 
     @property
     def may_lose_power(self) -> bool:

@@ -6,7 +6,7 @@ A role keeps what it did in the `Account`; what is in its process is lost with i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -19,13 +19,12 @@ from felice.client.aio import Admin, Consumer, Producer
 from felice.client.errors import KafkaError, KafkaException
 from felice.client.model import OFFSET_BEGINNING, ConsumerGroupMetadata, Message, TopicPartition
 from felice.env import Environment
-from felice.testing.simulation.world import Machine, ProcessEnded, World
+from felice.testing.simulation.world import BrokerMachine, ProcessEnded, World
 from simulation.account import COPY, KEYED, LEDGER, PLAIN, Account, Sent
 from simulation.plan import Plan
 
-BOOTSTRAP = "b1:9092"
-CLIENT = {
-    "bootstrap.servers": BOOTSTRAP,
+CLIENT: dict[str, Any] = {
+    "bootstrap.servers": "",
     "request.timeout.ms": 1500,
     "socket.connection.setup.timeout.ms": 600,
     "reconnect.backoff.ms": 20,
@@ -48,11 +47,14 @@ GROUP, COPY_GROUP = "readers", "copiers"
 class Stage:
     """What all roles share."""
 
-    def __init__(self, world: World, plan: Plan, broker: Machine, account: Account) -> None:
+    def __init__(self, world: World, plan: Plan, brokers: Sequence[BrokerMachine], account: Account) -> None:
         self.world = world
         self.plan = plan
-        self.broker = broker
+        self.brokers = brokers
         self.account = account
+        bootstrap = {"bootstrap.servers": ",".join(broker.bootstrap for broker in brokers)}
+        self.client = {**CLIENT, **bootstrap}
+        self.consumer = {**CONSUMER, **bootstrap}
         self.is_quiet = False  # the faults are over: come to an end
         self.writers_done = asyncio.Event()
 
@@ -63,6 +65,10 @@ class Stage:
     @property
     def partitions(self) -> range:
         return range(self.plan.partitions)
+
+    @property
+    def power_losses(self) -> int:
+        return sum(broker.power_losses for broker in self.brokers)
 
 
 class Role:
@@ -102,7 +108,7 @@ class Writer(Role):
 
     async def live(self, env: Environment, life: int) -> None:
         config = {
-            **CLIENT, "linger.ms": self.random.choice((0, 0, 3)), "compression.type": self.stage.plan.codec,
+            **self.stage.client, "linger.ms": self.random.choice((0, 0, 3)), "compression.type": self.stage.plan.codec,
             "batch.num.messages": self.random.choice((1, 3, 100)),
         }  # fmt: skip
         async with Producer(config, env=env) as producer:
@@ -114,7 +120,7 @@ class Writer(Role):
                 await self.pause(0.15)
 
     async def _send(self, producer: Producer, writer: str, number: int) -> None:
-        era = self.stage.broker.power_losses
+        era = self.stage.power_losses
         sent = Sent(writer, number, number % self.stage.plan.partitions, era)
         self.account.sent.append(sent)
         # Where a log may lose its tail, batches of several sectors: they tear.
@@ -125,7 +131,8 @@ class Writer(Role):
         def on_delivery(answered: asyncio.Future[Message]) -> None:
             if not answered.cancelled() and answered.exception() is None:
                 sent.offset = answered.result().offset()
-                sent.acknowledged_era = self.stage.broker.power_losses
+                sent.acknowledged_era = self.stage.power_losses
+                self.account.on_acknowledged(sent)
 
         future.add_done_callback(on_delivery)
 
@@ -134,7 +141,7 @@ class KeyedWriter(Role):
     """Values and tombstones for a few keys; each life has keys of its own, for requests may outlive a life."""
 
     async def live(self, env: Environment, life: int) -> None:
-        async with Producer({**CLIENT, "batch.num.messages": 2}, env=env) as producer:
+        async with Producer({**self.stage.client, "batch.num.messages": 2}, env=env) as producer:
             numbers: dict[str, int] = {}
             while not self.stage.is_quiet:
                 for _ in range(self.random.randrange(1, 5)):
@@ -164,7 +171,11 @@ class Ledger(Role):
         self._transactional_id = transactional_id
 
     async def live(self, env: Environment, life: int) -> None:
-        config = {**CLIENT, "transactional.id": self._transactional_id, "transaction.timeout.ms": 1500}
+        config = {
+            **self.stage.client,
+            "transactional.id": self._transactional_id,
+            "transaction.timeout.ms": 1500,
+        }
         async with Producer(config, env=env) as producer:
             await producer.init_transactions(30)
             turn = 0
@@ -201,8 +212,8 @@ class Copier(Role):
     async def live(self, env: Environment, life: int) -> None:
         transactional = {"transactional.id": self.name, "transaction.timeout.ms": 5000}
         async with (
-            Producer({**CLIENT, **transactional}, env=env) as producer,
-            Consumer({**CONSUMER, "group.id": COPY_GROUP}, env=env) as consumer,
+            Producer({**self.stage.client, **transactional}, env=env) as producer,
+            Consumer({**self.stage.consumer, "group.id": COPY_GROUP}, env=env) as consumer,
         ):
             await producer.init_transactions(30)
             await consumer.subscribe([PLAIN])
@@ -249,7 +260,7 @@ class Member(Role):
 
     async def live(self, env: Environment, life: int) -> None:
         strategy = ("range", "cooperative-sticky")[self.stage.plan.seed % 2]
-        config = {**CONSUMER, "group.id": GROUP, "partition.assignment.strategy": strategy}
+        config = {**self.stage.consumer, "group.id": GROUP, "partition.assignment.strategy": strategy}
         # A rebalance goes on while records are worked on; what is given up must be committed first.
         busy = asyncio.Lock()
 
@@ -305,7 +316,7 @@ class Reader(Role):
 
     async def live(self, env: Environment, life: int) -> None:
         view = self.account.views.setdefault(f"{self.name}.{life}", []) if self._topic == PLAIN else []
-        async with Consumer({**CONSUMER, "group.id": f"{self.name}.{life}"}, env=env) as consumer:
+        async with Consumer({**self.stage.consumer, "group.id": f"{self.name}.{life}"}, env=env) as consumer:
             consumer.assign([TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in self.stage.partitions])
             while not self.stage.is_quiet:
                 for message in await consumer.consume(50, 0.25):
@@ -320,7 +331,7 @@ class Observer(Role):
     """Asks again and again how far partitions reach and what was committed."""
 
     async def live(self, env: Environment, life: int) -> None:
-        async with Admin(CLIENT, env=env) as admin:
+        async with Admin(self.stage.client, env=env) as admin:
             while not self.stage.is_quiet:
                 await self._marks(admin)
                 if "group" in self.stage.plan.roles:
@@ -359,7 +370,7 @@ class Administrator(Role):
         self.known: dict[str, int] = {}
 
     async def live(self, env: Environment, life: int) -> None:
-        async with Admin(CLIENT, env=env) as admin:
+        async with Admin(self.stage.client, env=env) as admin:
             while not self.stage.is_quiet:
                 name = f"scratch-{self.random.randrange(4)}"
                 before = self.known.pop(name, None)
@@ -372,7 +383,7 @@ class Administrator(Role):
                 self.known[name] = 0
         elif before == 0 or before is None:
             count = self.random.randrange(1, 4)
-            made = await admin.create_topics([NewTopic(name, count, 1)], timeout_s=3)
+            made = await admin.create_topics([NewTopic(name, count, self.stage.plan.replicas)], timeout_s=3)
             if _went_well(made, name):
                 self.known[name] = count
         else:
@@ -397,9 +408,17 @@ def as_read(message: Message) -> Read:
     return Read(writer, int(number), message.partition() or 0, message.offset() or 0)
 
 
-async def read_to_end(env: Environment, topic: str, partitions: range, isolation: str) -> list[Message]:
-    """Everything that is in a topic for a reader who comes now."""
-    config = {**CONSUMER, "group.id": "judge", "enable.partition.eof": True, "isolation.level": isolation}
+async def read_to_end(
+    stage: Stage, env: Environment, topic: str, count: int, isolation: str
+) -> list[Message]:
+    """Everything that is in a topic of so many partitions for a reader who comes now."""
+    partitions = range(count)
+    config = {
+        **stage.consumer,
+        "group.id": "judge",
+        "enable.partition.eof": True,
+        "isolation.level": isolation,
+    }
     messages: list[Message] = []
     ended: set[int] = set()
     async with Consumer(config, env=env) as consumer:

@@ -18,7 +18,6 @@ from felice.testing.simulation.world import BrokerMachine, ProcessEnded, World
 from simulation.account import COPY, KEYED, LEDGER, PLAIN, Account
 from simulation.plan import Fault, Plan, plan_of
 from simulation.roles import (
-    CLIENT,
     Administrator,
     Copier,
     KeyedWriter,
@@ -53,18 +52,23 @@ class Verdict:
 
 
 def run(seed: int, change: Callable[[Plan], Plan] = lambda plan: plan) -> Verdict:
-    """Plays the seed's story. Garbage is collected between stories, not within: when is not the seed's choice."""
-    plan = change(plan_of(seed))
-    world = World(seed, limit_s=600)
+    """Plays the story of one broker that the seed tells."""
+    return play(change(plan_of(seed)), Story)
+
+
+def play(plan: Plan, story: Callable[[World, Plan, Account], Story]) -> Verdict:
+    """Garbage is collected between stories, not within: when is not the seed's choice."""
+    world = World(plan.seed, limit_s=600)
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         account = Account(is_lossy=plan.kind == "lossy")
+        told = story(world, plan, account)
         try:
-            world.run(_Story(world, plan, account).play())
+            world.run(told.play())
         except (Deadlock, RunsForEver) as error:
             account.faults.append(f"liveness: {error}")
-        account.losses = world.machines["b1"].power_losses
+        account.losses = told.power_losses
         account.faults += [f"internal error: {error}" for error in world.errors]
         return Verdict(
             plan, account.anomalies(), world.trace, world.fingerprint, len(account.sent), world.loop.time()
@@ -74,22 +78,89 @@ def run(seed: int, change: Callable[[Plan], Plan] = lambda plan: plan) -> Verdic
             gc.enable()
 
 
-class _Story:
+class Keeper:
+    """Starts its broker whenever it is down and may be up."""
+
+    def __init__(self, world: World, broker: BrokerMachine) -> None:
+        self.broker = broker
+        self.up_at_s = 0.0
+        self.is_over = False
+        self._world = world
+        self._is_leaving_alone = False
+        self._is_starting = False
+
+    async def keep_running(self) -> None:
+        while not self.is_over:
+            broker = self.broker
+            if broker.is_running and broker.broker is not None and broker.broker.failure is not None:
+                broker.kill()
+                self.down_for(0.3)
+            if (
+                not broker.is_running
+                and not self._is_leaving_alone
+                and self._world.loop.time() >= self.up_at_s
+            ):
+                await self._start()
+            await asyncio.sleep(_WATCH_S)
+
+    async def _start(self) -> None:
+        self._is_starting = True
+        try:
+            await self.broker.start()
+        except ProcessEnded:
+            pass
+        except StartupError as error:
+            self._world.note(f"the broker did not start: {error}")
+            self.broker.kill()
+            self.down_for(0.3)
+        except Exception as error:
+            self._world.errors.append(f"{self.broker.name} could not start: {error!r}")
+            self.broker.kill()
+            self.down_for(0.3)
+        finally:
+            self._is_starting = False
+
+    def down_for(self, seconds: float) -> None:
+        self.up_at_s = self._world.loop.time() + seconds
+
+    async def restart(self, seconds: float) -> None:
+        if self._is_starting:
+            self.broker.kill()
+        elif self.broker.is_running and not self._is_leaving_alone:
+            self._is_leaving_alone = True
+            try:
+                await self.broker.stop()
+            except ProcessEnded:
+                pass
+            finally:
+                self.down_for(seconds)
+                self._is_leaving_alone = False
+
+
+class Story:
+    """What is alike in all stories; and the faults of a world with one broker."""
+
     def __init__(self, world: World, plan: Plan, account: Account) -> None:
         self._world = world
         self._plan = plan
         self._account = account
-        self._broker = world.broker("b1", plan.properties)
+        self._keepers = [Keeper(world, broker) for broker in self._make_brokers()]
+        self._brokers = [keeper.broker for keeper in self._keepers]
+        self._keeper, self._broker = self._keepers[0], self._brokers[0]
         self._random = world.random("faults")
-        self._up_at_s = 0.0
-        self._is_leaving_alone = False
-        self._is_over = False
         self._healing: list[asyncio.Task[None]] = []
-        self._stage = Stage(world, plan, self._broker, account)
+        self._stage = Stage(world, plan, self._brokers, account)
         self._roles: list[Role] = []
 
+    @property
+    def power_losses(self) -> int:
+        return self._stage.power_losses
+
+    def _make_brokers(self) -> list[BrokerMachine]:
+        return [self._world.broker("b1", self._plan.properties)]
+
     async def play(self) -> None:
-        watch = asyncio.ensure_future(self._keep_running())
+        watches = [asyncio.ensure_future(keeper.keep_running()) for keeper in self._keepers]
         await self._make_topics()
         self._roles = self._cast()
         acting = [asyncio.ensure_future(role.act()) for role in self._roles]
@@ -101,8 +172,9 @@ class _Story:
         await self._heal()
         if await self._comes_to_rest(acting):
             await self._read_everything()
-        self._is_over = True
-        await watch
+        for keeper in self._keepers:
+            keeper.is_over = True
+        await asyncio.gather(*watches)
 
     def _cast(self) -> list[Role]:
         stage, roles = self._stage, self._plan.roles
@@ -123,56 +195,33 @@ class _Story:
             cast.append(KeyedWriter(stage, "k1"))
         return cast
 
-    # The broker's keeper
-
-    async def _keep_running(self) -> None:
-        """Starts the broker whenever it is down and may be up."""
-        while not self._is_over:
-            broker = self._broker
-            if broker.is_running and broker.broker is not None and broker.broker.failure is not None:
-                broker.kill()
-                self._up_at_s = self._world.loop.time() + 0.3
-            if (
-                not broker.is_running
-                and not self._is_leaving_alone
-                and self._world.loop.time() >= self._up_at_s
-            ):
-                await self._start()
-            await asyncio.sleep(_WATCH_S)
-
-    async def _start(self) -> None:
-        try:
-            await self._broker.start()
-        except ProcessEnded:
-            pass
-        except StartupError as error:
-            self._world.note(f"the broker did not start: {error}")
-            self._broker.kill()
-            self._up_at_s = self._world.loop.time() + 0.3
-
     async def _make_topics(self) -> None:
-        count = self._plan.partitions
+        count, replicas = self._plan.partitions, self._plan.replicas
         compacted = {
             "cleanup.policy": "compact",
             "max.compaction.lag.ms": "500",
             "delete.retention.ms": "100",
         }
         topics = [
-            NewTopic(PLAIN, count, 1),
-            NewTopic(LEDGER, count, 1),
-            NewTopic(COPY, count, 1),
-            NewTopic(KEYED, 1, 1, config=compacted),
+            NewTopic(PLAIN, count, replicas),
+            NewTopic(LEDGER, count, replicas),
+            NewTopic(COPY, count, replicas),
+            NewTopic(KEYED, 1, replicas, config=compacted),
         ]
         life = self._world.machine("a0").boot()
 
         async def make() -> None:
-            async with Admin(CLIENT, env=life.env) as admin:
-                await admin.create_topics(topics)
+            async with Admin(self._stage.client, env=life.env) as admin:
+                made = await admin.create_topics(topics)
+                assert not any(isinstance(error, Exception) for error in made.values()), made
 
-        while not self._broker.is_running or self._broker.broker is None:
+        while not self._has_begun():
             await asyncio.sleep(_WATCH_S)
         await life.run(make())
         self._world.machine("a0").kill()
+
+    def _has_begun(self) -> bool:
+        return self._broker.is_running and self._broker.broker is not None
 
     # Harm and healing
 
@@ -190,15 +239,12 @@ class _Story:
 
         self._healing.append(asyncio.ensure_future(wait()))
 
-    def _down_for(self, fault: Fault) -> None:
-        self._up_at_s = self._world.loop.time() + fault.seconds
-
     def _do_kill(self, fault: Fault) -> None:
-        self._down_for(fault)
+        self._keeper.down_for(fault.seconds)
         self._broker.kill()
 
     def _do_power(self, fault: Fault) -> None:
-        self._down_for(fault)
+        self._keeper.down_for(fault.seconds)
         self._broker.lose_power()
 
     def _do_power_at_operation(self, fault: Fault) -> None:
@@ -206,18 +252,7 @@ class _Story:
             self._broker.lose_power_within(fault.number)
 
     def _do_restart(self, fault: Fault) -> None:
-        async def stop() -> None:
-            if self._broker.is_running and not self._is_leaving_alone:
-                self._is_leaving_alone = True
-                try:
-                    await self._broker.stop()
-                except ProcessEnded:
-                    pass
-                finally:
-                    self._down_for(fault)
-                    self._is_leaving_alone = False
-
-        self._healing.append(asyncio.ensure_future(stop()))
+        self._healing.append(asyncio.ensure_future(self._keeper.restart(fault.seconds)))
 
     def _do_cut(self, fault: Fault) -> None:
         network = self._world.network
@@ -289,14 +324,16 @@ class _Story:
         """From now on nothing goes wrong; what was begun is brought to its end."""
         for task in self._healing:
             await task
-        self._broker.disk.on_operation = None
-        self._broker.disk.heal()
-        self._broker.disk.capacity_bytes = None
+        for broker in self._brokers:
+            broker.disk.on_operation = None
+            broker.disk.heal()
+            broker.disk.capacity_bytes = None
         self._world.network.heal()
         for machine in self._world.machines.values():
             if machine.process is not None:
                 _resume(machine.process)
-        self._up_at_s = 0.0
+        for keeper in self._keepers:
+            keeper.up_at_s = 0.0
         self._world.note("healed")
         self._stage.is_quiet = True
 
@@ -326,20 +363,22 @@ class _Story:
             self._account.faults.append(f"liveness: the judge could not read everything: {error!r}")
 
     async def _read(self, env: object) -> None:
-        account, partitions = self._account, self._stage.partitions
-        plain = await read_to_end(env, PLAIN, partitions, "read_uncommitted")  # type: ignore[arg-type]
+        account, partitions = self._account, self._plan.partitions
+        plain = await read_to_end(self._stage, env, PLAIN, partitions, "read_uncommitted")  # type: ignore[arg-type]
         account.final[PLAIN] = [as_read(message) for message in plain]
         if "transactions" in self._plan.roles:
-            ledger = await read_to_end(env, LEDGER, partitions, "read_committed")  # type: ignore[arg-type]
+            ledger = await read_to_end(self._stage, env, LEDGER, partitions, "read_committed")  # type: ignore[arg-type]
             account.final[LEDGER] = [as_read(message) for message in ledger]
         if "copier" in self._plan.roles:
-            copy = [as_read(m) for m in await read_to_end(env, COPY, partitions, "read_committed")]  # type: ignore[arg-type]
+            copy = [
+                as_read(m) for m in await read_to_end(self._stage, env, COPY, partitions, "read_committed")
+            ]  # type: ignore[arg-type]
             account.copied = [(read.partition, read.writer, read.number) for read in copy]
         if "keyed" in self._plan.roles:
-            for message in await read_to_end(env, KEYED, range(1), "read_uncommitted"):  # type: ignore[arg-type]
+            for message in await read_to_end(self._stage, env, KEYED, 1, "read_uncommitted"):  # type: ignore[arg-type]
                 number = dict(message.headers() or [])["number"] or b""
                 account.final_keyed.append(((message.key() or b"").decode(), int(number)))
-        async with Admin(CLIENT, env=env) as admin:  # type: ignore[arg-type]
+        async with Admin(self._stage.client, env=env) as admin:  # type: ignore[arg-type]
             observer = next(role for role in self._roles if isinstance(role, Observer))
             await observer._marks(admin)
             if "group" in self._plan.roles:

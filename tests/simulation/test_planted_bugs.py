@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.hunt import PATIENCE, hunt
-from simulation.planted import BUGS, PlantedBug
-from simulation.story import run
+from simulation.half import BROKER, CLUSTER, HALVES, Half
+from simulation.hunt import BUGS, PATIENCE, hunt
+from simulation.planted import PlantedBug
+
+_ALL = [(BROKER, bug) for bug in BUGS[BROKER.name]]
+_SEEDS = sorted({(half.name, bug.seed) for half, bug in _ALL})
 
 
-def test_there_are_enough_of_them() -> None:
-    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 20
+@pytest.mark.parametrize(
+    ("half", "least"), [(BROKER, 20), (CLUSTER, 15)], ids=lambda given: getattr(given, "name", "")
+)
+def test_there_are_enough_of_them(half: Half, least: int) -> None:
+    bugs = BUGS[half.name]
+    assert len({bug.name for bug in bugs}) == len(bugs) >= least
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_found(bug: PlantedBug) -> None:
-    found = hunt(bug, PATIENCE)
+@pytest.mark.parametrize(("half", "bug"), _ALL, ids=lambda given: given.name)
+def test_a_planted_bug_is_found(half: Half, bug: PlantedBug) -> None:
+    found = hunt(bug, PATIENCE, half)
     assert found is not None, f"{bug.what}: {PATIENCE} stories did not find it"
 
 
-@pytest.mark.parametrize("seed", sorted({bug.seed for bug in BUGS}))
-def test_the_same_stories_find_nothing_in_the_code_as_it_is(seed: int) -> None:
-    assert run(seed).anomalies == []
+@pytest.mark.parametrize(("name", "seed"), _SEEDS)
+def test_the_same_stories_find_nothing_in_the_code_as_it_is(name: str, seed: int) -> None:
+    assert HALVES[name].run(seed).anomalies == []

@@ -308,7 +308,9 @@ class Fetcher:
         """A flush that found no room is tried again after the next answer."""
         unflushed, self._unflushed = self._unflushed, {}
         rows = {key: row for key, row in unflushed.items() if row.partition.is_open}
-        await asyncio.gather(*(row.partition.begin_flush() for row in rows.values()))
+        if rows:
+            # Not `gather`: whoever stops this task must not break off a flush.
+            await asyncio.wait([row.partition.begin_flush() for row in rows.values()])
         self._unflushed = {key: row for key, row in rows.items() if row.partition.log.needs_flush}
 
     def _take(self, followed: _Followed, row: PartitionData) -> None:

@@ -579,7 +579,8 @@ class Partition:
     async def finish_flush(self) -> None:
         """Until no flush is under way, so that the log may be closed."""
         if self._flushing is not None:
-            await self._flushing
+            # Who gives up waiting does not end it.
+            await asyncio.shield(self._flushing)
 
     async def _flush(self) -> None:
         """Syncs until no acknowledgement waits for it; what comes during a sync shares the next."""

@@ -174,6 +174,8 @@ class Peers:
             return lane.link
         if lane.connecting is None:
             lane.connecting = asyncio.get_running_loop().create_task(self._connect(lane, destination))
+            # Where all who waited gave up, nobody else asks what became of it.
+            lane.connecting.add_done_callback(lambda task: task.cancelled() or task.exception())
         # Many may wait for one attempt, and one of them may give up.
         return await asyncio.shield(lane.connecting)
 

@@ -119,7 +119,8 @@ class Maintenance:
             if not partition.log.flush_is_due(now_ms) or partition.log.is_flushing:
                 continue
             try:
-                await partition.begin_flush()
+                partition.begin_flush()
+                await partition.finish_flush()
             except Exception:
                 # The next ones wait for their own disks and deadlines.
                 _log.exception("a flush failed", extra={"partition": partition.log.name})

@@ -502,3 +502,22 @@ def test_a_follower_that_rests_is_woken_by_all_that_it_must_hear(tmp_path: Path)
         change()
         assert woken
     assert partition.rest(2, 1, Pulse()) is None
+
+
+def test_who_stops_waiting_for_a_flush_does_not_stop_the_flush(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        partition = make(tmp_path, TopicConfig(flush_messages=1))
+        lead(partition)
+        append(partition)
+        waiting = asyncio.ensure_future(partition.finish_flush())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await partition.finish_flush()
+        assert partition.log.recovery_point == 1
+        assert not partition.log.is_flushing
+        append(partition)
+        await partition.finish_flush()
+        assert partition.high_watermark == 2
+
+    run(scenario)

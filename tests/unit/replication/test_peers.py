@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -142,3 +143,20 @@ def test_a_stop_ends_what_waits() -> None:
 
     with FakeBroker() as broker:
         run(scenario)
+
+
+def test_an_attempt_that_nobody_waits_for_any_more_fails_in_silence() -> None:
+    async def scenario() -> None:
+        uncaught: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: uncaught.append(context))
+        cluster = Cluster(1)
+        asking = asyncio.ensure_future(cluster.ask())
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await asyncio.sleep(0.1)
+        gc.collect()
+        assert uncaught == []
+        await cluster.peers.close()
+
+    run(scenario)

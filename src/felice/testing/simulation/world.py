@@ -35,6 +35,7 @@ from felice.server.broker import Broker
 from felice.server.local_cluster import local_settings
 from felice.testing.simulation.clock import SimClock
 from felice.testing.simulation.disk import SimDisk
+from felice.testing.simulation.ensemble import SimEnsemble
 from felice.testing.simulation.loop import Deadlock, RunsForEver, SimLoop
 from felice.testing.simulation.network import SimNetwork
 from felice.testing.simulation.process import CURRENT, Process, ProcessEnded
@@ -78,10 +79,19 @@ class World:
         return self.machines[name]
 
     def broker(
-        self, name: str, properties: Mapping[str, str], *, node_id: int = 1, skew_ms: int | None = None
+        self,
+        name: str,
+        properties: Mapping[str, str],
+        *,
+        node_id: int = 1,
+        skew_ms: int | None = None,
+        ensemble: SimEnsemble | None = None,
     ) -> BrokerMachine:
-        """A machine that runs a broker with these options (on top of those for development)."""
-        machine = BrokerMachine(self, name, self._skew_ms(name, skew_ms), properties, node_id)
+        """A machine that runs a broker with these options (on top of those for development).
+
+        With an `ensemble` it is one of the cluster's; without, it stands alone.
+        """
+        machine = BrokerMachine(self, name, self._skew_ms(name, skew_ms), properties, node_id, ensemble)
         self.machines[name] = machine
         return machine
 
@@ -271,10 +281,17 @@ class BrokerMachine(Machine):
     """A machine whose process is a broker."""
 
     def __init__(
-        self, world: World, name: str, skew_ms: int, properties: Mapping[str, str], node_id: int
+        self,
+        world: World,
+        name: str,
+        skew_ms: int,
+        properties: Mapping[str, str],
+        node_id: int,
+        ensemble: SimEnsemble | None = None,
     ) -> None:
         super().__init__(world, name, skew_ms)
         self.broker: Broker | None = None
+        self._ensemble = ensemble
         self.properties = {
             **local_settings(1),
             "listeners": f"PLAINTEXT://{name}:{BROKER_PORT}",
@@ -294,7 +311,9 @@ class BrokerMachine(Machine):
         config, unknown = BrokerConfig.parse(self.properties)
         assert not unknown, f"unknown configuration: {unknown}"
         life = self.boot()
-        broker = self.broker = Broker(config, life.env)
+        ensemble = self._ensemble
+        source = None if ensemble is None else ensemble.source(self.name, life.process)
+        broker = self.broker = Broker(config, life.env, store_source=source)
         await life.run(broker.start())
         return broker
 

@@ -1,0 +1,405 @@
+"""A metadata store that the machines of a simulated world share, as brokers share a ZooKeeper ensemble.
+
+Keeps true: a session lives at the ensemble for as long as it is heard of within its timeout, whatever its owner
+            believes; its ephemeral nodes go with it. Its owner counts it as ended by its own time at the latest
+            when the ensemble may have, unless it stood still (SIGSTOP).
+            Requests of one connection, their answers and events come in order, each after its journey. What was
+            asked over a connection that was lost may have happened, until the next connection is made.
+How:        the ensemble never fails as a whole: what is broken is a way to it (`SimNetwork` between a machine and
+            the ensemble's name), a connection (`cut`), or a session (`expire`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from felice.metadata.session import TreeSession
+from felice.metadata.store import (
+    Event,
+    EventKind,
+    Node,
+    Operation,
+    SessionExpired,
+    SessionState,
+    StoreError,
+    StoreUnavailable,
+)
+from felice.metadata.tree import Change, Outcome, Tree
+from felice.server.startup import StartupError
+from felice.testing.simulation.network import SimNetwork
+from felice.testing.simulation.process import Process
+
+if TYPE_CHECKING:
+    from felice.testing.simulation.world import World
+
+T = TypeVar("T")
+
+_NOBODY = contextvars.Context()
+_LOOK_AGAIN_S = 0.05
+_TICKS_A_TIMEOUT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A node as a write left it; `data` is None where it was deleted."""
+
+    at_s: float
+    path: str
+    data: bytes | None
+
+
+class SimEnsemble:
+    """The tree, who has a session on it, and everything that was ever written."""
+
+    def __init__(self, world: World, *, name: str = "store", timeout_s: float = 2.0) -> None:
+        self.name = name
+        self.timeout_s = timeout_s
+        self.tree = Tree()
+        self.history: list[Written] = []
+        self._world = world
+        self._loop = world.loop
+        self._sessions: dict[int, _Registered] = {}
+        self._last_session = 0
+
+    def source(self, host: str, process: Process) -> SimSource:
+        """Where the broker of a process gets its session."""
+        return SimSource(self, host, process)
+
+    @property
+    def network(self) -> SimNetwork:
+        return self._world.network
+
+    def sessions_of(self, host: str) -> list[int]:
+        return [number for number, known in self._sessions.items() if known.session.host == host]
+
+    # What may be done to sessions
+
+    def expire(self, session_id: int) -> None:
+        """Ends a session at once, whoever was heard of; its owner is told, as far as it can be reached."""
+        known = self._sessions.get(session_id)
+        if known is not None:
+            self._world.note(f"session {session_id} of {known.session.host} ends")
+            self.end(session_id)
+            known.session.down.send(lambda: known.session.on_ended(session_id))
+
+    def cut(self, host: str) -> None:
+        """Loses the connections of a machine: what is under way to it is gone."""
+        for number in self.sessions_of(host):
+            session = self._sessions[number].session
+            session.down.send(session.on_cut)
+
+    # What sessions ask, on arrival
+
+    def open(self, session: SimSession) -> int:
+        self._last_session += 1
+        number = self._last_session
+        self._sessions[number] = _Registered(session, self._loop.time(), session.connection)
+        self._look_at(number)
+        return number
+
+    def hear(self, session_id: int, connection: int) -> bool:
+        """False if the session is over, or this connection is not its latest."""
+        known = self._sessions.get(session_id)
+        if known is None or connection < known.connection:
+            return False
+        known.heard_s, known.connection = self._loop.time(), connection
+        return True
+
+    def has(self, session_id: int) -> bool:
+        return session_id in self._sessions
+
+    def end(self, session_id: int) -> None:
+        if self._sessions.pop(session_id, None) is not None:
+            self.write([Change(EventKind.DELETED, path) for path in self.tree.ephemerals(session_id)])
+
+    def multi(self, operations: Sequence[Operation], session_id: int) -> list[Outcome]:
+        changes, outcomes = self.tree.plan(operations, session_id)
+        self.write(changes)
+        return outcomes
+
+    def write(self, changes: Sequence[Change]) -> None:
+        if not changes:
+            return
+        events, now_s = self.tree.apply(changes), self._loop.time()
+        for change in changes:
+            is_there = change.kind is not EventKind.DELETED
+            self.history.append(Written(now_s, change.path, change.data if is_there else None))
+        for known in self._sessions.values():
+            known.tell(events)
+
+    def _look_at(self, session_id: int) -> None:
+        known = self._sessions.get(session_id)
+        if known is None:
+            return
+        due_s = known.heard_s + self.timeout_s
+        if due_s <= self._loop.time():
+            self.expire(session_id)
+        else:
+            self._loop.call_at(due_s, self._look_at, session_id, context=_NOBODY)
+
+
+@dataclass(slots=True)
+class _Registered:
+    """A session as the ensemble knows it."""
+
+    session: SimSession
+    heard_s: float
+    connection: int
+
+    def tell(self, events: list[Event]) -> None:
+        session, connection = self.session, self.connection
+        session.down.send(lambda: session.on_events(connection, events))
+
+
+class _Way:
+    """One direction between a machine and the ensemble."""
+
+    def __init__(self, network: SimNetwork, source: str, target: str, process: Process | None) -> None:
+        self._network = network
+        self._source, self._target = source, target
+        self._process = process  # whose work an arrival is; nobody's at the ensemble
+        self._under_way: deque[tuple[float, Callable[[], None]]] = deque()
+        self._last_s = 0.0
+        self._is_due = False
+
+    def send(self, act: Callable[[], None]) -> None:
+        arrival_s = self._network.loop.time() + self._network.delay_s(self._source, self._target)
+        self._last_s = max(self._last_s, arrival_s)
+        self._under_way.append((self._last_s, act))
+        self._expect(self._under_way[0][0])
+
+    def _expect(self, at_s: float) -> None:
+        if not self._is_due:
+            self._is_due = True
+            context = _NOBODY if self._process is None else self._process.context.copy()
+            self._network.loop.call_at(at_s, self._arrive, context=context)
+
+    def _arrive(self) -> None:
+        self._is_due = False
+        now_s = self._network.loop.time()
+        if self._network.is_blocked(self._source, self._target):
+            self._expect(now_s + _LOOK_AGAIN_S)
+            return
+        while self._under_way and self._under_way[0][0] <= now_s:
+            self._under_way.popleft()[1]()
+        if self._under_way:
+            self._expect(self._under_way[0][0])
+
+
+class SimSource:
+    stands_alone = False
+
+    def __init__(self, ensemble: SimEnsemble, host: str, process: Process) -> None:
+        self._ensemble = ensemble
+        self._host, self._process = host, process
+        self.session_timeout_ms = int(ensemble.timeout_s * 1500)
+
+    async def open(self) -> SimSession:
+        session = SimSession(self._ensemble, self._host, self._process)
+        try:
+            await asyncio.wait_for(session.begin(), self._ensemble.timeout_s)
+        except TimeoutError:
+            raise StartupError("the metadata store cannot be reached") from None
+        return session
+
+    def release(self) -> None:
+        """Nothing of the ensemble is this broker's."""
+
+
+class _ConnectionLost(Exception):
+    pass
+
+
+class SimSession(TreeSession):
+    """One process's session with the ensemble, and after `renew` its next."""
+
+    def __init__(self, ensemble: SimEnsemble, host: str, process: Process) -> None:
+        super().__init__(ensemble.tree, 0)
+        self.host = host
+        self.connection = 0
+        self.up = _Way(ensemble.network, host, ensemble.name, None)
+        self.down = _Way(ensemble.network, ensemble.name, host, process)
+        self.life.state = SessionState.SUSPENDED
+        self._ensemble = ensemble
+        self._loop = ensemble.network.loop
+        self._sure_until_s = 0.0
+        self._answered_s = 0.0
+        self._is_closed = False
+        self._asked: dict[asyncio.Future[Any], None] = {}
+        self._changed = asyncio.Event()
+
+    # A session's beginning and end
+
+    async def begin(self) -> None:
+        """Returns when the ensemble has given a session."""
+        self.connection += 1
+        opened: asyncio.Future[int] = self._loop.create_future()
+        sent_s = self._loop.time()
+
+        def ask() -> None:
+            number = self._ensemble.open(self)
+            self.down.send(lambda: None if opened.done() else opened.set_result(number))
+
+        self.up.send(ask)
+        self.session_id = await opened
+        self._answered_s, self._sure_until_s = self._loop.time(), sent_s + self._ensemble.timeout_s
+        self._become(SessionState.CONNECTED)
+        self._tick(self.session_id)
+
+    async def renew(self) -> None:
+        if self._is_closed:
+            raise SessionExpired()
+        if self.session_state is SessionState.EXPIRED:
+            await self.begin()
+            self.watches.tell_missed()
+
+    async def close(self) -> None:
+        if self.session_state is SessionState.CONNECTED:
+            number = self.session_id
+            with contextlib.suppress(StoreError):  # it ends by itself, too
+                await self._ask(lambda: self._ensemble.end(number), is_write=True)
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        self._is_closed = True
+        self.watches.clear()
+        self.life.end()
+        self._changed.set()
+        self._forget_asked()
+
+    def _become(self, state: SessionState) -> None:
+        self.life.become(state)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _forget_asked(self) -> None:
+        for future in list(self._asked):
+            if not future.done():
+                future.set_exception(_ConnectionLost())
+
+    # Its life
+
+    def _tick(self, session_id: int) -> None:
+        """Says that it lives, and looks whether it was answered."""
+        if self._is_closed or session_id != self.session_id or self.session_state is SessionState.EXPIRED:
+            return
+        now_s, tick_s = self._loop.time(), self._ensemble.timeout_s / _TICKS_A_TIMEOUT
+        if now_s + tick_s >= self._sure_until_s:
+            self.on_ended(session_id)
+            return
+        if self.session_state is SessionState.CONNECTED and now_s - self._answered_s > 3 * tick_s:
+            self.on_cut()
+        self._ping(session_id)
+        self._loop.call_later(tick_s, self._tick, session_id)
+
+    def _ping(self, session_id: int) -> None:
+        sent_s, connection = self._loop.time(), self.connection
+        ensemble = self._ensemble
+
+        def ask() -> None:
+            if ensemble.hear(session_id, connection):
+                self.down.send(lambda: self._on_pong(session_id, connection, sent_s))
+            elif not ensemble.has(session_id):
+                self.down.send(lambda: self.on_ended(session_id))
+
+        self.up.send(ask)
+
+    def _on_pong(self, session_id: int, connection: int, sent_s: float) -> None:
+        if session_id != self.session_id or self.session_state is SessionState.EXPIRED or self._is_closed:
+            return
+        self._sure_until_s = max(self._sure_until_s, sent_s + self._ensemble.timeout_s)
+        if connection != self.connection:
+            return
+        self._answered_s = self._loop.time()
+        if self.session_state is SessionState.SUSPENDED:
+            self._become(SessionState.CONNECTED)
+            self.watches.tell_missed()
+
+    def on_cut(self) -> None:
+        if self.session_state is SessionState.CONNECTED:
+            self.connection += 1
+            self._become(SessionState.SUSPENDED)
+            self._forget_asked()
+
+    def on_ended(self, session_id: int) -> None:
+        if session_id == self.session_id and not self._is_closed:
+            self.connection += 1
+            self._become(SessionState.EXPIRED)
+            self._forget_asked()
+
+    def on_events(self, connection: int, events: list[Event]) -> None:
+        if connection == self.connection and self.session_state is SessionState.CONNECTED:
+            self.watches.tell(events)
+
+    # Asking
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
+        number = self.session_id
+        return await self._ask(lambda: self._ensemble.multi(operations, number), is_write=True)
+
+    async def get(self, path: str) -> Node:
+        return await self._ask(lambda: self._tree.get(path))
+
+    async def exists(self, path: str) -> Node | None:
+        return await self._ask(lambda: self._tree.find(path))
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        return await self._ask(lambda: [self._tree.find(path) for path in paths])
+
+    async def children(self, path: str) -> list[str]:
+        return await self._ask(lambda: self._tree.children(path))
+
+    async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        tree = self._tree
+        return await self._ask(lambda: [tree.children(path) if tree.find(path) else None for path in paths])
+
+    async def _ask(self, act: Callable[[], T], *, is_write: bool = False) -> T:
+        number = self.session_id
+        while True:
+            await self._wait_connected()
+            if number != self.session_id:
+                raise SessionExpired()
+            answer: asyncio.Future[T] = self._loop.create_future()
+            self._asked[answer] = None
+            self._send(act, answer)
+            try:
+                return await answer
+            except _ConnectionLost:
+                self._check_alive()
+                if is_write:
+                    raise StoreUnavailable("/", "the connection was lost before the answer came") from None
+            finally:
+                self._asked.pop(answer, None)
+
+    def _send(self, act: Callable[[], T], answer: asyncio.Future[T]) -> None:
+        number, connection = self.session_id, self.connection
+
+        def on_arrival() -> None:
+            if not self._ensemble.hear(number, connection):
+                return  # nobody listens on this connection any more
+            try:
+                outcome: T | StoreError = act()
+            except StoreError as error:
+                outcome = error
+            self.down.send(lambda: self._on_answer(connection, answer, outcome))
+
+        self.up.send(on_arrival)
+
+    def _on_answer(self, connection: int, answer: asyncio.Future[Any], outcome: object) -> None:
+        if connection != self.connection or answer.done():
+            return
+        if isinstance(outcome, StoreError):
+            answer.set_exception(outcome)
+        else:
+            answer.set_result(outcome)
+
+    async def _wait_connected(self) -> None:
+        while self.session_state is SessionState.SUSPENDED and not self._is_closed:
+            await self._changed.wait()
+        self._check_alive()

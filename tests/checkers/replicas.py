@@ -1,0 +1,148 @@
+"""What the replicas of a cluster's partitions had, held against each other, against what was acknowledged, and
+against what the store was told. For clusters that never elect an unclean leader.
+
+What a watermark passed once is the same everywhere, for ever: whoever leads a newer epoch has it, no replica
+shows other bytes below its own watermark, and no watermark goes back within one life of a broker. Nobody shows a
+watermark above its own log's end. An epoch has one leader, in one of its lives. In the store, leader epochs and
+controller epochs do not go back, another leader takes another epoch, and was in sync under the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Batch(NamedTuple):
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    checksum: int
+
+
+class Seen(NamedTuple):
+    """One replica at one moment. `batches` begin at or before the end of what was seen of it last."""
+
+    at_s: float
+    partition: str
+    broker: int
+    life: int
+    leader_epoch: int
+    is_leader: bool
+    log_start: int
+    log_end: int
+    high_watermark: int
+    batches: tuple[Batch, ...]
+
+
+class State(NamedTuple):
+    """A partition's leadership as it was written into the store."""
+
+    at_s: float
+    partition: str
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int = 0
+
+
+@dataclass(slots=True)
+class _Chronicle:
+    """What was committed in a partition, and who led which of its epochs."""
+
+    committed: dict[int, Batch] = field(default_factory=dict)
+    end: int = 0
+    end_epoch: int = -1  # under which the end was seen
+    leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
+    marks: dict[tuple[int, int], int] = field(default_factory=dict)
+
+
+class Replicas:
+    """Judges replicas as they are seen, one after the other."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self._partitions: dict[str, _Chronicle] = {}
+
+    def see(self, seen: Seen) -> None:
+        chronicle = self._partitions.setdefault(seen.partition, _Chronicle())
+        who = f"broker {seen.broker} (life {seen.life}) at {seen.at_s:.3f} s in {seen.partition}"
+        self._see_epoch(chronicle, seen, who)
+        self._see_mark(chronicle, seen, who)
+        self._see_batches(chronicle, seen, who)
+
+    def _fault(self, text: str) -> None:
+        if len(self.faults) < 20:
+            self.faults.append(text)
+
+    def _see_epoch(self, chronicle: _Chronicle, seen: Seen, who: str) -> None:
+        if not seen.is_leader:
+            return
+        me = (seen.broker, seen.life)
+        first = chronicle.leaders.setdefault(seen.leader_epoch, me)
+        if first != me:
+            self._fault(
+                f"two leaders: {who} leads epoch {seen.leader_epoch}, broker {first[0]} (life {first[1]}) led it"
+            )
+        is_latest = seen.leader_epoch >= max(chronicle.leaders)
+        if is_latest and seen.leader_epoch >= chronicle.end_epoch and seen.log_end < chronicle.end:
+            self._fault(
+                f"lost: {who} leads epoch {seen.leader_epoch} and ends at {seen.log_end}; "
+                f"{chronicle.end} was committed in epoch {chronicle.end_epoch}"
+            )
+
+    def _see_mark(self, chronicle: _Chronicle, seen: Seen, who: str) -> None:
+        if seen.high_watermark > seen.log_end:
+            self._fault(f"watermark {seen.high_watermark} above the log's end {seen.log_end}: {who}")
+        before = chronicle.marks.get((seen.broker, seen.life), 0)
+        if seen.high_watermark < before:
+            self._fault(f"watermark back: {who} had {before}, and has {seen.high_watermark}")
+        chronicle.marks[seen.broker, seen.life] = seen.high_watermark
+
+    def _see_batches(self, chronicle: _Chronicle, seen: Seen, who: str) -> None:
+        for batch in seen.batches:
+            known = chronicle.committed.get(batch.base_offset)
+            if batch.last_offset >= seen.high_watermark:
+                continue
+            if known is None:
+                if batch.base_offset < chronicle.end and chronicle.committed:
+                    self._fault(f"changed: {who} has {batch} where other batches were committed")
+                    continue
+                chronicle.committed[batch.base_offset] = batch
+            elif known != batch:
+                self._fault(f"changed: {who} has {batch}, and {known} was committed")
+        if seen.high_watermark > chronicle.end:
+            chronicle.end, chronicle.end_epoch = seen.high_watermark, seen.leader_epoch
+
+
+def state_anomalies(states: Iterable[State]) -> list[str]:
+    """`states` in the order in which they were written."""
+    faults: list[str] = []
+    last: dict[str, State] = {}
+    for state in states:
+        before = last.get(state.partition)
+        last[state.partition] = state
+        if before is None:
+            continue
+        step = f"{before} became {state}"
+        if state.leader_epoch < before.leader_epoch:
+            faults.append(f"epoch back: {step}")
+        if state.leader != before.leader and state.leader_epoch == before.leader_epoch:
+            faults.append(f"two leaders of one epoch: {step}")
+        if state.leader >= 0 and state.leader not in before.isr and state.leader != before.leader:
+            faults.append(f"elected out of sync: {step}")
+        if state.controller_epoch < before.controller_epoch:
+            faults.append(f"controller epoch back: {step}")
+        if not state.isr:
+            faults.append(f"nobody in sync: {step}")
+    return faults
+
+
+def copies_anomalies(ends: Mapping[str, Mapping[int, tuple[int, int]]]) -> list[str]:
+    """At rest: log end and watermark of each partition's replicas are all one."""
+    return [
+        f"replicas of {partition} differ at rest: {dict(found)}"
+        for partition, found in ends.items()
+        if len({offset for both in found.values() for offset in both}) > 1
+    ]

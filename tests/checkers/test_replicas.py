@@ -1,0 +1,94 @@
+"""The judge of replicas is judged: good histories pass, each kind of bad one is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkers.replicas import Batch, Replicas, Seen, State, copies_anomalies, state_anomalies
+
+A, B, B2 = Batch(0, 1, 0, 7), Batch(2, 2, 0, 8), Batch(2, 2, 1, 9)
+
+
+def seen(broker: int = 1, life: int = 0, epoch: int = 0, *, leads: bool = True, end: int = 3, mark: int = 3,
+         batches: tuple[Batch, ...] = ()) -> Seen:  # fmt: skip
+    return Seen(1.0, "t-0", broker, life, epoch, leads, 0, end, mark, batches)
+
+
+def judged(*looks: Seen) -> list[str]:
+    replicas = Replicas()
+    for look in looks:
+        replicas.see(look)
+    return [fault.split(":")[0].split(" 4")[0] for fault in replicas.faults]
+
+
+GOOD = seen(batches=(A, B))
+
+
+def test_replicas_that_agree_are_well() -> None:
+    assert judged(GOOD, seen(2, leads=False, mark=2, batches=(A,)), seen(2, epoch=1, batches=(A, B))) == []
+
+
+def test_what_was_never_committed_may_go() -> None:
+    assert judged(seen(mark=2, batches=(A,)), seen(2, epoch=1, end=2, mark=2)) == []
+
+
+def test_a_leader_of_the_past_may_be_shorter() -> None:
+    assert judged(seen(2, epoch=5, batches=(A, B)), seen(1, epoch=4, end=2, mark=2)) == []
+
+
+@pytest.mark.parametrize(
+    ("look", "fault"),
+    [
+        (seen(2, epoch=1, end=2, mark=2), "lost"),
+        (seen(2, leads=False, batches=(A, B2)), "changed"),
+        (seen(2, leads=False, batches=(Batch(1, 1, 0, 3),)), "changed"),
+        (seen(mark=2), "watermark back"),
+        (seen(2), "two leaders"),
+        (seen(1, 1), "two leaders"),
+        (seen(2, leads=False, mark=4), "watermark"),
+    ],
+)
+def test_what_is_wrong_is_named(look: Seen, fault: str) -> None:
+    assert fault in judged(GOOD, look)[0]
+
+
+def state(leader: int, epoch: int, *isr: int, controller: int = 1) -> State:
+    return State(0.0, "t-0", leader, epoch, isr, controller)
+
+
+def test_a_leadership_that_goes_as_it_should() -> None:
+    story = [
+        state(1, 0, 1, 2),
+        state(1, 0, 1),
+        state(1, 0, 1, 2),
+        state(2, 1, 2),
+        state(-1, 2, 2),
+        state(2, 3, 2),
+    ]
+    assert state_anomalies(story) == []
+
+
+@pytest.mark.parametrize(
+    ("next_state", "fault"),
+    [
+        (state(1, 3, 1, 2), "epoch back"),
+        (state(2, 4, 1, 2), "two leaders of one epoch"),
+        (state(3, 5, 3), "elected out of sync"),
+        (state(1, 4, 1, controller=0), "controller epoch back"),
+        (state(1, 4), "nobody in sync"),
+    ],
+)
+def test_a_state_that_must_not_follow_is_named(next_state: State, fault: str) -> None:
+    [found] = state_anomalies([state(1, 4, 1, 2), next_state])
+    assert found.startswith(fault)
+
+
+def test_partitions_are_judged_apart() -> None:
+    other = State(0.0, "t-1", 2, 0, (2,))
+    assert state_anomalies([state(1, 4, 1, 2), other]) == []
+
+
+def test_replicas_at_rest_are_alike() -> None:
+    assert copies_anomalies({"t-0": {1: (3, 3), 2: (3, 3)}}) == []
+    assert copies_anomalies({"t-0": {1: (3, 3), 2: (3, 2)}}) != []
+    assert copies_anomalies({"t-0": {1: (3, 3), 2: (4, 4)}}) != []

@@ -1,0 +1,104 @@
+"""What one seed makes of a cluster: how many brokers, what is promised, who is there, and what goes wrong when.
+
+Three kinds, by what may be lost with a machine's power:
+`cached`   the defaults, and machines that keep their power: what was acknowledged survives kill -9.
+`synced`   flush.messages=1: power may be lost anywhere, everywhere at once, too.
+`guarded`  the defaults, and losses of power while another replica that is in sync lives on: nothing else goes wrong
+           with brokers until the broker that lost its power is in no ISR any more, or has caught up.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from simulation.plan import CODECS, Fault, Plan
+
+KINDS = ("cached", "cached", "synced", "guarded")
+ROLES = ("transactions", "copier", "group", "admin", "mover")
+SESSION_TIMEOUT_S = 1.2
+# Replication factor and min.insync.replicas of the topics.
+_PROMISES = ((3, 2), (3, 2), (3, 2), (3, 2), (3, 1), (3, 1), (2, 1), (1, 1))
+
+_BROKER_FAULTS = (
+    "kill",
+    "kill",
+    "restart",
+    "pause",
+    "kill leader",
+    "kill controller",
+    "rolling restart",
+    "isolate leader",
+)
+_STORE_FAULTS = ("store cut", "expire", "expire controller", "store part", "store one way", "store slow")
+_LINK_FAULTS = ("link part", "link one way", "link slow", "isolate", "cut")
+_CLIENT_FAULTS = ("stop client", "kill client", "client part")
+_MACHINE_FAULTS = ("clock", "disk error", "full disk")
+_POWER_FAULTS = ("power", "power", "power at operation")
+
+
+def cluster_plan_of(seed: int) -> Plan:
+    random = Random(f"{seed}/cluster plan")
+    kind = random.choice(KINDS)
+    brokers = random.choice((3, 3, 3, 4, 5))
+    replicas, min_isr = random.choice(_PROMISES)
+    roles = tuple(random.sample(ROLES, 1 if random.random() < 0.7 else 2))
+    length_s = random.uniform(1.0, 3.0)
+    return Plan(
+        seed,
+        kind,
+        partitions=random.randrange(1, 3),
+        length_s=length_s,
+        codec=random.choice(CODECS),
+        roles=roles,
+        properties=_properties(random, kind, min_isr),
+        faults=tuple(sorted(_faults(random, kind, length_s), key=lambda fault: fault.time_s)),
+        brokers=brokers,
+        replicas=replicas,
+        min_isr=min_isr,
+    )
+
+
+def _properties(random: Random, kind: str, min_isr: int) -> dict[str, str]:
+    properties = {
+        "min.insync.replicas": str(min_isr),
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+        "group.min.session.timeout.ms": "500",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
+        "replica.lag.time.max.ms": str(random.choice((500, 800))),
+        "replica.fetch.wait.max.ms": "250",
+        "replica.fetch.backoff.ms": "100",
+        "replica.socket.timeout.ms": "1000",
+        "controlled.shutdown.retry.backoff.ms": "200",
+        "leader.imbalance.check.interval.seconds": random.choice(("1", "300")),
+        "replica.high.watermark.checkpoint.interval.ms": str(random.choice((200, 5000))),
+        "log.index.interval.bytes": str(random.choice((64, 4096))),
+        "log.index.size.max.bytes": str(random.choice((64, 10_485_760))),
+        "log.segment.delete.delay.ms": "500",
+        "auto.create.topics.enable": "false",
+    }
+    if kind == "synced":
+        properties["log.flush.interval.messages"] = "1"
+    return properties
+
+
+def _faults(random: Random, kind: str, length_s: float) -> list[Fault]:
+    groups = [_BROKER_FAULTS, _BROKER_FAULTS, _STORE_FAULTS, _LINK_FAULTS, _CLIENT_FAULTS, _MACHINE_FAULTS]
+    if kind != "cached":
+        groups += [_POWER_FAULTS] * 3
+    faults = []
+    for _ in range(random.randrange(2, 7)):
+        name = random.choice(random.choice(groups))
+        if name == "disk error" and kind == "guarded":
+            continue  # a failed sync loses what it was to write, as a loss of power does
+        if name == "power" and kind == "synced" and random.random() < 0.3:
+            name = "power everywhere"
+        faults.append(
+            Fault(
+                random.uniform(0.1, length_s),
+                name,
+                seconds=random.choice((0.05, 0.3, 1.0, 2.5)) * random.uniform(0.5, 1.5),
+                number=random.randrange(1, 60),
+            )
+        )
+    return faults

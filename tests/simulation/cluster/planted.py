@@ -1,0 +1,253 @@
+"""Bugs of replication and control that a story of a cluster must find: each breaks one rule of the running code."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from felice.controller import duties, election, leaderships
+from felice.controller.reassignment import Assignment, Move
+from felice.coordinator.hosted_shard import HostedShard
+from felice.log.epochs import LeaderEpochs
+from felice.log.log import Log
+from felice.metadata.layout import StateNode
+from felice.replication import fetcher, follower, isr, partition
+from felice.replication.leader import Leader
+from felice.replication.partition import Partition
+from felice.server import membership, transactions
+from felice.server.broker import Broker
+from simulation.plan import Plan
+from simulation.planted import PlantedBug, _answers, _replace, _wrap
+
+
+def _shared(plan: Plan) -> bool:
+    return plan.replicas > 1
+
+
+def _strict(plan: Plan) -> bool:
+    return plan.min_isr > 1
+
+
+def _hit(*kinds: str) -> Any:
+    return lambda plan: _shared(plan) and any(fault.kind in kinds for fault in plan.faults)
+
+
+_FAILOVER = ("isolate leader", "kill leader", "rolling restart", "pause")
+_DIVERGED = ("isolate leader",)
+
+
+# Following
+
+
+def _compares_nothing(original: Any) -> Any:
+    return lambda *args, **kwargs: replace(original(*args, **kwargs), last_fetched_epoch=-1)
+
+
+def _keeps_its_tail(epochs: Any, epoch: int, end: int, *, log_end_offset: int, high_watermark: int) -> Any:
+    return follower.TruncateTo(log_end_offset, is_unclean=False)
+
+
+def _cuts_at_watermark(
+    epochs: Any, *, log_start_offset: int, log_end_offset: int, high_watermark: int
+) -> Any:
+    return follower.TruncateTo(max(high_watermark, log_start_offset), is_unclean=False)
+
+
+def _takes_half(original: Any) -> Any:
+    """Believes that it has an epoch's beginning, and writes the leader's batches as of its own epoch."""
+
+    def assign(self: Any, epoch: int, offset: int) -> None:
+        original(self, 0, offset)
+
+    return assign
+
+
+# Leading
+
+
+def _own_end(self: Any, high_watermark: int, *, committable_offset: int, **kwargs: Any) -> int:
+    return max(high_watermark, committable_offset)
+
+
+def _any_follower(original: Any) -> Any:
+    def propose(self: Any, replica: int, high_watermark: int, broker_epoch_of: Any) -> Any:
+        found = self.followers.get(replica)
+        if self.proposal is not None or found is None or replica in self.isr:
+            return None
+        return self._propose((*self.isr, replica), {replica: found.broker_epoch})
+
+    return propose
+
+
+def _early_watermark_is_committed(self: Any, info: Any, required_acks: int = -1) -> bool:
+    return True
+
+
+@contextlib.contextmanager
+def _no_minimum() -> Iterator[None]:
+    with (
+        patch.object(Leader, "is_under_min_isr", lambda *args: False),
+        patch.object(Partition, "_check_in_sync", lambda *args: None),
+    ):
+        yield
+
+
+def _checks_no_epoch(self: Any, current_leader_epoch: int) -> None:
+    if self._failure is not None:
+        raise self._failure
+
+
+async def _write_whatever(self: Any, found: Any, proposal: Any) -> Any:
+    path = isr.layout.state_path(found.topic, found.partition)
+    state = isr.layout.decode_state((await self._store.get(path)).data)
+    mine = StateNode(found.leader_id, proposal.leader_epoch, state.controller_epoch, proposal.isr)
+    return await self._store.set(path, isr.layout.encode_state(mine))
+
+
+# Control
+
+
+def _whoever_lives(original: Any) -> Any:
+    def settled(found: Any, alive: Any, controller_epoch: int, *, allows_unclean: bool = False) -> Any:
+        if found.leader in alive:
+            return original(found, alive, controller_epoch)
+        living = tuple(replica for replica in reversed(found.replicas) if replica in alive)
+        if not living:
+            return None
+        return StateNode(living[0], found.leader_epoch + 1, controller_epoch, living)
+
+    return settled
+
+
+def _first_whoever(original: Any) -> Any:
+    def preferred(found: Any, alive: Any, controller_epoch: int) -> Any:
+        first = found.replicas[0]
+        if first not in alive or first == found.leader:
+            return None
+        joined = tuple(dict.fromkeys((first, *found.isr)))
+        return StateNode(first, found.leader_epoch + 1, controller_epoch, joined)
+
+    return preferred
+
+
+def _same_epoch(original: Any) -> Any:
+    def following(found: Any, *args: Any) -> Any:
+        state = original(found, *args)
+        return None if state is None else replace(state, leader_epoch=found.leader_epoch)
+
+    return following
+
+
+def _moved_at_once(found: Any, alive: Any, controller_epoch: int) -> Any:
+    target = found.target
+    if not found.is_reassigning or not any(replica in alive for replica in target):
+        return None
+    leader = next(replica for replica in target if replica in alive)
+    state = StateNode(leader, found.leader_epoch + 1, controller_epoch, target)
+    return Move(found, Assignment(target), state)
+
+
+def _given_to_anybody(original: Any) -> Any:
+    def stepped_down(found: Any, broker_id: int, alive: Any, controller_epoch: int) -> Any:
+        others = tuple(replica for replica in found.replicas if replica != broker_id and replica in alive)
+        if broker_id not in (found.leader, *found.isr) or not others:
+            return None
+        epoch = found.leader_epoch + (found.leader == broker_id)
+        leader = others[-1] if found.leader == broker_id else found.leader
+        return StateNode(leader, epoch, controller_epoch, others)
+
+    return stepped_down
+
+
+async def _nothing_to_end(self: Any) -> None:
+    return None
+
+
+async def _not_loaded(self: Any) -> None:
+    self.finish_loading()
+
+
+async def _at_once(self: Any, offset: int, timeout_s: float) -> None:
+    return None
+
+
+@contextlib.contextmanager
+def _answers_before_replication() -> Iterator[None]:
+    with (
+        patch.object(Partition, "wait_committed", _at_once),
+        patch.object(Partition, "is_acknowledged", _early_watermark_is_committed),
+    ):
+        yield
+
+
+def _marker_is_enough(original: Any) -> Any:
+    """The coordinator is told that a marker is written, where it is not."""
+
+    def append_marker(broker: Any, found: Any, asked: Any) -> int:
+        if found.topic == "ledger" and asked.producer_epoch % 2 == 0:
+            return -1
+        return int(original(broker, found, asked))
+
+    return append_marker
+
+
+BUGS = (
+    PlantedBug("no comparison", "a follower does not say of which epoch its last record is",
+               _wrap(partition.follower, "next_fetch", _compares_nothing), _hit(*_DIVERGED)),
+    PlantedBug("diverged tail", "a follower keeps what its leader never had",
+               _replace(follower, "after_divergence", _keeps_its_tail), _hit(*_DIVERGED)),
+    PlantedBug("leader compares not", "a leader does not look at the epochs of its followers",
+               _answers(Partition, "_divergence", None), _hit(*_DIVERGED)),
+    PlantedBug("watermark truncation", "who follows another leader cuts its log at its watermark (before KIP-101)",
+               _replace(follower, "before_following", _cuts_at_watermark), _hit(*_FAILOVER)),
+    PlantedBug("no epochs", "new leader epochs are not remembered", _wrap(LeaderEpochs, "assign", _takes_half),
+               _hit(*_FAILOVER)),
+    PlantedBug("early watermark", "the watermark is where the leader's own log ends",
+               _replace(Leader, "next_high_watermark", _own_end), _shared),
+    PlantedBug("follower's watermark", "a follower takes over the leader's watermark, whatever it has",
+               _replace(follower, "next_high_watermark", lambda own, leaders, end: max(own, leaders)), _shared),
+    PlantedBug("min ISR", "min.insync.replicas is ignored", _no_minimum, _strict),
+    PlantedBug("early answer", "acks=all is answered before anybody has replicated",
+               _answers_before_replication, _shared),
+    PlantedBug("expansion", "whoever fetches is in sync", _wrap(Leader, "propose_expansion", _any_follower), _shared),
+    PlantedBug("ISR in a race", "the ISR is written without a comparison",
+               _replace(isr.IsrWriter, "_write", _write_whatever), _hit(*_FAILOVER)),
+    PlantedBug("leader epoch", "nobody looks at the leader epoch of a request, or of an answer",
+               lambda: _no_epoch_fence(), _hit(*_FAILOVER)),
+    PlantedBug("session", "a broker whose session ended leads on",
+               _replace(Broker, "stop_leading", lambda self: None), _hit("expire", "store part", "pause", "isolate")),
+    PlantedBug("earlier life", "a broker that starts keeps the leaderships of its earlier life",
+               _replace(membership.Membership, "_end_earlier_life", _nothing_to_end),
+               _hit("kill", "kill leader", "power")),
+    PlantedBug("unclean", "whoever lives is elected", _wrap(duties, "settled", _whoever_lives), _hit(*_FAILOVER)),
+    PlantedBug("preferred", "the preferred replica leads whether it is in sync or not",
+               _wrap(leaderships, "preferred", _first_whoever), lambda plan: "mover" in plan.roles and _shared(plan)),
+    PlantedBug("same epoch", "a new leader keeps the old one's epoch", _wrap(election, "_next", _same_epoch),
+               _hit(*_FAILOVER)),
+    PlantedBug("handed to anybody", "a broker that stops gives its leaderships to replicas that are not in sync",
+               _wrap(membership, "stepped_down", _given_to_anybody), _hit("restart", "rolling restart")),
+    PlantedBug("hasty move", "a move ends when its new replicas are alive",
+               _replace(duties, "completed", _moved_at_once), lambda plan: "mover" in plan.roles and _shared(plan)),
+    PlantedBug("not loaded", "a coordinator acts before it has read what its predecessor wrote",
+               _replace(HostedShard, "load", _not_loaded),
+               lambda plan: bool({"transactions", "copier", "group"} & set(plan.roles))),
+    PlantedBug("marker", "markers are acknowledged and not written",
+               _wrap(transactions, "_append_marker", _marker_is_enough), lambda plan: "transactions" in plan.roles),
+    PlantedBug("unsynced replicas", "what must be on disk is not waited for", _replace(Log, "needs_flush", False),
+               lambda plan: plan.kind == "synced" and any(f.kind.startswith("power") for f in plan.faults)),
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def _no_epoch_fence() -> Iterator[None]:
+    with (
+        patch.object(Partition, "_check_epoch", _checks_no_epoch),
+        patch.object(fetcher._Followed, "is_answered_in_time", lambda self: self.partition.leader is None),
+    ):
+        yield
+
+
+__all__ = ["BUGS"]

@@ -1,0 +1,67 @@
+"""Who lives only where there are several brokers."""
+
+from __future__ import annotations
+
+from felice.client.admin.model import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ElectionType,
+    NewPartitions,
+    ResourceType,
+)
+from felice.client.aio import Admin
+from felice.client.errors import KafkaException
+from felice.env import Environment
+from simulation.account import COPY, LEDGER, PLAIN
+from simulation.roles import Role
+
+_TIMEOUT_S = 3.0
+
+
+class Mover(Role):
+    """Moves partitions, cancels moves, elects leaders, widens topics and changes their settings, under load."""
+
+    async def live(self, env: Environment, life: int) -> None:
+        async with Admin(self.stage.client, env=env) as admin:
+            while not self.stage.is_quiet:
+                act = self.random.choice(
+                    (self._move, self._move, self._cancel, self._elect, self._configure, self._widen)
+                )
+                try:
+                    await act(admin)
+                except (KafkaException, TimeoutError) as error:
+                    self.stage.world.note(f"{self.name}: {error}")
+                await self.pause(0.6)
+            await self._cancel(admin)
+
+    def _some(self) -> tuple[str, int]:
+        topic = self.random.choice((PLAIN, PLAIN, LEDGER, COPY, "__consumer_offsets"))
+        return topic, self.random.choice(self.stage.partitions) if topic[0] != "_" else 0
+
+    async def _move(self, admin: Admin) -> None:
+        brokers = range(1, len(self.stage.brokers) + 1)
+        target = self.random.sample(brokers, self.stage.plan.replicas)
+        await admin.alter_partition_reassignments({self._some(): target}, timeout_s=_TIMEOUT_S)
+
+    async def _cancel(self, admin: Admin) -> None:
+        moving = await admin.list_partition_reassignments(timeout_s=_TIMEOUT_S)
+        if moving:
+            await admin.alter_partition_reassignments(dict.fromkeys(moving), timeout_s=_TIMEOUT_S)
+
+    async def _elect(self, admin: Admin) -> None:
+        await admin.elect_leaders(ElectionType.PREFERRED, [self._some()], timeout_s=_TIMEOUT_S)
+
+    async def _configure(self, admin: Admin) -> None:
+        entry = ConfigEntry(
+            "segment.bytes",
+            str(self.random.choice((1024, 16384))),
+            incremental_operation=AlterConfigOpType.SET,
+        )
+        resource = ConfigResource(ResourceType.TOPIC, PLAIN, incremental_configs=[entry])
+        await admin.incremental_alter_configs([resource], timeout_s=_TIMEOUT_S)
+
+    async def _widen(self, admin: Admin) -> None:
+        """Beyond the partitions that the others use."""
+        count = self.stage.plan.partitions + self.random.randrange(1, 3)
+        await admin.create_partitions([NewPartitions(LEDGER, count)], timeout_s=_TIMEOUT_S)

@@ -1,0 +1,311 @@
+"""One seed's story of a cluster: as that of one broker, with faults of several, and judges who see all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+
+from checkers.replicas import copies_anomalies, state_anomalies
+from felice.metadata import layout
+from felice.server.local_cluster import local_settings
+from felice.testing.simulation.ensemble import SimEnsemble
+from felice.testing.simulation.world import BrokerMachine, World
+from simulation.account import PLAIN, Account, Sent
+from simulation.cluster.plan import SESSION_TIMEOUT_S, cluster_plan_of
+from simulation.cluster.roles import Mover
+from simulation.cluster.watchtower import Watchtower
+from simulation.plan import Fault, Plan
+from simulation.roles import Role
+from simulation.story import Keeper, Story, Verdict, _resume, play
+
+# Within this all ISRs are full again and all replicas alike, once nothing goes wrong any more.
+WHOLE_AGAIN_S = 30.0
+_LOOK_S = 0.15
+
+
+def run(seed: int, change: Callable[[Plan], Plan] = lambda plan: plan) -> Verdict:
+    """Plays the story of a cluster that the seed tells."""
+    return play(change(cluster_plan_of(seed)), ClusterStory)
+
+
+class ClusterStory(Story):
+    def __init__(self, world: World, plan: Plan, account: Account) -> None:
+        self._ensemble = SimEnsemble(world, timeout_s=SESSION_TIMEOUT_S)
+        super().__init__(world, plan, account)
+        self._by_number = dict(enumerate(self._brokers, 1))
+        self._tower = Watchtower(world, self._ensemble, self._by_number)
+        # The broker that lost its power and may still count as in sync.
+        self._weak: int | None = None
+        self._disturbed_until_s = 0.0
+        account.on_acknowledged = self._judge_acknowledgement
+
+    def _make_brokers(self) -> list[BrokerMachine]:
+        count = self._plan.brokers
+        return [
+            self._world.broker(
+                f"b{number}",
+                {**local_settings(count), **self._plan.properties},
+                node_id=number,
+                ensemble=self._ensemble,
+            )
+            for number in range(1, count + 1)
+        ]
+
+    def _cast(self) -> list[Role]:
+        cast = super()._cast()
+        if "mover" in self._plan.roles:
+            cast.append(Mover(self._stage, "v1"))
+        return cast
+
+    async def play(self) -> None:
+        looking = asyncio.ensure_future(self._look())
+        await super().play()
+        looking.cancel()
+        self._account.faults += self._tower.replicas.faults
+        self._account.faults += state_anomalies(self._tower.states())
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            self._tower.look()
+            self._look_at_weak()
+            if self._weak is None:
+                self._tower.look_at_isrs()
+
+    def _judge_acknowledgement(self, sent: Sent) -> None:
+        if sent.offset is None:
+            return  # it was there already, the broker forgot where
+        if self._weak is not None:
+            return  # it is in the store's ISR yet, and lost what it had
+        fault = self._tower.acknowledged(PLAIN, sent.partition, sent.offset, self._plan.min_isr)
+        if fault is not None:
+            self._account.faults.append(f"{fault}, at {self._world.loop.time():.3f} s")
+
+    def _has_begun(self) -> bool:
+        """Every broker can be given replicas by every other."""
+        images = [
+            machine.broker.image
+            for machine in self._brokers
+            if machine.broker and hasattr(machine.broker, "watcher")
+        ]
+        return len(images) == self._plan.brokers and all(
+            len(image.brokers) == len(images) for image in images
+        )
+
+    # Harm
+
+    def _hurt(self, fault: Fault) -> None:
+        self._look_at_weak()
+        if self._weak is not None and "client" not in fault.kind:
+            self._world.note(f"no {fault.kind} while {self._weak} is weak")
+            return
+        if fault.kind not in ("power", "clock") and "client" not in fault.kind:
+            self._disturbed_until_s = max(
+                self._disturbed_until_s, self._world.loop.time() + 2 * fault.seconds + SESSION_TIMEOUT_S
+            )
+        super()._hurt(fault)
+
+    def _look_at_weak(self) -> None:
+        if self._weak is not None and not self._tower.in_sync_beside(self._weak):
+            self._weak = None
+
+    def _some_broker(self) -> int:
+        return self._random.randrange(1, self._plan.brokers + 1)
+
+    def _bring_down(self, number: int, seconds: float) -> None:
+        self._keepers[number - 1].down_for(seconds)
+        self._by_number[number].kill()
+
+    def _do_kill(self, fault: Fault) -> None:
+        self._bring_down(self._some_broker(), fault.seconds)
+
+    def _do_kill_leader(self, fault: Fault) -> None:
+        state = self._tower.state(PLAIN, 0)
+        if state is not None and state.leader > 0:
+            self._bring_down(state.leader, fault.seconds)
+
+    def _controller(self) -> int | None:
+        node = self._ensemble.tree.find(layout.CONTROLLER)
+        return None if node is None else layout.decode_controller(node.data)
+
+    def _do_kill_controller(self, fault: Fault) -> None:
+        if (number := self._controller()) is not None:
+            self._bring_down(number, fault.seconds)
+
+    def _do_restart(self, fault: Fault) -> None:
+        keeper = self._keepers[self._some_broker() - 1]
+        self._healing.append(asyncio.ensure_future(keeper.restart(fault.seconds)))
+
+    def _do_rolling_restart(self, fault: Fault) -> None:
+        async def roll() -> None:
+            for keeper in self._keepers:
+                await keeper.restart(0.05)
+                await asyncio.sleep(0.3)
+
+        self._healing.append(asyncio.ensure_future(roll()))
+
+    def _do_pause(self, fault: Fault) -> None:
+        process = self._by_number[self._some_broker()].process
+        if process is not None and process.is_alive:
+            process.stop()
+            self._later(fault.seconds, lambda: _resume(process))
+
+    def _do_power(self, fault: Fault) -> None:
+        number = self._some_broker()
+        if self._may_lose_power(number):
+            self._keepers[number - 1].down_for(fault.seconds)
+            self._by_number[number].lose_power()
+            self._weak = number if self._plan.kind == "guarded" else None
+        else:
+            self._bring_down(number, fault.seconds)
+
+    def _do_power_at_operation(self, fault: Fault) -> None:
+        number = self._some_broker()
+        if self._plan.kind == "synced" and self._by_number[number].is_running:
+            self._by_number[number].lose_power_within(fault.number)
+        else:
+            self._do_power(fault)
+
+    def _do_power_everywhere(self, fault: Fault) -> None:
+        for keeper in self._keepers:
+            keeper.down_for(fault.seconds * self._random.random())
+            keeper.broker.lose_power()
+
+    def _may_lose_power(self, number: int) -> bool:
+        """Whether, for each partition that it has in sync, somebody else has all of it and lives on."""
+        if self._plan.kind == "synced":
+            return True
+        if self._world.loop.time() < self._disturbed_until_s or self._plan.replicas < 2:
+            return False
+        alive = self._tower.alive()
+        others = self._tower.in_sync_beside(number)
+        return len(alive) == self._plan.brokers and all(beside & alive for beside in others)
+
+    # Harm to sessions and ways
+
+    def _do_store_cut(self, fault: Fault) -> None:
+        self._ensemble.cut(f"b{self._some_broker()}")
+
+    def _do_expire(self, fault: Fault) -> None:
+        self._expire(self._some_broker())
+
+    def _do_expire_controller(self, fault: Fault) -> None:
+        if (number := self._controller()) is not None:
+            self._expire(number)
+
+    def _expire(self, number: int) -> None:
+        for session in self._ensemble.sessions_of(f"b{number}"):
+            self._ensemble.expire(session)
+
+    def _do_store_part(self, fault: Fault) -> None:
+        self._part_for(fault.seconds, f"b{self._some_broker()}", self._ensemble.name)
+
+    def _do_store_one_way(self, fault: Fault) -> None:
+        self._block_for(fault.seconds, f"b{self._some_broker()}", self._ensemble.name)
+
+    def _do_store_slow(self, fault: Fault) -> None:
+        self._slow(f"b{self._some_broker()}", self._ensemble.name, min(fault.seconds, 0.5))
+
+    def _two_brokers(self) -> tuple[str, str]:
+        one, other = self._random.sample(range(1, self._plan.brokers + 1), 2)
+        return f"b{one}", f"b{other}"
+
+    def _do_link_part(self, fault: Fault) -> None:
+        self._part_for(fault.seconds, *self._two_brokers())
+
+    def _do_link_one_way(self, fault: Fault) -> None:
+        self._block_for(fault.seconds, *self._two_brokers())
+
+    def _do_link_slow(self, fault: Fault) -> None:
+        self._slow(*self._two_brokers(), fault.seconds)
+
+    def _do_isolate(self, fault: Fault) -> None:
+        """From the other brokers, and half of the time from the store, too; clients still reach it."""
+        name = f"b{self._some_broker()}"
+        others = [broker.name for broker in self._brokers if broker.name != name]
+        if fault.number % 2:
+            others.append(self._ensemble.name)
+        for other in others:
+            self._part_for(fault.seconds, name, other)
+
+    def _do_isolate_leader(self, fault: Fault) -> None:
+        """Clients go on writing to it, in vain, until its session ends and another leads."""
+        state = self._tower.state(PLAIN, fault.number % self._plan.partitions)
+        if state is not None and state.leader > 0:
+            name = f"b{state.leader}"
+            for other in [self._ensemble.name, *(broker.name for broker in self._brokers)]:
+                if other != name:
+                    self._part_for(max(fault.seconds, 1.2 * SESSION_TIMEOUT_S), name, other)
+
+    def _do_client_part(self, fault: Fault) -> None:
+        for client in self._some_clients():
+            self._part_for(fault.seconds, client, f"b{self._some_broker()}")
+
+    def _part_for(self, seconds: float, one: str, other: str) -> None:
+        network = self._world.network
+        network.part(one, other)
+
+        def undo() -> None:
+            network.unblock(one, other)
+            network.unblock(other, one)
+
+        self._later(seconds, undo)
+
+    def _block_for(self, seconds: float, one: str, other: str) -> None:
+        network = self._world.network
+        way = (one, other) if self._random.random() < 0.5 else (other, one)
+        network.block(*way)
+        self._later(seconds, lambda: network.unblock(*way))
+
+    def _slow(self, one: str, other: str, seconds: float) -> None:
+        for way in ((one, other), (other, one)):
+            self._world.network.slow(*way, seconds * self._random.random())
+
+    # Harm to machines
+
+    def _do_clock(self, fault: Fault) -> None:
+        names = [role.name for role in self._roles] + [broker.name for broker in self._brokers] * 3
+        jump_ms = self._random.choice((-1, 1)) * self._random.randrange(10 ** self._random.randrange(2, 7))
+        self._world.machines[self._random.choice(names)].clock.jump(jump_ms)
+
+    def _do_disk_error(self, fault: Fault) -> None:
+        broker = self._by_number[self._some_broker()]
+        operation = self._random.choice(("sync", "write", "create", "rename", "sync_dir", "read"))
+        broken = broker.disk.fail(operation, errno.EIO, after=fault.number // 10, times=1 + fault.number % 3)
+
+        def mend() -> None:
+            broker.disk.heal(broken)
+            broker.kill()
+
+        self._later(fault.seconds, mend)
+
+    def _do_full_disk(self, fault: Fault) -> None:
+        broker = self._by_number[self._some_broker()]
+        broker.disk.capacity_bytes = broker.disk.used_bytes + fault.number * 50
+
+        def mend() -> None:
+            broker.disk.capacity_bytes = None
+            # A log that could not be made or cut for want of room stays offline until its broker starts anew.
+            broker.kill()
+
+        self._later(fault.seconds, mend)
+
+    # Rest
+
+    async def _comes_to_rest(self, acting: list[asyncio.Task[None]]) -> bool:
+        return await super()._comes_to_rest(acting) and await self._is_whole_again()
+
+    async def _is_whole_again(self) -> bool:
+        deadline = self._world.loop.time() + WHOLE_AGAIN_S
+        while (unrest := self._tower.unrest()) is not None:
+            if self._world.loop.time() > deadline:
+                self._account.faults.append(f"liveness: not whole again in {WHOLE_AGAIN_S:.0f} s: {unrest}")
+                return False
+            await asyncio.sleep(_LOOK_S)
+        self._tower.look()
+        self._account.faults += copies_anomalies(self._tower.ends())
+        return True
+
+
+__all__ = ["ClusterStory", "Keeper", "run"]

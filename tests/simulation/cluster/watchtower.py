@@ -1,0 +1,224 @@
+"""Sees all brokers of a cluster at once, as nobody in it can, and hands what it sees to the judges of replicas."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Iterator
+
+from checkers.replicas import Batch, Replicas, Seen, State
+from felice.metadata import layout
+from felice.replication.partition import Partition
+from felice.testing.simulation.disk import SimDisk
+from felice.testing.simulation.ensemble import SimEnsemble
+from felice.testing.simulation.world import BrokerMachine, World
+
+_HEADER = struct.Struct(">qiiBIhi")
+_AT_MOST_BYTES = 1 << 20
+
+
+class Watchtower:
+    def __init__(self, world: World, ensemble: SimEnsemble, brokers: dict[int, BrokerMachine]) -> None:
+        self.replicas = Replicas()
+        self._world = world
+        self._ensemble = ensemble
+        self._brokers = brokers
+        # How far each replica, in each life of its broker, was read.
+        self._read_to: dict[tuple[int, int, str], int] = {}
+        # The replica of each name and broker: one that was moved away and came back is another.
+        self._known: dict[tuple[int, str], tuple[Partition, int]] = {}
+
+    # Replicas
+
+    def look(self) -> None:
+        """One look at every replica of every broker that runs."""
+        for number, machine in self._brokers.items():
+            if machine.is_running:
+                with _undisturbed(machine.disk):
+                    for partition in self._partitions(machine):
+                        if partition.is_open:
+                            self._see(number, partition)
+
+    def _partitions(self, machine: BrokerMachine) -> list[Partition]:
+        broker = machine.broker
+        if broker is None or not hasattr(broker, "partitions"):
+            return []
+        return list(broker.partitions)
+
+    def _see(self, number: int, partition: Partition) -> None:
+        name = f"{partition.topic}-{partition.partition} {partition.topic_id.hex[:6]}"
+        log, mark = partition.log, partition.high_watermark
+        before, life = self._known.get((number, name), (partition, 0))
+        life += before is not partition
+        self._known[number, name] = (partition, life)
+        key = (number, life, name)
+        read_to = min(self._read_to.get(key, log.log_start_offset), log.log_end_offset)
+        batches: tuple[Batch, ...] = ()
+        if mark > read_to and not log.config.is_compacted:
+            batches = tuple(batches_of(partition, max(read_to, log.log_start_offset)))
+            self._read_to[key] = mark
+        self.replicas.see(
+            Seen(
+                self._world.loop.time(), name, number, life, partition.leader_epoch, partition.is_leader,
+                log.log_start_offset, log.log_end_offset, mark, batches,
+            )
+        )  # fmt: skip
+
+    def look_at_isrs(self) -> None:
+        """Who is in sync has everything below the watermark."""
+        for topic, node in self._topics():
+            for number in node.partitions:
+                state = self.state(topic, number)
+                if state is None or state.leader not in self._brokers:
+                    continue
+                leader = self._find(self._brokers[state.leader], topic, number)
+                if leader is None or not leader.is_leader or leader.leader_epoch != state.leader_epoch:
+                    continue
+                for member in state.isr:
+                    found = self._find(self._brokers[member], topic, number)
+                    if found is not None and found.is_open and found.log_end_offset < leader.high_watermark:
+                        self.replicas.faults.append(
+                            f"in sync without {topic}-{number} up to {leader.high_watermark}: broker {member} "
+                            f"ends at {found.log_end_offset}, at {self._world.loop.time():.3f} s"
+                        )
+
+    def ends(self) -> dict[str, dict[int, tuple[int, int]]]:
+        """Log end and high watermark of every replica that the store knows of; -1 where there is none."""
+        found: dict[str, dict[int, tuple[int, int]]] = {}
+        for topic, node in self._topics():
+            for number, replicas in node.partitions.items():
+                found[f"{topic}-{number}"] = {
+                    broker: self._ends_of(self._brokers[broker], topic, number) for broker in replicas
+                }
+        return found
+
+    def _ends_of(self, machine: BrokerMachine, topic: str, number: int) -> tuple[int, int]:
+        partition = self._find(machine, topic, number)
+        return (-1, -1) if partition is None else (partition.log_end_offset, partition.high_watermark)
+
+    def _find(self, machine: BrokerMachine, topic: str, number: int) -> Partition | None:
+        broker = machine.broker
+        return (
+            None
+            if broker is None or not hasattr(broker, "partitions")
+            else broker.partitions.get(topic, number)
+        )
+
+    # The store
+
+    def _topics(self) -> list[tuple[str, layout.TopicNode]]:
+        tree = self._ensemble.tree
+        if tree.find(layout.TOPICS) is None:
+            return []
+        return [
+            (name, layout.decode_topic(tree.get(layout.topic_path(name)).data))
+            for name in tree.children(layout.TOPICS)
+        ]
+
+    def state(self, topic: str, number: int) -> layout.StateNode | None:
+        node = self._ensemble.tree.find(layout.state_path(topic, number))
+        return None if node is None else layout.decode_state(node.data)
+
+    def alive(self) -> set[int]:
+        tree = self._ensemble.tree
+        return (
+            {int(name) for name in tree.children(layout.BROKER_IDS)}
+            if tree.find(layout.BROKER_IDS)
+            else set()
+        )
+
+    def in_sync_beside(self, broker: int) -> list[set[int]]:
+        """Of each partition in whose ISR the broker is: the others in it."""
+        found = []
+        for topic, node in self._topics():
+            for number in node.partitions:
+                state = self.state(topic, number)
+                if state is not None and broker in state.isr:
+                    found.append(set(state.isr) - {broker})
+        return found
+
+    def unrest(self) -> str | None:
+        """What keeps the cluster from being whole: everybody alive, every ISR full, all replicas alike."""
+        alive = self.alive()
+        if len(alive) < len(self._brokers):
+            return f"only {sorted(alive)} are alive"
+        for topic, node in self._topics():
+            for number, replicas in node.partitions.items():
+                state = self.state(topic, number)
+                if any(node.adding.values()) or any(node.removing.values()):
+                    return f"{topic} is being moved"
+                if state is None or state.leader not in alive or set(state.isr) != set(replicas):
+                    return f"{topic}-{number} of {replicas} has {state}"
+        for name, found in self.ends().items():
+            if len({offset for both in found.values() for offset in both}) > 1:
+                return f"replicas of {name} differ: {found}"
+        return None
+
+    def states(self) -> list[State]:
+        """Every state of every partition that was ever written."""
+        states, lives = [], dict[str, int]()
+        for written in self._ensemble.history:
+            parts = written.path.split("/")
+            if len(parts) != 7 or parts[6] != "state":
+                continue
+            name = f"{parts[3]}-{parts[5]}"
+            if written.data is None:
+                lives[name] = lives.get(name, 0) + 1
+                continue
+            found = layout.decode_state(written.data)
+            states.append(
+                State(
+                    written.at_s, f"{name} ({lives.get(name, 0)})", found.leader, found.leader_epoch,
+                    found.isr, found.controller_epoch,
+                )
+            )  # fmt: skip
+        return states
+
+    # Acknowledgements
+
+    def acknowledged(self, topic: str, number: int, offset: int, min_isr: int) -> str | None:
+        """At the moment when a producer hears yes: everybody who is in sync has the record, and enough have it."""
+        state = self.state(topic, number)
+        if state is None:
+            return None
+        holders = {broker for broker in self._brokers if self._has(broker, topic, number, offset)}
+        what = f"{topic}-{number} offset {offset}"
+        if lacking := set(state.isr) - holders:
+            return f"acknowledged too early: {what}, and {sorted(lacking)} of {state.isr} lack it"
+        if len(holders) < min_isr:
+            return f"acknowledged too early: {what} is on {sorted(holders)} only"
+        return None
+
+    def _has(self, broker: int, topic: str, number: int, offset: int) -> bool:
+        machine = self._brokers[broker]
+        partition = self._find(machine, topic, number)
+        if partition is None:
+            # Nobody knows while it starts: its log is not open yet.
+            return True
+        return partition.log_end_offset > offset
+
+
+def batches_of(partition: Partition, offset: int) -> Iterator[Batch]:
+    """Every whole batch below the watermark from the one that holds `offset` on."""
+    log = partition.log
+    while offset < partition.high_watermark:
+        data = log.read_bytes(offset, _AT_MOST_BYTES, end_offset=partition.high_watermark)
+        position = 0
+        while position + 61 <= len(data):
+            base, length, epoch, _, checksum, _, delta = _HEADER.unpack_from(data, position)
+            yield Batch(base, base + delta, epoch, checksum)
+            offset = base + delta + 1
+            position += 12 + length
+        if not data:
+            return
+
+
+@contextlib.contextmanager
+def _undisturbed(disk: SimDisk) -> Iterator[None]:
+    """A look is no operation of the machine's: it neither fails nor counts."""
+    before = disk.on_operation, disk._faults
+    disk.on_operation, disk._faults = None, []
+    try:
+        yield
+    finally:
+        disk.on_operation, disk._faults = before
