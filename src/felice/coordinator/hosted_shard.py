@@ -122,6 +122,10 @@ class HostedShard(Generic[S, R]):
             async with turn:
                 await self._replay_log(end_offset)
             await self._wait_load_committed(end_offset)
+        except ApiError as error:
+            # Led elsewhere by now, or its disk failed: no fault of ours.
+            log.warning("%s: loading failed: %s", self.partition, error.message)
+            on_failed()
         except Exception:
             log.exception("%s: loading failed", self.partition)
             on_failed()

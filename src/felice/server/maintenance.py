@@ -119,8 +119,8 @@ class Maintenance:
             if not partition.log.flush_is_due(now_ms) or partition.log.is_flushing:
                 continue
             try:
-                partition.begin_flush()
-                await partition.finish_flush()
+                # Who stops this task must not break off a flush.
+                await asyncio.shield(partition.begin_flush())
             except Exception:
                 # The next ones wait for their own disks and deadlines.
                 _log.exception("a flush failed", extra={"partition": partition.log.name})
