@@ -8,7 +8,7 @@ from simulation.half import BROKER, CLUSTER, HALVES, Half
 from simulation.hunt import BUGS, PATIENCE, hunt
 from simulation.planted import PlantedBug
 
-_ALL = [(BROKER, bug) for bug in BUGS[BROKER.name]]
+_ALL = [(HALVES[name], bug) for name, bugs in BUGS.items() for bug in bugs]
 _SEEDS = sorted({(half.name, bug.seed) for half, bug in _ALL})
 
 

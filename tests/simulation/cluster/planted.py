@@ -8,17 +8,16 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from felice.controller import duties, election, leaderships
+from felice.controller import duties, election
 from felice.controller.reassignment import Assignment, Move
 from felice.coordinator.hosted_shard import HostedShard
 from felice.log.epochs import LeaderEpochs
 from felice.log.log import Log
 from felice.metadata.layout import StateNode
-from felice.replication import fetcher, follower, isr, partition
+from felice.replication import follower, isr, partition
 from felice.replication.leader import Leader
 from felice.replication.partition import Partition
 from felice.server import membership, transactions
-from felice.server.broker import Broker
 from simulation.plan import Plan
 from simulation.planted import PlantedBug, _answers, _replace, _wrap
 
@@ -50,12 +49,6 @@ def _keeps_its_tail(epochs: Any, epoch: int, end: int, *, log_end_offset: int, h
     return follower.TruncateTo(log_end_offset, is_unclean=False)
 
 
-def _cuts_at_watermark(
-    epochs: Any, *, log_start_offset: int, log_end_offset: int, high_watermark: int
-) -> Any:
-    return follower.TruncateTo(max(high_watermark, log_start_offset), is_unclean=False)
-
-
 def _takes_half(original: Any) -> Any:
     """Believes that it has an epoch's beginning, and writes the leader's batches as of its own epoch."""
 
@@ -82,10 +75,6 @@ def _any_follower(original: Any) -> Any:
     return propose
 
 
-def _early_watermark_is_committed(self: Any, info: Any, required_acks: int = -1) -> bool:
-    return True
-
-
 @contextlib.contextmanager
 def _no_minimum() -> Iterator[None]:
     with (
@@ -93,11 +82,6 @@ def _no_minimum() -> Iterator[None]:
         patch.object(Partition, "_check_in_sync", lambda *args: None),
     ):
         yield
-
-
-def _checks_no_epoch(self: Any, current_leader_epoch: int) -> None:
-    if self._failure is not None:
-        raise self._failure
 
 
 async def _write_whatever(self: Any, found: Any, proposal: Any) -> Any:
@@ -120,17 +104,6 @@ def _whoever_lives(original: Any) -> Any:
         return StateNode(living[0], found.leader_epoch + 1, controller_epoch, living)
 
     return settled
-
-
-def _first_whoever(original: Any) -> Any:
-    def preferred(found: Any, alive: Any, controller_epoch: int) -> Any:
-        first = found.replicas[0]
-        if first not in alive or first == found.leader:
-            return None
-        joined = tuple(dict.fromkeys((first, *found.isr)))
-        return StateNode(first, found.leader_epoch + 1, controller_epoch, joined)
-
-    return preferred
 
 
 def _same_epoch(original: Any) -> Any:
@@ -166,21 +139,8 @@ async def _nothing_to_end(self: Any) -> None:
     return None
 
 
-async def _not_loaded(self: Any) -> None:
-    self.finish_loading()
-
-
-async def _at_once(self: Any, offset: int, timeout_s: float) -> None:
+async def _reads_nothing(self: Any, end_offset: int) -> None:
     return None
-
-
-@contextlib.contextmanager
-def _answers_before_replication() -> Iterator[None]:
-    with (
-        patch.object(Partition, "wait_committed", _at_once),
-        patch.object(Partition, "is_acknowledged", _early_watermark_is_committed),
-    ):
-        yield
 
 
 def _marker_is_enough(original: Any) -> Any:
@@ -196,58 +156,43 @@ def _marker_is_enough(original: Any) -> Any:
 
 BUGS = (
     PlantedBug("no comparison", "a follower does not say of which epoch its last record is",
-               _wrap(partition.follower, "next_fetch", _compares_nothing), _hit(*_DIVERGED)),
+               _wrap(partition.follower, "next_fetch", _compares_nothing), _hit(*_DIVERGED), seed=13),
     PlantedBug("diverged tail", "a follower keeps what its leader never had",
-               _replace(follower, "after_divergence", _keeps_its_tail), _hit(*_DIVERGED)),
+               _replace(follower, "after_divergence", _keeps_its_tail), _hit(*_DIVERGED), seed=13),
     PlantedBug("leader compares not", "a leader does not look at the epochs of its followers",
-               _answers(Partition, "_divergence", None), _hit(*_DIVERGED)),
-    PlantedBug("watermark truncation", "who follows another leader cuts its log at its watermark (before KIP-101)",
-               _replace(follower, "before_following", _cuts_at_watermark), _hit(*_FAILOVER)),
+               _answers(Partition, "_divergence", None), _hit(*_DIVERGED), seed=13),
     PlantedBug("no epochs", "new leader epochs are not remembered", _wrap(LeaderEpochs, "assign", _takes_half),
-               _hit(*_FAILOVER)),
+               _hit(*_FAILOVER), seed=13),
     PlantedBug("early watermark", "the watermark is where the leader's own log ends",
-               _replace(Leader, "next_high_watermark", _own_end), _shared),
-    PlantedBug("follower's watermark", "a follower takes over the leader's watermark, whatever it has",
-               _replace(follower, "next_high_watermark", lambda own, leaders, end: max(own, leaders)), _shared),
-    PlantedBug("min ISR", "min.insync.replicas is ignored", _no_minimum, _strict),
+               _replace(Leader, "next_high_watermark", _own_end), _shared, seed=0),
+    PlantedBug("min ISR", "min.insync.replicas is ignored", _no_minimum, _strict, seed=2),
     PlantedBug("early answer", "acks=all is answered before anybody has replicated",
-               _answers_before_replication, _shared),
-    PlantedBug("expansion", "whoever fetches is in sync", _wrap(Leader, "propose_expansion", _any_follower), _shared),
+               _answers(Partition, "is_acknowledged", True), _shared, seed=1),
+    PlantedBug("expansion", "whoever fetches is in sync", _wrap(Leader, "propose_expansion", _any_follower),
+               _shared, seed=1),
     PlantedBug("ISR in a race", "the ISR is written without a comparison",
-               _replace(isr.IsrWriter, "_write", _write_whatever), _hit(*_FAILOVER)),
-    PlantedBug("leader epoch", "nobody looks at the leader epoch of a request, or of an answer",
-               lambda: _no_epoch_fence(), _hit(*_FAILOVER)),
-    PlantedBug("session", "a broker whose session ended leads on",
-               _replace(Broker, "stop_leading", lambda self: None), _hit("expire", "store part", "pause", "isolate")),
+               _replace(isr.IsrWriter, "_write", _write_whatever), _hit(*_FAILOVER), seed=66),
     PlantedBug("earlier life", "a broker that starts keeps the leaderships of its earlier life",
                _replace(membership.Membership, "_end_earlier_life", _nothing_to_end),
-               _hit("kill", "kill leader", "power")),
-    PlantedBug("unclean", "whoever lives is elected", _wrap(duties, "settled", _whoever_lives), _hit(*_FAILOVER)),
-    PlantedBug("preferred", "the preferred replica leads whether it is in sync or not",
-               _wrap(leaderships, "preferred", _first_whoever), lambda plan: "mover" in plan.roles and _shared(plan)),
+               _hit("kill", "kill leader", "power"), seed=7),
+    PlantedBug("unclean", "whoever lives is elected", _wrap(duties, "settled", _whoever_lives),
+               _hit(*_FAILOVER), seed=6),
     PlantedBug("same epoch", "a new leader keeps the old one's epoch", _wrap(election, "_next", _same_epoch),
-               _hit(*_FAILOVER)),
+               _hit(*_FAILOVER), seed=0),
     PlantedBug("handed to anybody", "a broker that stops gives its leaderships to replicas that are not in sync",
-               _wrap(membership, "stepped_down", _given_to_anybody), _hit("restart", "rolling restart")),
+               _wrap(membership, "stepped_down", _given_to_anybody), _hit("restart", "rolling restart"), seed=139),
     PlantedBug("hasty move", "a move ends when its new replicas are alive",
-               _replace(duties, "completed", _moved_at_once), lambda plan: "mover" in plan.roles and _shared(plan)),
+               _replace(duties, "completed", _moved_at_once),
+               lambda plan: "mover" in plan.roles and _shared(plan), seed=8),
     PlantedBug("not loaded", "a coordinator acts before it has read what its predecessor wrote",
-               _replace(HostedShard, "load", _not_loaded),
-               lambda plan: bool({"transactions", "copier", "group"} & set(plan.roles))),
+               _replace(HostedShard, "_replay_log", _reads_nothing),
+               lambda plan: bool({"transactions", "copier", "group"} & set(plan.roles)), seed=0),
     PlantedBug("marker", "markers are acknowledged and not written",
-               _wrap(transactions, "_append_marker", _marker_is_enough), lambda plan: "transactions" in plan.roles),
+               _wrap(transactions, "_append_marker", _marker_is_enough),
+               lambda plan: "transactions" in plan.roles, seed=1),
     PlantedBug("unsynced replicas", "what must be on disk is not waited for", _replace(Log, "needs_flush", False),
-               lambda plan: plan.kind == "synced" and any(f.kind.startswith("power") for f in plan.faults)),
+               lambda plan: plan.kind == "synced" and any(f.kind.startswith("power") for f in plan.faults), seed=3),
 )  # fmt: skip
-
-
-@contextlib.contextmanager
-def _no_epoch_fence() -> Iterator[None]:
-    with (
-        patch.object(Partition, "_check_epoch", _checks_no_epoch),
-        patch.object(fetcher._Followed, "is_answered_in_time", lambda self: self.partition.leader is None),
-    ):
-        yield
 
 
 __all__ = ["BUGS"]
