@@ -1,4 +1,4 @@
-"""A hundred clusters, each from its seed: brokers, store, links and clients hurt and healed, without an anomaly."""
+"""Three hundred clusters, each from its seed: brokers, store, links and clients hurt and healed, without an anomaly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from simulation.cluster.story import run
 
-SEEDS = 100
+SEEDS = 300
 _A_TEST = 20
 
 
