@@ -45,6 +45,8 @@ _STRAY_SUFFIX = "-stray"
 _FUTURE_SUFFIX = "-future"
 _SET_ASIDE_NAME = re.compile(r".+\.[0-9a-f]{32}(-delete|-stray|-future)")
 _NAME_MAX_LENGTH = 255
+# Names of deleted partitions that are kept until the checkpoints on disk are sure not to tell of them.
+MOST_FORGOTTEN = 1_000
 
 
 class LogDirectory:
@@ -322,6 +324,8 @@ class LogDirectory:
         for offsets in kept:
             offsets.pop(topic_partition, None)
         self._forgotten.add(topic_partition)
+        if len(self._forgotten) > MOST_FORGOTTEN:
+            self._forget_all_on_disk()
         if delay_ms is not None:
             self._deleted.append((self._clock.now_ms() + delay_ms, target))
 
@@ -333,10 +337,20 @@ class LogDirectory:
     def _forget_on_disk(self, topic_partition: TopicPartition) -> None:
         """Else a crash would let a new partition begin with the recovery point of one that had its name."""
         if topic_partition in self._forgotten:
-            self.capture_recovery_points()()
-            self.capture_log_starts()()
-            self.capture_clean_offsets()()
-            self._forgotten.clear()
+            self._write_checkpoints()
+
+    def _forget_all_on_disk(self) -> None:
+        """What is deleted and never made again would be remembered for ever."""
+        try:
+            self._write_checkpoints()
+        except OSError as error:
+            self.on_io_error(error)
+
+    def _write_checkpoints(self) -> None:
+        self.capture_recovery_points()()
+        self.capture_log_starts()()
+        self.capture_clean_offsets()()
+        self._forgotten.clear()
 
     # -- replicas that come from another directory -----------------------------------------------------
 

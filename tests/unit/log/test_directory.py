@@ -312,3 +312,19 @@ def test_deleting_partitions_waits_for_no_disk(tmp_path: Path, monkeypatch: pyte
     create(directory)
     monkeypatch.setattr(SystemDisk, "write_atomic", lambda *_: pytest.fail("the event loop was held up"))
     directory.delete("events", 0)
+
+
+def test_the_names_of_deleted_partitions_are_not_kept_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("felice.log.directory.MOST_FORGOTTEN", 5)
+    directory = opened(tmp_path)
+    create(directory, "stays")
+    for number in range(12):
+        create(directory, "goes", number)
+        directory.capture_recovery_points()()
+        directory.delete("goes", number)
+    assert len(directory._forgotten) <= 5
+    directory.capture_recovery_points()()
+    assert text(tmp_path / "recovery-point-offset-checkpoint") == "0\n1\nstays 0 0\n"
+    directory.close()
