@@ -247,7 +247,8 @@ class Partition:
                 transaction_version=transaction_version,
             )
         except ApiError as error:
-            raise self._refusals.judged(records, error) from error
+            self._refusals.judge(records, error)
+            raise
         if self._refusals:
             self._refusals.forget(records)
         if self.log.needs_flush:

@@ -21,9 +21,12 @@ _MOST = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
+    """Not the error itself: that holds on to the frames it came through, and with them to the batch."""
+
     epoch: int
     sequence: int
-    error: ApiError
+    code: int
+    message: str
 
 
 class Refusals:
@@ -35,16 +38,15 @@ class Refusals:
     def __len__(self) -> int:
         return len(self._refused)
 
-    def judged(self, records: Buffer, error: ApiError) -> ApiError:
-        """What to tell the producer whose batch met `error`."""
+    def judge(self, records: Buffer, error: ApiError) -> None:
+        """Takes note of the error that a batch met; raises what the producer is to be told instead, if so."""
         if error.code in _PASSING:
             self._note(BatchHeader.parse(records), error)
         elif error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             header = BatchHeader.parse(records)
             earlier = self._refused.get(header.producer_id)
             if earlier is not None and _is_behind(header, earlier):
-                return earlier.error
-        return error
+                raise ApiError(ErrorCode(earlier.code), earlier.message)
 
     def _note(self, header: BatchHeader, error: ApiError) -> None:
         if header.producer_id < 0:
@@ -53,7 +55,9 @@ class Refusals:
         if earlier is not None and _is_behind(header, earlier):
             return
         self._refused.pop(header.producer_id, None)
-        self._refused[header.producer_id] = _Refused(header.producer_epoch, header.base_sequence, error)
+        self._refused[header.producer_id] = _Refused(
+            header.producer_epoch, header.base_sequence, error.code, error.message
+        )
         if len(self._refused) > _MOST:
             del self._refused[next(iter(self._refused))]
 

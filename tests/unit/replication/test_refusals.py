@@ -14,6 +14,16 @@ FEW = ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few")
 DISORDER = ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap")
 
 
+def told(refusals: Refusals, records: bytes, error: ApiError) -> ErrorCode:
+    """The code that a producer hears whose batch met `error`."""
+    try:
+        refusals.judge(records, error)
+    except ApiError as instead:
+        assert instead is not error
+        return ErrorCode(instead.code)
+    return ErrorCode(error.code)
+
+
 def batch(sequence: int, producer_id: int = 7, epoch: int = 0) -> bytes:
     return build_batch(
         [Record(0, 0, None, b"v")], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
@@ -23,48 +33,48 @@ def batch(sequence: int, producer_id: int = 7, epoch: int = 0) -> bytes:
 @pytest.mark.parametrize("reason", [SHORT, FEW], ids=["storage", "replicas"])
 def test_what_comes_behind_a_refused_batch_is_refused_for_the_same_reason(reason: ApiError) -> None:
     refusals = Refusals()
-    assert refusals.judged(batch(5), reason) is reason
-    assert refusals.judged(batch(6), DISORDER) is reason
-    assert refusals.judged(batch(8), DISORDER) is reason
+    assert told(refusals, batch(5), reason) == reason.code
+    assert told(refusals, batch(6), DISORDER) == reason.code
+    assert told(refusals, batch(8), DISORDER) == reason.code
 
 
 def test_disorder_of_its_own_is_disorder() -> None:
     refusals = Refusals()
-    assert refusals.judged(batch(6), DISORDER) is DISORDER
-    refusals.judged(batch(5), SHORT)
-    assert refusals.judged(batch(5), DISORDER) is DISORDER
-    assert refusals.judged(batch(4), DISORDER) is DISORDER
-    assert refusals.judged(batch(6, producer_id=8), DISORDER) is DISORDER
-    assert refusals.judged(batch(6, epoch=1), DISORDER) is DISORDER
+    assert told(refusals, batch(6), DISORDER) == DISORDER.code
+    refusals.judge(batch(5), SHORT)
+    assert told(refusals, batch(5), DISORDER) == DISORDER.code
+    assert told(refusals, batch(4), DISORDER) == DISORDER.code
+    assert told(refusals, batch(6, producer_id=8), DISORDER) == DISORDER.code
+    assert told(refusals, batch(6, epoch=1), DISORDER) == DISORDER.code
 
 
 def test_the_first_refused_batch_stays_the_forerunner_until_it_is_taken() -> None:
     refusals = Refusals()
-    refusals.judged(batch(5), SHORT)
-    refusals.judged(batch(6), FEW)
-    assert refusals.judged(batch(6), DISORDER) is SHORT
+    refusals.judge(batch(5), SHORT)
+    refusals.judge(batch(6), FEW)
+    assert told(refusals, batch(6), DISORDER) == SHORT.code
     refusals.forget(batch(5))
-    assert refusals.judged(batch(6), DISORDER) is DISORDER
+    assert told(refusals, batch(6), DISORDER) == DISORDER.code
     assert not refusals
 
 
 def test_sequences_come_round() -> None:
     refusals = Refusals()
-    refusals.judged(batch(2**31 - 1), SHORT)
-    assert refusals.judged(batch(0), DISORDER) is SHORT
+    refusals.judge(batch(2**31 - 1), SHORT)
+    assert told(refusals, batch(0), DISORDER) == SHORT.code
 
 
 def test_other_errors_and_producers_without_ids_leave_no_trace() -> None:
     refusals = Refusals()
-    refusals.judged(batch(5), ApiError(ErrorCode.CORRUPT_MESSAGE, "broken"))
-    refusals.judged(build_batch([Record(0, 0, None, b"v")]), SHORT)
+    refusals.judge(batch(5), ApiError(ErrorCode.CORRUPT_MESSAGE, "broken"))
+    refusals.judge(build_batch([Record(0, 0, None, b"v")]), SHORT)
     assert not refusals
 
 
 def test_memory_is_bounded() -> None:
     refusals = Refusals()
     for producer_id in range(1_500):
-        refusals.judged(batch(5, producer_id), SHORT)
+        refusals.judge(batch(5, producer_id), SHORT)
     assert len(refusals) == 1_000
-    assert refusals.judged(batch(6, 1_499), DISORDER) is SHORT
-    assert refusals.judged(batch(6, 0), DISORDER) is DISORDER
+    assert told(refusals, batch(6, 1_499), DISORDER) == SHORT.code
+    assert told(refusals, batch(6, 0), DISORDER) == DISORDER.code
