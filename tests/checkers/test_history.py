@@ -63,3 +63,13 @@ def test_a_lost_middle_is_not_forgiven() -> None:
     history, eras = lossy({2})
     _, faults = forgive_lost_tails(history, eras, losses=1)
     assert ["hole: record 2 of w" in fault for fault in faults] == [True]
+
+
+def test_only_a_record_that_may_be_late_may_stand_behind_later_ones() -> None:
+    written = [Written("w", number, 0, offset) for number, offset in ((1, 0), (2, 2), (3, 1))]
+    read = [Read("w", 1, 0, 0), Read("w", 3, 0, 1), Read("w", 2, 0, 2)]
+    late = anomalies(History(written, read))
+    assert late == ["out of order: record 2 of w in partition 0 stands after number 3"]
+    assert anomalies(History(written, read), {("w", 2, 0)}) == []
+    assert anomalies(History(written, read), {("w", 3, 0)}) == []
+    assert anomalies(History(written, read), {("w", 1, 0)}) == late

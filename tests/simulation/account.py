@@ -66,7 +66,13 @@ class Account:
             faults += reads.promised_marks(written, self._last_marks())
         if self.copied is not None:
             faults += transactions.copy_anomalies(final, self.copied)
-        return faults + history.anomalies(judged)
+        # Of several batches on their way to a partition that lost its producers, any may be the first to come.
+        after_loss = {
+            (sent.writer, sent.number, sent.partition)
+            for sent in self.sent
+            if self.is_lossy and (sent.sent_era, sent.acknowledged_era) != (0, 0)
+        }
+        return faults + history.anomalies(judged, after_loss)
 
     def _promised(self, sent: Sent) -> int | None:
         # Where a loss fell between sending and hearing, nobody knows which side of it the record was stored on.
