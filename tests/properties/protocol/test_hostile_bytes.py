@@ -111,11 +111,19 @@ def test_memory_follows_the_bytes_and_not_what_they_claim(cls: type[Any]) -> Non
         lies = mutations(data, source, 20) + [data[:at] + b"\x7f" * 40 for at in range(0, len(data), 7)]
         attempt(cls, data, version)
         for lie in lies:
-            tracemalloc.start()
-            attempt(cls, lie, version)
-            _, peak = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
-            assert peak < 32 * 1024 + ALLOCATED_PER_BYTE * len(lie), (version, lie)
+            bound = 32 * 1024 + ALLOCATED_PER_BYTE * len(lie)
+            # Another thread of this process may allocate meanwhile; it does not do so every time.
+            assert any(peak_of(cls, lie, version) < bound for _ in range(3)), (version, lie)
+
+
+def peak_of(cls: type[Any], data: bytes, version: int) -> int:
+    """The most memory in bytes that an attempt to read took."""
+    tracemalloc.start()
+    try:
+        attempt(cls, data, version)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def received(data: bytes) -> tuple[Request | None, Exception | None]:
