@@ -76,6 +76,14 @@ def key_values(texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def broker_ids(text: str) -> list[int]:
+    """`1,2,3` as numbers."""
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise Fault(f"expected broker ids with commas between them, got {text!r}") from None
+
+
 def wait_all(futures: dict[Any, Future[T]]) -> dict[Any, T]:
     """The results of an admin call, by what was asked; the first failure is raised with its name."""
     return {name: future.result() for name, future in futures.items()}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.options import admin_client, connection_options, json_option, wait_all
+from felice.cli.options import admin_client, broker_ids, connection_options, json_option, wait_all
 from felice.cli.output import progress, show
 
 if TYPE_CHECKING:
@@ -334,13 +334,6 @@ def list_command(bootstrap: str, command_config: Path | None, as_json: bool) -> 
         )
     ]
     show(rows, as_json, empty="No partition is being reassigned.")
-
-
-def broker_ids(text: str) -> list[int]:
-    try:
-        return [int(number) for number in text.split(",")]
-    except ValueError:
-        raise Fault(f"expected broker ids with commas between them, got {text!r}") from None
 
 
 def _joined(numbers: Sequence[int]) -> str:

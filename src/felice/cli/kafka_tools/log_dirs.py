@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from felice.cli.faults import Fault
 from felice.cli.kafka_tools import run_tool
 from felice.cli.log_dirs import log_dirs_of
-from felice.cli.options import admin_client, command_config_option
+from felice.cli.options import admin_client, broker_ids, command_config_option
 
 if TYPE_CHECKING:
     from felice.client.admin import LogDirDescription
@@ -32,7 +31,7 @@ def kafka_log_dirs(
 ) -> None:
     """Print the log directories of brokers and their replicas as JSON."""
     admin = admin_client(bootstrap_server, command_config)
-    brokers = _ids(broker_list) if broker_list else sorted(admin.list_topics(timeout=30).brokers)
+    brokers = broker_ids(broker_list) if broker_list else sorted(admin.list_topics(timeout=30).brokers)
     names = topic_list.split(",") if topic_list else None
     listed = ",".join(map(str, brokers))
     click.echo("Querying brokers for log directories information")
@@ -43,13 +42,6 @@ def kafka_log_dirs(
         for broker, directories in found.items()
     ]
     click.echo(json.dumps({"version": 1, "brokers": rows}, separators=(",", ":")))
-
-
-def _ids(text: str) -> list[int]:
-    try:
-        return [int(number) for number in text.split(",")]
-    except ValueError:
-        raise Fault(f"expected broker ids with commas between them, got {text!r}") from None
 
 
 def _log_dir(found: LogDirDescription) -> dict[str, Any]:

@@ -11,12 +11,11 @@ import click
 
 from felice.cli.faults import Fault
 from felice.cli.kafka_tools import run_tool
-from felice.cli.options import admin_client, command_config_option
+from felice.cli.options import admin_client, broker_ids, command_config_option
 from felice.cli.reassign import (
     COMPLETED,
     IN_PROGRESS,
     MISSING,
-    broker_ids,
     cancel,
     clear_throttles,
     current_plan,
