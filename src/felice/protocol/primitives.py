@@ -102,7 +102,7 @@ def skip_tags(buffer: Buffer, position: int, end: int, first: int) -> int:
     return position
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def uuid_from_bytes(data: bytes) -> uuid.UUID:
     """Topic ids repeat in every request and `uuid.UUID` takes a microsecond to make: remember them."""
     return uuid.UUID(bytes=data)

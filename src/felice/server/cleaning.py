@@ -154,11 +154,15 @@ class Cleaner:
         return is_moving or self.is_cleaning(log) or log.name in self._uncleanable
 
     def _forget_replaced(self) -> None:
-        """A topic that was made anew under its name is not the one that could not be cleaned."""
+        """A topic that was made anew under its name is not the one that could not be cleaned; of one that is gone
+        nothing is kept, for topics come and go for as long as a broker runs.
+        """
         current = {partition.log.name: partition.log for partition in self._broker.partitions}
         for name, log in list(self._uncleanable.items()):
             if current.get(name) is not log:
                 del self._uncleanable[name], self.status.uncleanable[name]
+        for name in self.status.last.keys() - current.keys():
+            del self.status.last[name]
 
     def _cleanable(self, partition: Partition, now_ms: int) -> _Choice | None:
         log, key = partition.log, (partition.topic, partition.partition)
