@@ -198,7 +198,7 @@ class Partitions:
     def _update_partition(self, topic: TopicImage, image: PartitionImage) -> None:
         partition = self._partitions.get((topic.name, image.partition)) or self._make(topic, image)
         if partition is not None and partition.image is not image:
-            partition.update_role(image)
+            _take_role(partition, image)
         if (partition is None or not partition.is_open) and self.on_unservable is not None:
             self.on_unservable(topic.name, image.partition, image.replicas)
 
@@ -263,6 +263,15 @@ class Partitions:
         for directory in self._directories:
             if key in directory.logs or key in directory.failed:
                 _report_failure(directory.delete, key)
+
+
+def _take_role(partition: Partition, image: PartitionImage) -> None:
+    """A log that cannot be cut or led costs its own partition; the others hear of their roles all the same."""
+    try:
+        partition.update_role(image)
+    except (ApiError, OSError) as error:
+        _log.error("partition is offline", extra={"partition": partition.log.name, "reason": str(error)})
+        partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def _report_failure(act: Callable[[str, int], None], key: tuple[str, int]) -> None:

@@ -191,6 +191,8 @@ class Broker:
         await self.watcher.wait_until(lambda image: image.controller_id >= 0, _CONTROLLER_TIMEOUT_S)
         await self.prepare_to_lead()
         self.lead_again()
+        if self.failure is not None:
+            raise StartupError(self.failure)  # the last disk failed under what the image asked for
         self.partitions.set_strays_aside()
         self._maintenance.start()
         self.cleaner.start()
@@ -439,6 +441,10 @@ class Broker:
         """Gives its leaderships to others, finishes what is under way, and brings everything to disk."""
         if self._stop_began:
             return
+        if not hasattr(self, "partitions"):
+            # Nothing was loaded yet, so nothing may be marked clean.
+            await self._abandon()
+            return
         self._stop_began = True
         if hand_over and self._is_following and self.config.controlled_shutdown_enable:
             # A follower that went on fetching would be taken back into the sets that it leaves.
@@ -472,7 +478,7 @@ class Broker:
         self._is_following = False
         self._stop_coordinators()
         await self._stop_replicating()
-        for partition in self.partitions:
+        for partition in getattr(self, "partitions", ()):
             await partition.finish_flush()  # its thread must not meet a closed file
         await self.auto_topics.finish()
         await self._abandon(ends_session=False)

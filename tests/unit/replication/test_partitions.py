@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from felice.env import SystemClock, SystemDisk
 from felice.log.directory import LogDirectory
 from felice.metadata import ClusterImage, PartitionImage, TopicImage
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.replication.partition import Partition
 from felice.replication.partitions import Partitions
 from felice.replication.surroundings import Surroundings
 
@@ -191,3 +193,30 @@ def test_a_partition_that_nobody_leads_yet_has_no_disk_that_failed(tmp_path: Pat
     with pytest.raises(ApiError) as error:
         partitions.find("a", 0)
     assert error.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_partition_that_cannot_take_its_role_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    given_up: list[tuple[str, int]] = []
+    partitions.on_unservable = lambda topic, partition, replicas: given_up.append((topic, partition))
+    before, led_by_two = topic("a", FIRST, 3, (1, 2)), topic("a", FIRST, 3, (2, 1))
+    partitions.apply(image(), image(before))
+    update_role = Partition.update_role
+
+    def update(partition: Partition, new: PartitionImage) -> None:
+        if partition.partition == 1:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log cannot be cut")
+        update_role(partition, new)
+
+    monkeypatch.setattr(Partition, "update_role", update)
+    next_term = replace(
+        led_by_two, partitions=tuple(replace(row, leader_epoch=1) for row in led_by_two.partitions)
+    )
+    partitions.apply(image(before), image(next_term))
+    assert [partitions.find("a", number).is_open for number in range(3)] == [True, False, True]
+    assert [partitions.find("a", number).leader_id for number in (0, 2)] == [2, 2]
+    assert set(given_up) == {("a", 1)}
+    directory.close()

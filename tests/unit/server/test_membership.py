@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,10 +14,13 @@ from conformance.topics import PRODUCE_BY_NAME, batch_of, produce_request
 from conformance.wire import Wire
 from felice.controller.service import NewTopic
 from felice.env import Environment
+from felice.log.log import Log
 from felice.metadata import ClusterImage, SessionState, layout
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.produce import ProduceResponse
+from felice.replication import follower
+from felice.replication.follower import TruncateTo
 from felice.replication.leader import IsrProposal
 from felice.replication.partition import NO_EPOCH
 from felice.server.broker import Broker
@@ -339,3 +343,47 @@ def test_addresses_at_which_a_broker_finds_itself_are_no_matter(
 
     run(tmp_path, scenario)
     assert "advertised" not in caplog.text
+
+
+def truncating(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who follows cuts its log first, which the disk refuses."""
+
+    def refuse(log: Log, offset: int) -> None:
+        raise log._fail(OSError(errno.EIO, "Input/output error"))
+
+    monkeypatch.setattr(follower, "before_following", lambda epochs, **facts: TruncateTo(0, False))
+    monkeypatch.setattr(Log, "truncate_to", refuse)
+
+
+def test_a_start_whose_only_disk_fails_while_a_log_is_cut_says_so_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(world: World) -> None:
+        one, two = await world.start(1), await world.start(2)
+        await create(one, "shared", (1, 2))
+        await two.stop()
+        truncating(monkeypatch)
+        with pytest.raises(StartupError, match=r"^all log directories are offline: .*Input/output error$"):
+            await world.start(2)
+
+    run(tmp_path, scenario)
+
+
+def test_a_start_goes_on_with_its_other_disks_where_a_log_cannot_be_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disks = f"{tmp_path / 'x'},{tmp_path / 'y'}"
+
+    async def scenario(world: World) -> None:
+        one, two = await world.start(1), await world.start(2, log_dirs=disks)
+        await create(one, "shared", (1, 2))
+        await create(one, "alone", (2,))
+        await two.stop()
+        truncating(monkeypatch)
+        again = await world.start(2, log_dirs=disks)
+        assert again.partitions.find("alone", 0).is_leader
+        assert not again.partitions.find("shared", 0).is_open
+        # What it cannot serve is not its any more.
+        await shows(one, lambda image: image.topics["shared"].partitions[0].isr == (1,))
+
+    run(tmp_path, scenario)
