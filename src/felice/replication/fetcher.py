@@ -321,6 +321,10 @@ class Fetcher:
             self._apply(followed.partition, row)
         except ApiError as error:
             self._delay(followed, error.message, True)
+        except Exception as error:
+            # A fault here must not cost the other partitions what was answered for them.
+            _log.exception("a partition's answer could not be taken")
+            self._delay(followed, repr(error), True)
 
     def _apply(self, partition: Partition, row: PartitionData) -> None:
         if row.diverging_epoch is not None and row.diverging_epoch.end_offset >= 0:

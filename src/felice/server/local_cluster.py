@@ -8,7 +8,7 @@ How:        one event loop for all of them. `DIR/metadata` is the store's, `DIR/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 
 from felice.config import BrokerConfig, Listener
@@ -106,16 +106,28 @@ class LocalCluster:
             await broker.kill()
 
     async def stop(self) -> None:
+        """Ends all, and the store; raises the first fault that a broker met."""
         # All at once: there is nobody to hand leaderships over to.
         brokers, self.brokers = list(self.brokers.values()), {}
-        await asyncio.gather(*(broker.retire() for broker in brokers))
-        await asyncio.gather(*(broker.stop(hand_over=False) for broker in brokers))
-        await self._close_store()
+        await self._end(
+            [broker.retire() for broker in brokers], [broker.stop(hand_over=False) for broker in brokers]
+        )
 
     async def kill(self) -> None:
-        for broker_id in list(self.brokers):
-            await self.kill_broker(broker_id)
-        await self._close_store()
+        """As `stop`, but as `kill -9` would."""
+        await self._end([self.kill_broker(broker_id) for broker_id in list(self.brokers)])
+
+    async def _end(self, *steps: Sequence[Coroutine[None, None, None]]) -> None:
+        """Whatever becomes of a broker, the others are ended and the store is closed."""
+        outcomes: list[BaseException | None] = []
+        try:
+            for step in steps:
+                outcomes += await asyncio.gather(*step, return_exceptions=True)
+        finally:
+            await self._close_store()
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
 
     async def _close_store(self) -> None:
         if self._store is not None:

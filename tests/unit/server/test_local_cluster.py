@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from felice.controller.service import NewTopic
+from felice.env import Environment
 from felice.metadata import PartitionImage
 from felice.server.broker import Broker
-from felice.server.embedded import EmbeddedCluster
+from felice.server.embedded import EmbeddedCluster, embedded_config
+from felice.server.local_cluster import LocalCluster
 from felice.server.startup import StartupError
 
 
@@ -103,3 +106,36 @@ def test_an_impossible_cluster_is_refused(tmp_path: Path) -> None:
         EmbeddedCluster(tmp_path / "data", 0)
     with pytest.raises(StartupError, match="ports"):
         EmbeddedCluster(tmp_path / "data", 3, 65_534)
+
+
+@pytest.mark.parametrize("step", ["retire", "stop"])
+def test_a_broker_that_cannot_stop_keeps_neither_the_others_nor_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    async def scenario() -> None:
+        cluster = LocalCluster(tmp_path, 3, "127.0.0.1", 0, {})
+        await cluster.start()
+        brokers = list(cluster.brokers.values())
+        real = getattr(brokers[0], step)
+
+        async def fail(**options: bool) -> None:
+            await real(**options)
+            raise RuntimeError("it would not stop")
+
+        monkeypatch.setattr(brokers[0], step, fail)
+        with pytest.raises(RuntimeError, match="would not stop"):
+            await cluster.stop()
+        assert all(broker.is_stopping for broker in brokers)
+        # The store's files are free again.
+        again = LocalCluster(tmp_path, 3, "127.0.0.1", 0, {})
+        await again.start()
+        await again.kill()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_broker_that_was_never_started_can_be_ended(tmp_path: Path, end: str) -> None:
+    config = embedded_config(tmp_path, 0, {})
+    asyncio.run(getattr(Broker(config, Environment.system()), end)())
+    assert not any(path.name == ".kafka_cleanshutdown" for path in tmp_path.rglob("*"))

@@ -1,0 +1,84 @@
+"""What a follower does with one leader's answers: a fault with one partition is that partition's alone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from felice.config import BrokerConfig
+from felice.env import SystemClock
+from felice.log.directory import LogDirectory
+from felice.metadata import BrokerImage, ClusterImage
+from felice.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from felice.replication.fetcher import Fetchers
+from felice.replication.partition import Partition
+from felice.replication.partitions import Partitions
+
+from .test_partition import batch
+from .test_partitions import image, open_directory, registry, topic
+
+ID = UUID(int=1 | 1 << 100)
+LEADER = 2
+
+
+class OneAnswer:
+    """A leader that answers the first request with a batch for every partition, and then keeps silent."""
+
+    def __init__(self) -> None:
+        self.requests: list[FetchRequest] = []
+
+    async def call(self, source: int, api: Any, request: FetchRequest, timeout_s: float, lane: str) -> Any:
+        self.requests.append(request)
+        if len(self.requests) > 1:
+            await asyncio.sleep(3600)
+        records = bytearray(batch())
+        rows = [
+            PartitionData(partition_index=row.partition, high_watermark=1, records=bytes(records))
+            for row in request.topics[0].partitions
+        ]
+        return FetchResponse(session_id=7, responses=[FetchableTopicResponse(topic_id=ID, partitions=rows)])
+
+
+def following(directory: LogDirectory) -> tuple[Partitions, ClusterImage]:
+    partitions = registry(directory)
+    shown = image(topic("a", ID, 3, (LEADER, 1)))
+    shown = ClusterImage(topics=shown.topics, brokers={LEADER: BrokerImage(LEADER, {}, None, 0)})
+    partitions.apply(image(), shown)
+    return partitions, shown
+
+
+def test_a_fault_with_one_partition_does_not_cost_the_others_their_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = Partition.append_as_follower
+
+    def append_or_fail(partition: Partition, *arguments: Any, **facts: Any) -> None:
+        if partition.partition == 1:
+            raise RuntimeError("nobody thought of that")
+        append(partition, *arguments, **facts)
+
+    monkeypatch.setattr(Partition, "append_as_follower", append_or_fail)
+
+    async def scenario() -> None:
+        directory = open_directory(tmp_path)
+        partitions, shown = following(directory)
+        leader = OneAnswer()
+        config, _ = BrokerConfig.parse({"replica.fetch.backoff.ms": "3600000"})
+        fetchers = Fetchers(1, leader, SystemClock(), lambda: config, lambda: 5)  # type: ignore[arg-type]
+        fetchers.follow(partitions, shown)
+        while len(leader.requests) < 2:
+            await asyncio.sleep(0.01)
+        assert [partitions.find("a", number).log_end_offset for number in range(3)] == [1, 0, 1]
+        # Within the session: what was taken is asked for from where it ends, what failed not for a while.
+        first, second = leader.requests
+        assert (first.session_id, second.session_id, second.session_epoch) == (0, 7, 1)
+        assert sorted(row.partition for row in second.topics[0].partitions) == [0, 2]
+        assert [row.partitions for row in second.forgotten_topics_data] == [[1]]
+        await fetchers.stop()
+        directory.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
