@@ -12,7 +12,7 @@ import click
 
 from felice.cli.options import client_config, connection_options, json_option
 from felice.cli.output import progress, show_json
-from felice.cli.produce import send_when_room
+from felice.cli.produce import brief_parting, send_when_room, undelivered
 
 _REPORT_EVERY = 10_000
 _MIB = 1024 * 1024
@@ -48,19 +48,27 @@ def produce_load(
 
     payload = random.Random(0).randbytes(record_bytes)
     latencies = _Latencies()
-    with (
-        Producer({"client.id": "perf-producer", **config}) as producer,
-        progress("producing", records, quiet=quiet) as advance,
-    ):
-        begun = time.perf_counter()
-        for number in range(records):
-            send_when_room(producer, topic, value=payload, on_delivery=latencies.on_delivery)
-            if number % 100 == 99:
-                producer.poll(0)
-                _throttle(begun, number + 1, per_second)
-            if number % _REPORT_EVERY == _REPORT_EVERY - 1:
-                advance(_REPORT_EVERY)
-        producer.flush()
+    sent = 0
+    try:
+        with (
+            Producer({"client.id": "perf-producer", **config}) as producer,
+            brief_parting(producer),
+            progress("producing", records, quiet=quiet) as advance,
+        ):
+            begun = time.perf_counter()
+            while sent < records:
+                send_when_room(producer, topic, value=payload, on_delivery=latencies.on_delivery)
+                sent += 1
+                if sent % 100 == 0:
+                    producer.poll(0)
+                    _throttle(begun, sent, per_second)
+                if sent % _REPORT_EVERY == 0:
+                    advance(_REPORT_EVERY)
+            producer.flush()
+    except KeyboardInterrupt:
+        if latencies.failures:
+            raise undelivered(latencies.failures, sent) from None
+        raise
     elapsed_s = time.perf_counter() - begun
     if latencies.failures:
         raise KafkaException(latencies.first_failure)

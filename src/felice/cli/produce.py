@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -17,6 +18,8 @@ from felice.cli.output import show_json
 if TYPE_CHECKING:
     from felice.client import Producer
 
+# A producer that is asked to end waits so long for answers.
+_PARTING_S = 2.0
 CODECS = click.Choice(["none", "gzip", "snappy", "lz4", "zstd"])
 
 
@@ -90,23 +93,45 @@ def produce_lines(
         if error is not None:
             failures.append(error)
 
-    with Producer({"client.id": "console-producer", **config}) as producer:
-        for number, line in enumerate(lines, start=1):
-            record = form.record(line.rstrip(b"\n").removesuffix(b"\r"), number)
-            if partition >= 0:
-                record["partition"] = partition
-            send_when_room(producer, topic, on_delivery=on_delivery, **record)
-            sent += 1
-            producer.poll(0)
-            if failures:
-                break
-        producer.flush()
+    try:
+        with Producer({"client.id": "console-producer", **config}) as producer, brief_parting(producer):
+            for number, line in enumerate(lines, start=1):
+                record = form.record(line.rstrip(b"\n").removesuffix(b"\r"), number)
+                if partition >= 0:
+                    record["partition"] = partition
+                send_when_room(producer, topic, on_delivery=on_delivery, **record)
+                sent += 1
+                producer.poll(0)
+                if failures:
+                    break
+            producer.flush()
+    except KeyboardInterrupt:
+        if failures:
+            raise undelivered(len(failures), sent) from None
+        raise
     if failures:
         delivered = sent - len(failures)
         if delivered:
             click.echo(f"{delivered} records were sent before and beside the failure", err=True)
         raise KafkaException(failures[0])
     return {"records": sent}
+
+
+@contextmanager
+def brief_parting(producer: Producer) -> Iterator[None]:
+    """Who is asked to end gives what is under way a moment, and the rest up: its reports say so."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        try:
+            producer.flush(_PARTING_S)
+        finally:
+            producer.purge()
+        raise
+
+
+def undelivered(count: int, sent: int) -> Fault:
+    return Fault(f"asked to end: {count} of {sent} records were not delivered")
 
 
 def send_when_room(producer: Producer, topic: str, **record: Any) -> None:

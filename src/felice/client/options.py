@@ -45,7 +45,7 @@ def _number(low: float, high: float) -> Callable[[Any], float]:
     def parse(value: Any) -> float:
         number = float(str(value).strip())
         if not low <= number <= high:
-            raise ValueError(f"expected a number from {low:g} to {high:g}")
+            raise ValueError(f"expected a number from {low} to {high}")
         return number
 
     return parse

@@ -86,9 +86,9 @@ class Option:
 
     def _check(self, value: Any) -> None:
         if self.minimum is not None and value < self.minimum:
-            raise ConfigError(self.name, value, f"Value must be at least {self.minimum:g}")
+            raise ConfigError(self.name, value, f"Value must be at least {self.minimum}")
         if self.maximum is not None and value > self.maximum:
-            raise ConfigError(self.name, value, f"Value must be no more than {self.maximum:g}")
+            raise ConfigError(self.name, value, f"Value must be no more than {self.maximum}")
         if self.choices:
             for item in value if self.kind is Kind.LIST else [value]:
                 if item not in self.choices:

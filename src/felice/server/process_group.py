@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -31,6 +32,8 @@ _STOP_TIMEOUT_S = 60.0
 _LAST_WORDS_S = 5.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
+# In good order, or before it had learnt what SIGTERM means: somebody wanted that.
+_ASKED_TO_END = (0, -signal.SIGTERM)
 # One that ran so long did not die of its start.
 _SOUND_AFTER_S = 60.0
 
@@ -109,7 +112,8 @@ class ProcessGroup:
             code = await broker.wait()
             if clock.monotonic() - began_s >= _SOUND_AFTER_S:
                 pause_s = _FIRST_PAUSE_S
-            _log.error(
+            _log.log(
+                logging.INFO if code in _ASKED_TO_END else logging.ERROR,
                 "a broker process ended and is started again",
                 extra={"broker": broker.broker_id, "exit_code": code, "pause_s": pause_s},
             )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import socket
+import time
+from collections.abc import Iterator
 
 import pytest
 
+from felice.cli import perf, produce
 from felice.cli.consume import RecordFormat, parse_offset, write_records
 from felice.cli.faults import Fault
-from felice.cli.produce import LineFormat
+from felice.cli.produce import LineFormat, produce_lines
 
 
 class Message:
@@ -102,3 +106,47 @@ def test_header_key_that_is_no_text_is_refused_with_its_line() -> None:
     form = LineFormat.parse({"parse.headers": "true"})
     with pytest.raises(Fault, match="line number 3"):
         form.record(b"\xff:b\tvalue", 3)
+
+
+def _three_lines_and_a_signal() -> Iterator[bytes]:
+    yield from (b"a\n", b"b\n", b"c\n")
+    raise KeyboardInterrupt
+
+
+def test_a_producer_that_is_asked_to_end_tells_soon_what_it_did_not_deliver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(produce, "_PARTING_S", 0.1)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        config = {"bootstrap.servers": f"127.0.0.1:{nobody.getsockname()[1]}"}
+        began_s = time.monotonic()
+        with pytest.raises(Fault, match=r"^asked to end: 3 of 3 records were not delivered$"):
+            produce_lines(config, "t", _three_lines_and_a_signal(), LineFormat())
+        # Not the two minutes of delivery.timeout.ms.
+        assert time.monotonic() - began_s < 60
+
+
+def test_a_measurement_that_is_asked_to_end_tells_what_it_did_not_deliver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupt(begun: float, sent: int, per_second: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(produce, "_PARTING_S", 0.1)
+    monkeypatch.setattr(perf, "_throttle", interrupt)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        config = {"bootstrap.servers": f"127.0.0.1:{nobody.getsockname()[1]}"}
+        with pytest.raises(Fault, match=r"^asked to end: 100 of 100 records were not delivered$"):
+            perf.produce_load(config, "t", records=500, record_bytes=1, per_second=-1, quiet=True)
+
+
+def test_a_producer_that_is_asked_to_end_when_all_is_delivered_just_ends() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        produce_lines({"bootstrap.servers": "127.0.0.1:1"}, "t", _interrupted(), LineFormat())
+
+
+def _interrupted() -> Iterator[bytes]:
+    raise KeyboardInterrupt
+    yield b""

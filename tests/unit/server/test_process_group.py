@@ -83,3 +83,21 @@ def test_a_broker_that_says_something_else_is_not_waited_for(
             await group_of(tmp_path, "something else").start()
 
     run(scenario)
+
+
+@pytest.mark.parametrize(("number", "level"), [(signal.SIGTERM, "INFO"), (signal.SIGKILL, "ERROR")])
+def test_only_an_end_that_nobody_asked_for_is_an_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, number: signal.Signals, level: str
+) -> None:
+    caplog.set_level("INFO", "felice.server")
+
+    async def scenario() -> None:
+        group = group_of(tmp_path, "ready on here:1")
+        await group.start()
+        os.kill(group.processes[1].pid, number)
+        while not (told := [row for row in caplog.records if "ended" in row.message]):
+            await asyncio.sleep(0.01)
+        assert [row.levelname for row in told] == [level]
+        await group.stop()
+
+    run(scenario)
