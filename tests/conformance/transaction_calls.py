@@ -239,3 +239,10 @@ def visible(row: Any) -> list[bytes]:
         elif not (header.is_transactional and header.producer_id in aborting):
             values += [bytes(record.value or b"") for record in read_batch(row.records, header)]
     return values
+
+
+def leave_hanging(wire: Wire, transactional_id: str, topic: str) -> WireProducer:
+    """A transaction that the coordinator does not know of: for a broker that verifies no partitions."""
+    producer = WireProducer(wire, transactional_id).begin_life()
+    assert producer.send(topic, b"hanging").error_code == 0
+    return producer

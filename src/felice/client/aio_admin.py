@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
-from felice.client.admin import configs, features, groups, leadership, log_dirs, topics
+from felice.client.admin import configs, features, groups, leadership, log_dirs, topics, transactions
 from felice.client.admin.model import (
+    AbortTransactionSpec,
+    ApiVersionRange,
     ConfigResource,
     ConsumerGroupDescription,
     ConsumerGroupState,
@@ -22,10 +25,15 @@ from felice.client.admin.model import (
     ElectionType,
     FeatureMetadata,
     FeatureUpdate,
+    FencedProducer,
     ListConsumerGroupsResult,
     NewPartitions,
     NewTopic,
+    Node,
     PartitionReassignment,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
 )
 from felice.client.admin.topics import Results
 from felice.client.cluster import Cluster, backoff_s
@@ -239,7 +247,13 @@ class Admin:
             timeout_s,
         )
 
-    # Features
+    # Versions and features
+
+    async def list_api_versions(
+        self, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[Node, list[ApiVersionRange] | KafkaException]:
+        """What each broker offers, by key, or why it did not say."""
+        return await self._retrying(lambda: features.api_versions(self.cluster), timeout_s)
 
     async def describe_features(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> FeatureMetadata:
         return await self._retrying(lambda: features.describe_features(self.cluster), timeout_s)
@@ -376,6 +390,62 @@ class Admin:
         wanted = list(partitions)
         return await self._retrying(
             lambda: groups.delete_group_offsets(self.cluster, group_id, wanted, timeout_s), timeout_s
+        )
+
+    # Transactions
+
+    async def list_transactions(
+        self,
+        states: Iterable[TransactionState] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int = -1,
+        pattern: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[int, list[TransactionListing]]:
+        """What every broker coordinates, by broker; a pattern is matched with the whole transactional id."""
+        wanted = list(states), list(producer_ids), longer_than_ms, pattern
+        return await self._retrying(lambda: transactions.list_transactions(self.cluster, *wanted), timeout_s)
+
+    async def describe_transaction(
+        self, transactional_id: str, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> TransactionDescription:
+        return await self._retrying(
+            lambda: transactions.describe_transaction(self.cluster, transactional_id, timeout_s), timeout_s
+        )
+
+    async def describe_producers(
+        self,
+        partitions: Iterable[Partition],
+        broker_id: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> Results:
+        """`[ProducerState]`, or the error, by partition: as its leader, or the broker named, has them."""
+        wanted = {partition: partition for partition in partitions}
+        if broker_id is None:
+            return await self._each(
+                wanted, lambda some: transactions.describe_producers(self.cluster, some, None), timeout_s
+            )
+        # A broker that has no replica will not come to have one by being asked again.
+        return await self._retrying(
+            lambda: transactions.describe_producers(self.cluster, wanted, broker_id), timeout_s
+        )
+
+    async def abort_transaction(
+        self, spec: AbortTransactionSpec, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """Ends a transaction in one partition that its coordinator will not end: what hangs, and nothing else."""
+        key = spec.topic_partition.key
+        ask = partial(transactions.abort_transactions, self.cluster)
+        error = (await self._each({key: spec}, ask, timeout_s))[key]
+        if error is not None:
+            raise error
+
+    async def fence_producer(
+        self, transactional_id: str, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> FencedProducer:
+        """Aborts the id's transaction, and refuses its producer from then on; an id that is not there is made."""
+        return await self._retrying(
+            lambda: transactions.fence_producer(self.cluster, transactional_id, timeout_s), timeout_s
         )
 
 

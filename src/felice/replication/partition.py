@@ -202,11 +202,12 @@ class Partition:
 
     def check_leader(self, current_leader_epoch: int) -> None:
         """Refuses what only the leader of the asker's epoch may answer."""
-        self._check_epoch(current_leader_epoch)
+        self.check_epoch(current_leader_epoch)
         if self.leader is None:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def _check_epoch(self, current_leader_epoch: int) -> None:
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Refuses what not even a follower of the asker's epoch may answer."""
         if self._failure is not None:
             raise self._failure
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
@@ -306,7 +307,7 @@ class Partition:
     ) -> FetchedRecords:
         """Whole batches from `offset` on, as far as the asker may see."""
         if from_any_replica and replica_id < 0:
-            self._check_epoch(current_leader_epoch)
+            self.check_epoch(current_leader_epoch)
         else:
             self.check_leader(current_leader_epoch)
         log = self.log

@@ -1,7 +1,7 @@
 """Administration of a cluster. `AdminClient` has confluent_kafka's face; `felice.client.aio.Admin` is beneath.
 
-The names of confluent_kafka.admin that concern topics, configs, groups, offsets and records are here. ACLs, SCRAM
-users and quotas are not.
+The names of confluent_kafka.admin that concern topics, configs, groups, offsets and records are here, and what it lacks
+(transactions, leaders, log directories, versions) by the names of Java's Admin. ACLs, SCRAM users and quotas are not.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from felice.client.admin.model import (
+    AbortTransactionSpec,
     AlterConfigOpType,
+    ApiVersionRange,
     ConfigEntry,
     ConfigResource,
     ConfigSource,
@@ -23,6 +25,7 @@ from felice.client.admin.model import (
     ElectionType,
     FeatureMetadata,
     FeatureUpdate,
+    FencedProducer,
     IsolationLevel,
     ListConsumerGroupsResult,
     ListOffsetsResultInfo,
@@ -34,11 +37,15 @@ from felice.client.admin.model import (
     Node,
     OffsetSpec,
     PartitionReassignment,
+    ProducerState,
     ReplicaInLogDir,
     ResourceType,
     TopicCollection,
     TopicDescription,
     TopicPartitionInfo,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
     UpgradeType,
 )
 from felice.client.errors import KafkaError, KafkaException
@@ -64,8 +71,10 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "AbortTransactionSpec",
     "AdminClient",
     "AlterConfigOpType",
+    "ApiVersionRange",
     "BrokerMetadata",
     "ClusterMetadata",
     "ConfigEntry",
@@ -81,6 +90,7 @@ __all__ = [
     "ElectionType",
     "FeatureMetadata",
     "FeatureUpdate",
+    "FencedProducer",
     "IsolationLevel",
     "KafkaError",
     "KafkaException",
@@ -95,6 +105,7 @@ __all__ = [
     "OffsetSpec",
     "PartitionMetadata",
     "PartitionReassignment",
+    "ProducerState",
     "ReplicaInLogDir",
     "ResourceType",
     "TopicCollection",
@@ -102,5 +113,8 @@ __all__ = [
     "TopicMetadata",
     "TopicPartition",
     "TopicPartitionInfo",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionState",
     "UpgradeType",
 ]

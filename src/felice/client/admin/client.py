@@ -1,16 +1,16 @@
 """`AdminClient` with confluent_kafka's face: calls return at once, answers come in futures.
 
-Keeps true:  every item asked about has a future, and every future gets a result or a `KafkaException`.
-             What is wrong with the arguments themselves is raised at once.
+Keeps true:  what is wrong with the arguments themselves is raised at once.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
 
+from felice.client.admin.futures import Future, FutureCalls
 from felice.client.admin.model import (
+    AbortTransactionSpec,
     ConfigResource,
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
@@ -24,82 +24,16 @@ from felice.client.admin.model import (
     NewTopic,
     OffsetSpec,
     TopicCollection,
+    TransactionState,
 )
-from felice.client.aio_admin import DEFAULT_TIMEOUT_S, Admin
-from felice.client.errors import KafkaError, KafkaException, failure, kafka_exception
+from felice.client.aio_admin import DEFAULT_TIMEOUT_S
+from felice.client.errors import KafkaError, KafkaException, failure
 from felice.client.group_requests import CommittedOffset
-from felice.client.loop_thread import LoopThread
 from felice.client.model import ClusterMetadata, Partition, TopicPartition
-from felice.client.options import parse_settings
-
-Future: TypeAlias = "concurrent.futures.Future[Any]"
-Futures: TypeAlias = dict[Any, Future]
 
 
-class AdminClient:
+class AdminClient(FutureCalls):
     """Close it when done, or use it in a `with` block."""
-
-    def __init__(self, conf: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
-        settings = parse_settings("a", {**(conf or {}), **kwargs})
-        self._thread = LoopThread("felice-admin")
-        self._admin = Admin(settings)
-        self._thread.at_end = self._admin.close
-
-    def __enter__(self) -> AdminClient:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_thread") and self._thread.alive:
-            self._thread.post(self._thread.loop.stop)
-
-    def __len__(self) -> int:
-        return 0
-
-    def __bool__(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        if self._thread.alive:
-            self._thread.stop()
-
-    def poll(self, timeout: float = 0) -> int:
-        """Nothing waits to be served: futures complete by themselves."""
-        return 0
-
-    def _one(self, work: Coroutine[Any, Any, Any]) -> Future:
-        if not self._thread.alive:
-            work.close()
-            raise failure(KafkaError._STATE, "the client is closed")
-        answer: Future = concurrent.futures.Future()
-        answer.set_running_or_notify_cancel()
-
-        def done(task: Future) -> None:
-            error = concurrent.futures.CancelledError() if task.cancelled() else task.exception()
-            if error is None:
-                answer.set_result(task.result())
-            else:
-                answer.set_exception(kafka_exception(error))
-
-        self._thread.submit(work).add_done_callback(done)
-        return answer
-
-    def _many(self, keys: Iterable[Any], work: Coroutine[Any, Any, Mapping[Any, Any]]) -> Futures:
-        """A future per key, from one coroutine that answers all."""
-        futures: Futures = {key: concurrent.futures.Future() for key in keys}
-        for future in futures.values():
-            future.set_running_or_notify_cancel()
-
-        def done(task: Future) -> None:
-            error = task.exception()
-            results = {} if error else task.result()
-            for key, future in futures.items():
-                _settle(future, error or results.get(key))
-
-        self._one(work).add_done_callback(done)
-        return futures
 
     # Topics
 
@@ -222,7 +156,11 @@ class AdminClient:
         work = self._admin.incremental_alter_configs(resources, request_timeout, validate_only)
         return self._many(resources, work)
 
-    # Features
+    # Versions and features
+
+    def list_api_versions(self, *, request_timeout: float = DEFAULT_TIMEOUT_S) -> Future:
+        """A future of `[ApiVersionRange]`, or the `KafkaException` in its place, by broker (`Node`)."""
+        return self._one(self._admin.list_api_versions(request_timeout))
 
     def describe_features(self, *, request_timeout: float = DEFAULT_TIMEOUT_S) -> Future:
         """A future of `FeatureMetadata`."""
@@ -393,12 +331,71 @@ class AdminClient:
         """A future of {(member id, instance id): None or the error}; ("", instance id) names a static member."""
         return self._one(self._admin.remove_members(group_id, members, request_timeout))
 
+    # Transactions
 
-def _settle(future: Future, outcome: Any) -> None:
-    if isinstance(outcome, BaseException):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)
+    def list_transactions(
+        self,
+        *,
+        states: Iterable[TransactionState] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int = -1,
+        pattern: str | None = None,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> Future:
+        """A future of `[TransactionListing]` by the id of the broker that coordinates them.
+
+        No states and no producer ids let all through, as a negative duration does; a pattern is matched with
+        the whole transactional id. What a broker is too old to choose by is _UNSUPPORTED_FEATURE.
+        """
+        return self._one(
+            self._admin.list_transactions(states, producer_ids, longer_than_ms, pattern, request_timeout)
+        )
+
+    def describe_transactions(
+        self, transactional_ids: Iterable[str], *, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, Future]:
+        """Futures of `TransactionDescription`; TRANSACTIONAL_ID_NOT_FOUND for what was never used, or not of late."""
+        return {
+            name: self._one(self._admin.describe_transaction(name, request_timeout))
+            for name in _distinct(transactional_ids, "transactional id")
+        }
+
+    def describe_producers(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        broker_id: int | None = None,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[TopicPartition, Future]:
+        """Futures of `[ProducerState]`, from the partition's leader or from the replica on the broker named."""
+        wanted = {tp.key: tp for tp in partitions}
+        work = self._admin.describe_producers(wanted, broker_id, request_timeout)
+        futures = self._many(wanted, work)
+        return {tp: futures[key] for key, tp in wanted.items()}
+
+    def abort_transaction(
+        self, spec: AbortTransactionSpec, *, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> Future:
+        """Ends a transaction that hangs in one partition. Its coordinator is not asked: see `describe_producers`."""
+        return self._one(self._admin.abort_transaction(spec, request_timeout))
+
+    def fence_producers(
+        self, transactional_ids: Iterable[str], *, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, Future]:
+        """Futures of `FencedProducer`: what is open is aborted, and who wrote it is refused from then on.
+
+        An id that is not there is made.
+        """
+        return {
+            name: self._one(self._admin.fence_producer(name, request_timeout))
+            for name in _distinct(transactional_ids, "transactional id")
+        }
+
+    def force_terminate_transaction(
+        self, transactional_id: str, *, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> Future:
+        """`fence_producers` of one id (KIP-939)."""
+        return self.fence_producers([transactional_id], request_timeout=request_timeout)[transactional_id]
 
 
 def _distinct(names: Iterable[str], kind: str) -> list[str]:

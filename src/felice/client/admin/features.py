@@ -1,14 +1,17 @@
-"""Features of a cluster: which levels its brokers could run with, what it has settled on, and changing that."""
+"""What brokers can speak: their APIs; their features, what the cluster has settled on, and changing that."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from felice.client.admin.model import FeatureMetadata, FeatureUpdate, UpgradeType
+from felice.client.admin.model import ApiVersionRange, FeatureMetadata, FeatureUpdate, Node, UpgradeType
+from felice.client.admin.topics import nodes_of
 from felice.client.cluster import Cluster
-from felice.client.errors import KafkaError, KafkaException, error_of
+from felice.client.errors import KafkaError, KafkaException, error_of, failure
 from felice.client.wire import ByVersion, api_versions_request
+from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.api_versions import ApiVersion
 from felice.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -24,6 +27,33 @@ async def describe_features(cluster: Cluster) -> FeatureMetadata:
         finalized={row.name: row.max_version_level for row in settled},
         epoch=response.finalized_features_epoch,
     )
+
+
+async def api_versions(cluster: Cluster) -> dict[Node, list[ApiVersionRange] | KafkaException]:
+    """What each broker offers, by key, or why it did not say."""
+    await cluster.refresh([])
+    found: dict[Node, list[ApiVersionRange] | KafkaException] = {}
+    for number, node in sorted(nodes_of(cluster.topology.describe([])).items()):
+        try:
+            response = await cluster.call(number, api_versions_request())
+        except KafkaException as error:
+            found[node] = error
+            continue
+        if response.error_code:
+            found[node] = failure(response.error_code, f"broker {number}")
+        else:
+            found[node] = [_range(row) for row in sorted(response.api_keys, key=lambda row: int(row.api_key))]
+    return found
+
+
+def _range(row: ApiVersion) -> ApiVersionRange:
+    api = API.by_key.get(row.api_key)
+    if api is None:
+        return ApiVersionRange(row.api_key, None, row.min_version, row.max_version, None)
+    usable = None
+    if row.min_version <= api.accepted[-1] and row.max_version >= api.accepted[0]:
+        usable = min(api.accepted[-1], row.max_version)
+    return ApiVersionRange(row.api_key, api.name, row.min_version, row.max_version, usable)
 
 
 async def update_features(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from felice.client.admin.coordinators import ask_coordinator, raise_if_moved
 from felice.client.admin.model import (
     ConsumerGroupDescription,
     ConsumerGroupListing,
@@ -44,24 +45,6 @@ from felice.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from felice.protocol.primitives import MalformedMessage
-
-_MOVED = (
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-)
-
-
-async def _coordinated(cluster: Cluster, group_id: str, request: Any, timeout_s: float) -> Any:
-    node_id = await cluster.coordinator(group_id, timeout_s)
-    return await cluster.call(node_id, request)
-
-
-def _moved(cluster: Cluster, group_id: str, code: int) -> None:
-    """A coordinator that no longer is one: find the new one and ask again."""
-    if code in _MOVED:
-        cluster.forget_coordinator(group_id)
-        raise failure(code, group_id, retriable=True)
 
 
 async def list_groups(
@@ -100,9 +83,9 @@ def _listing(row: Any) -> ConsumerGroupListing:
 
 
 async def describe_group(cluster: Cluster, group_id: str, timeout_s: float) -> ConsumerGroupDescription:
-    response = await _coordinated(cluster, group_id, DescribeGroupsRequest(groups=[group_id]), timeout_s)
+    response = await ask_coordinator(cluster, group_id, DescribeGroupsRequest(groups=[group_id]), timeout_s)
     row = response.groups[0]
-    _moved(cluster, group_id, row.error_code)
+    raise_if_moved(cluster, group_id, row.error_code)
     if row.error_code and row.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         raise failure(row.error_code, row.error_message or group_id)
     # Version 6 reports a group that does not exist as an error, older ones as Dead; say the same either way.
@@ -145,9 +128,11 @@ def _assigned(data: bytes) -> list[TopicPartition]:
 
 
 async def delete_group(cluster: Cluster, group_id: str, timeout_s: float) -> None:
-    response = await _coordinated(cluster, group_id, DeleteGroupsRequest(groups_names=[group_id]), timeout_s)
+    response = await ask_coordinator(
+        cluster, group_id, DeleteGroupsRequest(groups_names=[group_id]), timeout_s
+    )
     code = response.results[0].error_code
-    _moved(cluster, group_id, code)
+    raise_if_moved(cluster, group_id, code)
     if code:
         raise failure(code, group_id)
 
@@ -161,8 +146,8 @@ async def remove_members(
         for member, instance in members
     ]
     request = ByVersion(LeaveGroupRequest, lambda version: LeaveGroupRequest(group_id=group_id, members=rows))
-    response = await _coordinated(cluster, group_id, request, timeout_s)
-    _moved(cluster, group_id, response.error_code)
+    response = await ask_coordinator(cluster, group_id, request, timeout_s)
+    raise_if_moved(cluster, group_id, response.error_code)
     if response.error_code:
         raise failure(response.error_code, group_id)
     return {
@@ -179,8 +164,8 @@ async def list_group_offsets(
     require_stable: bool = False,
 ) -> list[TopicPartition]:
     request = offset_fetch_request(group_id, partitions, require_stable=require_stable)
-    code, offsets = fetched_offsets(await _coordinated(cluster, group_id, request, timeout_s))
-    _moved(cluster, group_id, code)
+    code, offsets = fetched_offsets(await ask_coordinator(cluster, group_id, request, timeout_s))
+    raise_if_moved(cluster, group_id, code)
     if code:
         raise failure(code, group_id)
     return [
@@ -201,9 +186,9 @@ async def alter_group_offsets(
 ) -> list[TopicPartition]:
     """Commit for a group that has no active members."""
     request = offset_commit_request(group_id, offsets)
-    results = commit_results(await _coordinated(cluster, group_id, request, timeout_s))
+    results = commit_results(await ask_coordinator(cluster, group_id, request, timeout_s))
     for code in results.values():
-        _moved(cluster, group_id, code)
+        raise_if_moved(cluster, group_id, code)
     return [
         TopicPartition(topic, number, offsets[topic, number].offset, error=error_of(code) if code else None)
         for (topic, number), code in results.items()
@@ -221,8 +206,8 @@ async def delete_group_offsets(
         for topic, numbers in by_topic(partitions).items()
     ]
     request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-    response = await _coordinated(cluster, group_id, request, timeout_s)
-    _moved(cluster, group_id, response.error_code)
+    response = await ask_coordinator(cluster, group_id, request, timeout_s)
+    raise_if_moved(cluster, group_id, response.error_code)
     if response.error_code:
         raise failure(response.error_code, group_id)
     return [

@@ -351,6 +351,87 @@ class ConsumerGroupDescription:
     authorized_operations: list[Any] | None = None
 
 
+class TransactionState(Enum):
+    UNKNOWN = "Unknown"
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+    @classmethod
+    def of(cls, name: str) -> TransactionState:
+        return next((state for state in cls if state.value == name), cls.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    transactional_id: str
+    producer_id: int
+    state: TransactionState
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id at its coordinator. `start_time_ms` is None, and there are no partitions, between
+    transactions."""
+
+    coordinator_id: int
+    state: TransactionState
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int | None
+    topic_partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """A producer as a partition knows it. The coordinator's epoch is the last marker's, None before the first;
+    `current_transaction_start_offset` is None where the producer has no transaction open in the partition."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int | None
+    current_transaction_start_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTransactionSpec:
+    """A producer's transaction in one partition."""
+
+    topic_partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class FencedProducer:
+    """The identity that nobody uses: what came before it is refused."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionRange:
+    """An API of a broker. `name` is None for one that this client does not know, and so is `usable` then.
+
+    `usable` is the version that this client would send, None where both have none in common.
+    """
+
+    key: int
+    name: str | None
+    min_version: int
+    max_version: int
+    usable: int | None
+
+
 class TopicCollection:
     def __init__(self, topic_names: Sequence[str] = ()) -> None:
         self.topic_names = list(topic_names)

@@ -146,7 +146,7 @@ def _unknown_node(number: int) -> Node:
     return Node(number, "", -1)
 
 
-async def _by_leader(
+async def by_leader(
     cluster: Cluster, wanted: Iterable[Partition]
 ) -> tuple[dict[int, list[Partition]], Results]:
     """Partitions under their leaders, and an error for each that has none."""
@@ -168,7 +168,7 @@ async def _by_leader(
 async def list_offsets(
     cluster: Cluster, timestamps: Mapping[Partition, int], isolation_level: int
 ) -> Results:
-    led, found = await _by_leader(cluster, timestamps)
+    led, found = await by_leader(cluster, timestamps)
     for node_id, partitions in led.items():
         questions = {partition: timestamps[partition] for partition in partitions}
         response = await cluster.call(node_id, list_offsets_request(questions, isolation_level))
@@ -182,7 +182,7 @@ async def list_offsets(
 
 async def delete_records(cluster: Cluster, offsets: Mapping[Partition, int], timeout_ms: int) -> Results:
     """Offset -1 deletes everything up to the high watermark."""
-    led, found = await _by_leader(cluster, offsets)
+    led, found = await by_leader(cluster, offsets)
     for node_id, partitions in led.items():
         topics = [
             DeleteRecordsTopic(

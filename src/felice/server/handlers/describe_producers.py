@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): who writes to a partition, from its leader (KIP-664)."""
+"""DescribeProducers (key 61): who writes to a partition, from any of its replicas, as in Kafka (KIP-664)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def handle(request: DescribeProducersRequest, context: RequestContext) -> Descri
 def _partition(topic: str, index: int, context: RequestContext) -> PartitionResponse:
     try:
         partition = context.broker.partitions.find(topic, index)
-        partition.check_leader(NO_EPOCH)
+        partition.check_epoch(NO_EPOCH)
     except ApiError as error:
         return PartitionResponse(
             partition_index=index, error_code=error.code, error_message=error.message or None

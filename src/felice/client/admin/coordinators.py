@@ -1,0 +1,35 @@
+"""Asking the coordinator of a group, or of a transactional id, and finding the new one when it has moved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from felice.client.cluster import Cluster
+from felice.client.errors import KafkaException, failure
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.find_coordinator import GROUP_KEY_TYPE
+
+_MOVED = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
+
+async def ask_coordinator(
+    cluster: Cluster, key: str, request: Any, timeout_s: float, key_type: int = GROUP_KEY_TYPE
+) -> Any:
+    """The answer; a coordinator that cannot be asked is looked up again the next time."""
+    node_id = await cluster.coordinator(key, timeout_s, key_type)
+    try:
+        return await cluster.call(node_id, request)
+    except KafkaException:
+        cluster.forget_coordinator(key, key_type)
+        raise
+
+
+def raise_if_moved(cluster: Cluster, key: str, code: int, key_type: int = GROUP_KEY_TYPE) -> None:
+    """A coordinator that no longer is one: find the new one and ask again."""
+    if code in _MOVED:
+        cluster.forget_coordinator(key, key_type)
+        raise failure(code, key, retriable=True)

@@ -1,0 +1,91 @@
+"""How `AdminClient` answers: coroutines of `aio.Admin` on a thread of their own, and futures that they complete.
+
+Keeps true:  every item asked about has a future, and every future gets a result or a `KafkaException`.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, Self, TypeAlias
+
+from felice.client.aio_admin import Admin
+from felice.client.errors import KafkaError, failure, kafka_exception
+from felice.client.loop_thread import LoopThread
+from felice.client.options import parse_settings
+
+Future: TypeAlias = "concurrent.futures.Future[Any]"
+Futures: TypeAlias = dict[Any, Future]
+
+
+class FutureCalls:
+    """A client that is closed, or used in a `with` block."""
+
+    def __init__(self, conf: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        settings = parse_settings("a", {**(conf or {}), **kwargs})
+        self._thread = LoopThread("felice-admin")
+        self._admin = Admin(settings)
+        self._thread.at_end = self._admin.close
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_thread") and self._thread.alive:
+            self._thread.post(self._thread.loop.stop)
+
+    def __len__(self) -> int:
+        return 0
+
+    def __bool__(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if self._thread.alive:
+            self._thread.stop()
+
+    def poll(self, timeout: float = 0) -> int:
+        """Nothing waits to be served: futures complete by themselves."""
+        return 0
+
+    def _one(self, work: Coroutine[Any, Any, Any]) -> Future:
+        if not self._thread.alive:
+            work.close()
+            raise failure(KafkaError._STATE, "the client is closed")
+        answer: Future = concurrent.futures.Future()
+        answer.set_running_or_notify_cancel()
+
+        def done(task: Future) -> None:
+            error = concurrent.futures.CancelledError() if task.cancelled() else task.exception()
+            if error is None:
+                answer.set_result(task.result())
+            else:
+                answer.set_exception(kafka_exception(error))
+
+        self._thread.submit(work).add_done_callback(done)
+        return answer
+
+    def _many(self, keys: Iterable[Any], work: Coroutine[Any, Any, Mapping[Any, Any]]) -> Futures:
+        """A future per key, from one coroutine that answers all."""
+        futures: Futures = {key: concurrent.futures.Future() for key in keys}
+        for future in futures.values():
+            future.set_running_or_notify_cancel()
+
+        def done(task: Future) -> None:
+            error = task.exception()
+            results = {} if error else task.result()
+            for key, future in futures.items():
+                _settle(future, error or results.get(key))
+
+        self._one(work).add_done_callback(done)
+        return futures
+
+
+def _settle(future: Future, outcome: Any) -> None:
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

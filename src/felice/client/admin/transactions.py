@@ -1,0 +1,186 @@
+"""Transactions as their operators see them: which there are, who writes to a partition, ending one by force.
+
+Each function asks once and answers with a result or its error; retrying is `aio.Admin`'s. The rules are KIP-664's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from felice.client.admin.coordinators import ask_coordinator, raise_if_moved
+from felice.client.admin.model import (
+    AbortTransactionSpec,
+    FencedProducer,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
+from felice.client.admin.topics import Results, by_leader, outcome
+from felice.client.cluster import Cluster
+from felice.client.errors import KafkaError, failure
+from felice.client.model import Partition, TopicPartition
+from felice.client.requests import by_topic
+from felice.client.wire import ByVersion
+from felice.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from felice.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from felice.protocol.messages.find_coordinator import TRANSACTION_KEY_TYPE
+from felice.protocol.messages.init_producer_id import InitProducerIdRequest
+from felice.protocol.messages.list_transactions import ListTransactionsRequest
+from felice.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+# Version 6 is unstable in Kafka 4.3.
+_LAST_INIT = 5
+
+
+async def list_transactions(
+    cluster: Cluster,
+    states: Sequence[TransactionState],
+    producer_ids: Sequence[int],
+    longer_than_ms: int,
+    pattern: str | None,
+) -> dict[int, list[TransactionListing]]:
+    """Every broker lists only what it coordinates, so all are asked."""
+    await cluster.refresh([])
+
+    def build(version: int) -> ListTransactionsRequest:
+        if (longer_than_ms >= 0 and version < 1) or (pattern is not None and version < 2):
+            raise failure(
+                KafkaError._UNSUPPORTED_FEATURE,
+                f"ListTransactions version {version} cannot choose by duration (from 1 on) or pattern (from 2 on)",
+            )
+        return ListTransactionsRequest(
+            state_filters=[state.value for state in states],
+            producer_id_filters=list(producer_ids),
+            duration_filter=longer_than_ms,
+            transactional_id_pattern=pattern,
+        )
+
+    found = {}
+    for node_id in sorted(cluster.topology.brokers):
+        response = await cluster.call(node_id, ByVersion(ListTransactionsRequest, build))
+        if response.error_code:
+            raise failure(response.error_code, f"broker {node_id}")
+        found[node_id] = [
+            TransactionListing(
+                row.transactional_id, row.producer_id, TransactionState.of(row.transaction_state)
+            )
+            for row in response.transaction_states
+        ]
+    return found
+
+
+async def describe_transaction(
+    cluster: Cluster, transactional_id: str, timeout_s: float
+) -> TransactionDescription:
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    row = (await _ask(cluster, transactional_id, request, timeout_s)).transaction_states[0]
+    _check(cluster, transactional_id, row.error_code)
+    return TransactionDescription(
+        await cluster.coordinator(transactional_id, timeout_s, TRANSACTION_KEY_TYPE),
+        TransactionState.of(row.transaction_state),
+        row.producer_id,
+        row.producer_epoch,
+        row.transaction_timeout_ms,
+        _known(row.transaction_start_time_ms),
+        [TopicPartition(topic.topic, number) for topic in row.topics for number in topic.partitions],
+    )
+
+
+async def fence_producer(cluster: Cluster, transactional_id: str, timeout_s: float) -> FencedProducer:
+    """Takes the id's next epoch, so that its transaction is aborted and its producer refused.
+
+    Nobody writes with that epoch, and its transaction timeout (the call's own, as in Java) means nothing.
+    """
+    asked = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=int(timeout_s * 1000)
+    )
+    request = ByVersion(InitProducerIdRequest, lambda version: asked, _LAST_INIT)
+    response = await _ask(cluster, transactional_id, request, timeout_s)
+    _check(cluster, transactional_id, response.error_code)
+    return FencedProducer(response.producer_id, response.producer_epoch)
+
+
+async def _ask(cluster: Cluster, transactional_id: str, request: Any, timeout_s: float) -> Any:
+    return await ask_coordinator(cluster, transactional_id, request, timeout_s, TRANSACTION_KEY_TYPE)
+
+
+def _check(cluster: Cluster, transactional_id: str, code: int) -> None:
+    raise_if_moved(cluster, transactional_id, code, TRANSACTION_KEY_TYPE)
+    if code:
+        raise failure(code, transactional_id)
+
+
+async def describe_producers(
+    cluster: Cluster, partitions: Iterable[Partition], broker_id: int | None
+) -> Results:
+    """`[ProducerState]`, or the error, by partition: as its leader, or the broker named, has them."""
+    asked: dict[int, list[Partition]]
+    if broker_id is None:
+        asked, found = await by_leader(cluster, partitions)
+    else:
+        await cluster.refresh([])
+        asked, found = {broker_id: list(partitions)}, {}
+    for node_id, some in asked.items():
+        if node_id not in cluster.topology.brokers:
+            missing = failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}")
+            found.update(dict.fromkeys(some, missing))
+            continue
+        topics = [
+            TopicRequest(name=topic, partition_indexes=numbers) for topic, numbers in by_topic(some).items()
+        ]
+        response = await cluster.call(node_id, DescribeProducersRequest(topics=topics))
+        for topic in response.topics:
+            for row in topic.partitions:
+                what = f"{topic.name}-{row.partition_index} on broker {node_id}"
+                producers = [_producer(known) for known in row.active_producers]
+                found[topic.name, row.partition_index] = outcome(
+                    row.error_code, row.error_message, what, producers
+                )
+    return found
+
+
+def _producer(row: Any) -> ProducerState:
+    return ProducerState(
+        row.producer_id,
+        row.producer_epoch,
+        row.last_sequence,
+        row.last_timestamp,
+        _known(row.coordinator_epoch),
+        _known(row.current_txn_start_offset),
+    )
+
+
+def _known(number: int) -> int | None:
+    return number if number >= 0 else None
+
+
+async def abort_transactions(cluster: Cluster, specs: Iterable[AbortTransactionSpec]) -> Results:
+    """Has partitions' leaders write markers that coordinators did not; None, or the error, by partition."""
+    wanted = {spec.topic_partition.key: spec for spec in specs}
+    led, found = await by_leader(cluster, wanted)
+    for node_id, partitions in led.items():
+        markers = [_abort_marker(wanted[partition]) for partition in partitions]
+        response = await cluster.call(node_id, WriteTxnMarkersRequest(markers=markers))
+        for marker in response.markers:
+            for topic in marker.topics:
+                for row in topic.partitions:
+                    what = f"{topic.name}-{row.partition_index}, producer {marker.producer_id}"
+                    found[topic.name, row.partition_index] = outcome(row.error_code, None, what)
+    return found
+
+
+def _abort_marker(spec: AbortTransactionSpec) -> WritableTxnMarker:
+    topic, number = spec.topic_partition.key
+    return WritableTxnMarker(
+        producer_id=spec.producer_id,
+        producer_epoch=spec.producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[number])],
+        coordinator_epoch=spec.coordinator_epoch,
+    )
