@@ -25,7 +25,7 @@ from uuid import UUID
 
 from felice.config import TopicConfig
 from felice.env import Clock, Disk, DiskLocked, Lock
-from felice.log import checkpoints, meta_properties, partition_metadata
+from felice.log import checkpoints, failed_sync, meta_properties, partition_metadata
 from felice.log.checkpoints import Checkpoint, TopicPartition
 from felice.log.errors import LogDirectoryError, is_shortage
 from felice.log.files import DEFAULT_LIMIT, OpenFiles
@@ -72,6 +72,7 @@ class LogDirectory:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.clean_offsets: dict[TopicPartition, int] = {}
         self.was_clean = False
+        self._sync_failed = False
         self.offline_reason: str | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
         self._disk = disk
@@ -127,6 +128,7 @@ class LogDirectory:
     def load(self, config_of: Callable[[str], TopicConfig]) -> None:
         """Opens every partition, some at a time. One that cannot be opened is in `failed`, with the reason."""
         self._take_clean_shutdown_marker()
+        self._sync_failed = failed_sync.is_marked(self._disk, self.path)
         self._read_recovery_points = self._recovery_points.read()
         self._read_log_starts = self._log_starts.read()
         self.high_watermarks = self._high_watermarks.read()
@@ -146,6 +148,8 @@ class LogDirectory:
                 else:
                     self.failed[topic_partition] = outcome
                     _logger.error("partition %s-%d is offline: %s", *topic_partition, outcome)
+        if self._sync_failed and not self.failed:
+            failed_sync.unmark(self._disk, self.path)
 
     @contextmanager
     def _workers(self, name: str) -> Iterator[Callable[..., Iterable[Any]]]:
@@ -193,7 +197,7 @@ class LogDirectory:
                 topic_partition, path, config,
                 recovery_point=self._read_recovery_points.get(topic_partition, 0),
                 log_start_offset=self._read_log_starts.get(topic_partition, 0),
-                clean_shutdown=self.was_clean,
+                clean_shutdown=self.was_clean, sync_failed=self._sync_failed,
             )  # fmt: skip
         except ApiError as error:
             return error.message
@@ -202,12 +206,12 @@ class LogDirectory:
 
     def _open(
         self, topic_partition: TopicPartition, path: Path, config: TopicConfig, *,
-        recovery_point: int, log_start_offset: int, clean_shutdown: bool,
+        recovery_point: int, log_start_offset: int, clean_shutdown: bool, sync_failed: bool = False,
     ) -> Log:  # fmt: skip
         return Log.open(
             self._disk, self._clock, path, topic_partition, config,
             recovery_point=recovery_point, log_start_offset=log_start_offset,
-            clean_shutdown=clean_shutdown, files=self._files,
+            clean_shutdown=clean_shutdown, sync_failed=sync_failed, files=self._files,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
         )  # fmt: skip
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from felice.env import Disk, File
+from felice.log import failed_sync
 from felice.log.errors import is_shortage
 
 
@@ -34,8 +35,7 @@ class Flush:
 
     def run(self) -> None:
         try:
-            for file in self.files:
-                file.sync()
+            failed_sync.sync(self.disk, self.directory.parent, self.files)
             self._write_snapshots_and_epochs()
             if self.shortage is not None:
                 return

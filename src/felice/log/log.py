@@ -24,7 +24,16 @@ from zlib import crc32
 
 from felice.config import TopicConfig
 from felice.env import Buffer, Clock, Disk, FileSlice
-from felice.log import opening, partition_metadata, recovery, replicated, retention, snapshots, timestamps
+from felice.log import (
+    failed_sync,
+    opening,
+    partition_metadata,
+    recovery,
+    replicated,
+    retention,
+    snapshots,
+    timestamps,
+)
 from felice.log.answers import AppendInfo, AppendOrigin, DeletedSegment, TimestampOffset
 from felice.log.epochs import LeaderEpochs
 from felice.log.errors import CorruptLog, FlushPostponed, LogOffline, is_shortage
@@ -93,15 +102,21 @@ class Log:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean_shutdown: bool = True,
+        sync_failed: bool = False,
         files: OpenFiles | None = None,
         producer_id_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
     ) -> Log:
-        """Opens what is in `directory`, or begins a log there. Raises `CorruptLog` or OSError."""
+        """Opens what is in `directory`, or begins a log there. Raises `CorruptLog` or OSError.
+
+        With `sync_failed` what is there above the recovery point may not be on disk, whatever a sync says.
+        """
         log = cls(
             disk, clock, directory, *topic_partition, config,
             files=OpenFiles(disk) if files is None else files, producer_id_expiration_ms=producer_id_expiration_ms,
         )  # fmt: skip
         log._load(recovery_point, log_start_offset, clean_shutdown)
+        if sync_failed:
+            log._write_again()
         return log
 
     @classmethod
@@ -153,6 +168,13 @@ class Log:
         self.epochs.truncate_from_end(self.log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         self._restore_producers(opened.rescanned, now_ms)
+
+    def _write_again(self) -> None:
+        """See `failed_sync`. Below the recovery point everything is on disk; indexes were just made anew."""
+        if self.topic_id is not None:
+            failed_sync.write_again(self._files.get(self.directory / partition_metadata.FILE_NAME))
+        for segment in self.segments[max(bisect_right(self._bases, self.recovery_point) - 1, 0) :]:
+            failed_sync.write_again(segment.log_file(), segment.position_of(self.recovery_point))
 
     def _take_segments(self, segments: list[Segment]) -> None:
         self.segments = segments
@@ -744,7 +766,7 @@ class Log:
         self._due_snapshots = [
             (path, data) for path, data in self._due_snapshots if int(path.stem) <= self.log_end_offset
         ]
-        self.segments[-1].log_file().sync()
+        failed_sync.sync(self._disk, self.directory.parent, [self.segments[-1].log_file()])
         self._disk.sync_dir(self.directory)
         self.epochs.flush()
         # Again, for what else counts from the log's end.

@@ -237,8 +237,11 @@ def _load_journal(disk: Disk, path: Path, tree: Tree) -> None:
             whole = end
     except CorruptJournal as error:
         raise CorruptStore(f"{path}: {error}") from error
-    if whole < len(data):
+    if data:
+        # Written once more, before anything is built on it: where a sync failed in an earlier life, the page cache
+        # may have what the disk has not, and no later sync would bring it there.
         journal = disk.open(path)
         journal.truncate(whole)
+        journal.pwrite(data[:whole], 0)
         journal.sync()
         journal.close()

@@ -7,6 +7,7 @@ import errno
 import os
 import threading
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ import pytest
 from felice.env import File, SystemDisk
 from felice.metadata import Create, NodeExists, SessionExpired
 from felice.metadata.embedded import CorruptStore, EmbeddedStore
+from felice.metadata.store import StoreUnavailable
+from felice.testing.simulation.disk import SimDisk
 
 
 async def _fill(directory: Path, count: int = 3) -> None:
@@ -216,3 +219,25 @@ def test_a_caller_who_gives_up_leaves_no_write_half_done(tmp_path: Path) -> None
 
     asyncio.run(scenario())
     assert _names(tmp_path / "m") == ["a", "b"]
+
+
+def test_what_a_failed_sync_left_in_the_page_cache_is_brought_to_disk_by_the_next_start() -> None:
+    disk, directory = SimDisk(), Path("/m")
+
+    async def write(*names: str) -> None:
+        store = EmbeddedStore.open(disk, directory)
+        for name in names:
+            await store.create(f"/{name}", b"v" * 5000)
+
+    async def fail() -> None:
+        disk.fail("sync", path="*/journal", times=1, after=1)
+        with pytest.raises(StoreUnavailable):
+            await write("a", "b")
+        disk.kill()
+
+    asyncio.run(fail())
+    asyncio.run(write("c", "d"))
+    for seed in range(40):
+        after = disk.copy()
+        after.crash(Random(seed))
+        assert asyncio.run(EmbeddedStore.open(after, directory).children("/")) == ["a", "b", "c", "d"]

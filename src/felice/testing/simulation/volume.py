@@ -11,16 +11,16 @@ What may be left of unsynced changes:
   A page that a truncation dropped shows new content only if the truncation is there too, for its blocks are new.
 - of names: each change is there whole or not at all, and with it those that were made in its directory before, as
   journals of file systems have it. One directory may be ahead of another, and files behind the names they have.
-- a failed sync may have written anything, and no later one writes what it did not: as Linux, which calls the pages
-  clean. Only emptying the file begins anew.
+- a failed sync may have written anything, and no later one writes what it did not, as Linux, which calls the pages
+  clean: until somebody writes to such a page again, which makes all of it wait for the next sync.
 
 No paths, no handles, no faults: those are the disk's (`disk.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TypeAlias
 
@@ -46,7 +46,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Of a file. One that failed makes nothing durable, ever."""
+    """Of a file. What one that failed was to write, only another write makes durable."""
 
     node: int
     failed: bool = False
@@ -82,35 +82,42 @@ Change: TypeAlias = Write | Truncate | Sync | Make | Rename | Remove | SyncDir
 
 @dataclass(slots=True)
 class FileNode:
+    """`lost`: so many of the unsynced changes, the first, a failed sync was to write."""
+
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     unsynced: list[Write | Truncate] = field(default_factory=list)
-    sync_failed: bool = False
+    lost: int = 0
     shared: bool = False
 
     def copy(self) -> FileNode:
         """Copied on write: both sides know that the buffers are shared."""
         self.shared = True
-        return FileNode(self.data, self.durable, list(self.unsynced), self.sync_failed, True)
+        return FileNode(self.data, self.durable, list(self.unsynced), self.lost, True)
 
     def own(self) -> None:
         if self.shared:
             self.data, self.durable, self.shared = bytearray(self.data), bytearray(self.durable), False
 
     def sync(self, failed: bool) -> None:
-        self.sync_failed = self.sync_failed or failed
-        if self.sync_failed or not self.unsynced:
-            return
-        self.own()
-        for change in self.unsynced:
-            _change(self.durable, change)
-        self.unsynced.clear()
+        if failed:
+            self.lost = len(self.unsynced)
+        elif self.unsynced:
+            self.own()
+            lost, since = self.unsynced[: self.lost], self.unsynced[self.lost :]
+            written_again = _pages_of(since, len(self.data))
+            left = _still_lost(lost, written_again, len(self.data))
+            for number, change in enumerate(self.unsynced):
+                _change(self.durable, change if number >= self.lost else _only_size(change, self.durable))
+            for page in written_again:
+                start, end = page * PAGE_BYTES, (page + 1) * PAGE_BYTES
+                self.durable[start:end] = self.data[start:end]
+            self.unsynced, self.lost = left, len(left)
 
     def settle(self, content: bytearray) -> None:
         """This is what the disk holds, and nothing waits."""
         self.data, self.durable, self.shared = bytearray(content), content, False
-        self.unsynced = []
-        self.sync_failed = False
+        self.unsynced, self.lost = [], 0
 
 
 @dataclass(slots=True)
@@ -178,9 +185,6 @@ class Volume:
         node.own()
         _change(node.data, change)
         node.unsynced.append(change)
-        if node.sync_failed and not node.data:
-            # What the failed sync lost is cut off; what comes now is new.
-            node.sync_failed = False
 
     def _change_names(self, change: _NameChange) -> None:
         for (directory, name), node in change.slots:
@@ -279,6 +283,45 @@ def _up_to_a_moment(node: FileNode, random: Random) -> bytearray:
     if isinstance(torn, Write):
         _change(content, torn_write(torn, random))
     return content
+
+
+def _only_size(change: Write | Truncate, content: bytearray) -> Write | Truncate:
+    """What a change did to a file's size: that is the journal's, and no page's."""
+    if isinstance(change, Truncate):
+        return change
+    end = change.position + len(change.data)
+    return Write(change.node, max(end, len(content)), b"")
+
+
+def _pages_of(changes: Iterable[Write | Truncate], size_bytes: int) -> set[int]:
+    """The pages of a file of this size that the changes made anew, whole or in part."""
+    pages: set[int] = set()
+    for change in changes:
+        if isinstance(change, Truncate):
+            start, end = change.size_bytes, size_bytes
+        else:
+            start, end = change.position, change.position + len(change.data)
+        pages.update(range(start // PAGE_BYTES, -(-end // PAGE_BYTES)))
+    return {page for page in pages if page * PAGE_BYTES < size_bytes}
+
+
+def _still_lost(
+    lost: Iterable[Write | Truncate], written_again: Collection[int], size_bytes: int
+) -> list[Write | Truncate]:
+    """What a failed sync was to write, without what was cut off, and without the pages that were written again."""
+    left: list[Write] = []
+    for change in lost:
+        if isinstance(change, Truncate):
+            left = [
+                replace(write, data=write.data[: max(change.size_bytes - write.position, 0)])
+                for write in left
+            ]
+            continue
+        for page in sorted(_pages_of([change], size_bytes).difference(written_again)):
+            start, end = max(page * PAGE_BYTES, change.position), (page + 1) * PAGE_BYTES
+            data = change.data[start - change.position : end - change.position]
+            left.append(Write(change.node, start, data))
+    return [write for write in left if write.data]
 
 
 def torn_write(write: Write, random: Random) -> Write:

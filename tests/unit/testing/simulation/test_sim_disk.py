@@ -111,11 +111,41 @@ def test_a_failed_sync_promises_nothing_and_no_later_one_makes_it_good() -> None
     with pytest.raises(OSError, match="Input/output error"):
         file.sync()
     file.sync()
-    assert outcomes(disk, content(A)) >= {b"", b"lost?"}
-    file.truncate(0)
-    append(file, b"anew")
+    assert outcomes(disk, content(A)) == {bytes(5), b"lost?"}
+    append(file, b" anew")
     file.sync()
-    assert outcomes(disk, content(A)) == {b"anew"}
+    assert outcomes(disk, content(A)) == {b"lost? anew"}  # the page was written again, and with it all of it
+
+
+def test_what_a_failed_sync_lost_stays_lost_until_its_own_page_is_written_again() -> None:
+    disk = durable_disk(a=b"o" * 9000)
+    file = disk.open(A)
+    file.pwrite(b"n" * 100, 0)
+    disk.fail("sync", times=1)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.sync()
+    file.pwrite(b"p" * 100, 8192)
+    file.sync()
+    end = b"o" * 8092 + b"p" * 100 + b"o" * 708
+    assert outcomes(disk, content(A)) == {b"o" * 100 + end, b"n" * 100 + end}
+    file.pwrite(b"n" * 100, 0)
+    file.sync()
+    assert outcomes(disk, content(A)) == {b"n" * 100 + end}
+
+
+def test_what_was_cut_off_after_a_failed_sync_does_not_come_back() -> None:
+    disk = durable_disk(a=b"")
+    file = disk.open(A)
+    append(file, b"l" * 9000)
+    disk.fail("sync", times=1)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.sync()
+    file.truncate(4096)
+    append(file, b"n" * 50)
+    file.sync()
+    found = outcomes(disk, content(A))
+    assert found >= {bytes(4096) + b"n" * 50, b"l" * 4096 + b"n" * 50}
+    assert all(isinstance(one, bytes) and one.endswith(b"n" * 50) and len(one) == 4146 for one in found)
 
 
 # -- names -------------------------------------------------------------------------------------------------
