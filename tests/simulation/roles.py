@@ -275,9 +275,6 @@ class Member(Role):
                 messages = [m for m in await consumer.consume(10, 0.25) if m.error() is None]
                 if messages:
                     async with busy:
-                        # What was handed out while its partition was being given up is the next owner's.
-                        kept = {partition.partition for partition in consumer.assignment()}
-                        messages = [m for m in messages if m.partition() in kept]
                         await self.pause(0.1)
                         await self._commit(consumer, messages)
                 elif self.stage.writers_done.is_set() and await _is_all_committed(consumer, self.stage):
@@ -296,8 +293,6 @@ class Member(Role):
         last = {message.partition(): message.offset() for message in messages}
         asked = [Commit(partition, offset + 1, self.stage.now_s) for partition, offset in last.items()]
         self.account.commits += asked
-        if not asked:
-            return
         rows = await consumer.commit(
             offsets=[TopicPartition(PLAIN, commit.partition, commit.offset) for commit in asked]
         )

@@ -1,7 +1,8 @@
 """The core of a consumer on its loop: assignment, fetching, committing, the group. Both faces stand on it.
 
 Keeps true:  what is committed was delivered: automatically the positions, manually what was stored or named.
-             Before a partition is given up its position is committed, if commits are automatic.
+             Before a partition is given up its position is committed, if commits are automatic; from then on, and
+             while the application is told, none of its records is delivered.
              A rebalance callback that assigns or unassigns by itself has the last word; else the rebalance is
              applied as it came.
 """
@@ -166,17 +167,27 @@ class ConsumerCore:
         self._on_assigned()
 
     async def on_revoke(self, partitions: Sequence[Partition]) -> None:
+        self.subscription.withhold(partitions)
         await self.commit_before_giving_up()
         if await self._asked("on_revoke", partitions):
+            self._keep(partitions)
             return
         await self.commit_before_giving_up()
         self._unassign(partitions)
 
     async def on_lost(self, partitions: Sequence[Partition]) -> None:
         """Somebody else may own them already: nothing is committed."""
+        self.subscription.withhold(partitions)
         kind = "on_lost" if self._callbacks.get("on_lost") is not None else "on_revoke"
-        if not await self._asked(kind, partitions):
+        if await self._asked(kind, partitions):
+            self._keep(partitions)
+        else:
             self._unassign(partitions)
+
+    def _keep(self, partitions: Sequence[Partition]) -> None:
+        """The application did the assigning: what it still has goes on."""
+        self.subscription.keep(partitions)
+        self.fetcher.wake()
 
     @property
     def _cooperative(self) -> bool:

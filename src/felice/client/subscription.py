@@ -1,8 +1,8 @@
 """What a consumer wants and what it has: subscription, assigned partitions, positions. Pure.
 
 Keeps true:  data fetched under an older `lease` of a partition is not delivered: seeking, pausing and losing a
-             partition end the lease. The position is the offset after the last record delivered, and what may
-             be committed never lies beyond it.
+             partition end the lease; giving it up does so from the moment that begins. The position is the offset
+             after the last record delivered, and what may be committed never lies beyond it.
 Positions are written by the thread that polls, fetch offsets by the loop; neither writes the other's.
 """
 
@@ -62,6 +62,7 @@ class AssignedPartition:
         "stored",
         "stored_metadata",
         "topic",
+        "withheld",
     )
 
     def __init__(self, topic: str, partition: int, start: int = OFFSET_INVALID) -> None:
@@ -77,6 +78,7 @@ class AssignedPartition:
         self.committed: int | None = None
         self.consumed = False
         self.paused = False
+        self.withheld = False
         self.lease = Lease()
         self.eof_reported_at = -1
         self.high_watermark = -1
@@ -86,7 +88,7 @@ class AssignedPartition:
 
     @property
     def fetchable(self) -> bool:
-        return self.fetch_offset is not None and not self.paused
+        return self.fetch_offset is not None and not self.paused and not self.withheld
 
     def seek(self, offset: int) -> None:
         """Go on from an offset, or from a logical one to be looked up; what was fetched is void."""
@@ -112,6 +114,11 @@ class AssignedPartition:
 
     def resume(self) -> None:
         self.paused = False
+
+    def withhold(self) -> None:
+        """Being given up: what was fetched and not delivered is the next owner's."""
+        self.withheld = True
+        self.drop_fetched()
 
     def drop_fetched(self) -> None:
         self.lease = Lease()
@@ -183,6 +190,18 @@ class Subscription:
         for key in keys:
             self.assigned[key].drop_fetched()
         self.assigned = {key: value for key, value in self.assigned.items() if key not in keys}
+
+    def withhold(self, partitions: Iterable[Partition]) -> None:
+        """Nothing of these is delivered from now on, until they are unassigned, or `keep` ends it."""
+        for key in partitions:
+            if key in self.assigned:
+                self.assigned[key].withhold()
+
+    def keep(self, partitions: Iterable[Partition]) -> None:
+        """Those of them that are still assigned go on where they were."""
+        for key in partitions:
+            if key in self.assigned:
+                self.assigned[key].withheld = False
 
     def of(self, topic: str, partition: int) -> AssignedPartition:
         """The assigned partition, or an error that says it is not."""
