@@ -69,6 +69,16 @@ def test_three_nodes_start_are_watched_over_and_end_together(ensemble: Ensemble,
     assert not any(serves(address) for address in addresses)
 
 
+def test_nodes_do_not_outlive_a_command_that_was_killed(tmp_path: Path, ensemble: Ensemble) -> None:
+    command = [*COMMAND, "start", "--nodes", "1", "--port", "0", "--data-dir", str(tmp_path / "zk"), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        [node] = json.loads(process.stdout.readline())["nodes"]
+        assert serves(node["address"])
+        process.kill()
+    wait_for(lambda: not serves(node["address"]))
+
+
 def test_a_port_that_is_in_use_is_named_and_nothing_is_left_behind(
     ensemble: Ensemble, tmp_path: Path
 ) -> None:

@@ -1,13 +1,19 @@
-"""One ZooKeeper server as a process: started, asked how it is, stopped, killed or made to stand still."""
+"""One ZooKeeper server as a process: started, asked how it is, stopped, killed or made to stand still.
+
+It does not outlive whoever started it: a second, small process (`guard`) sees to that.
+"""
 
 from __future__ import annotations
 
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from felice.ensemble import guard
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 # Small and quick to start.
@@ -64,6 +70,7 @@ class Node:
         self.directory = directory
         self._command = [str(java), *_JVM_OPTIONS, *options, _MAIN, str(directory / "zoo.cfg")]
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
@@ -85,11 +92,23 @@ class Node:
     def start(self) -> None:
         if self.is_running:
             return
+        self._dismiss_guard()
         with (self.directory / "output.log").open("wb") as output:
             # A group of its own: Ctrl-C is for whoever started us, who then stops us in order.
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
+        self._guard = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__, str(self._process.pid), str(_STOP_TIMEOUT_S)],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+
+    def _dismiss_guard(self) -> None:
+        """Before anybody else may have the number of the process that it looks after."""
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.communicate()
+            self._guard = None
 
     def status(self) -> NodeStatus | None:
         """None while it does not serve, whatever the reason."""
@@ -121,6 +140,7 @@ class Node:
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:
             return
+        self._dismiss_guard()
         self._process.send_signal(number)
         # One that stands still would not hear of it.
         self._process.send_signal(signal.SIGCONT)
