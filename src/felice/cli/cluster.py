@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option
-from felice.cli.output import show_json, show_table
+from felice.cli.output import show, show_json, show_table
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
@@ -72,13 +73,45 @@ def is_healthy(status: dict[str, Any], brokers: int | None = None) -> bool:
     return not (status["offline_partitions"] or status["under_replicated_partitions"])
 
 
-@click.command()
+def offered_versions(admin: AdminClient) -> tuple[list[dict[str, Any]], dict[int, str]]:
+    """One row for each range that brokers offer of an API, with the brokers that do; and why others did not say."""
+    from felice.client.admin import ApiVersionRange, KafkaException
+
+    brokers: dict[ApiVersionRange, list[int]] = {}
+    failed = {}
+    for node, offered in admin.list_api_versions().result().items():
+        if isinstance(offered, KafkaException):
+            failed[node.id] = offered.error.str()
+            continue
+        for row in offered:
+            brokers.setdefault(row, []).append(node.id)
+    rows = [
+        {
+            "key": row.key,
+            "api": row.name,
+            "min": row.min_version,
+            "max": row.max_version,
+            "usable": row.usable,
+            "brokers": found,
+        }
+        for row, found in sorted(brokers.items(), key=lambda item: (item[0].key, item[1]))
+    ]
+    return rows, failed
+
+
+@click.group(invoke_without_command=True)
 @connection_options
 @click.option("--check", is_flag=True, help="Exit code 1 if a partition is offline or lacks a replica.")
 @click.option("--brokers", type=click.IntRange(min=1), help="With --check: so many brokers must be there.")
 @json_option
+@click.pass_context
 def cluster(
-    bootstrap: str, command_config: Path | None, check: bool, brokers: int | None, as_json: bool
+    context: click.Context,
+    bootstrap: str,
+    command_config: Path | None,
+    check: bool,
+    brokers: int | None,
+    as_json: bool,
 ) -> None:
     """Show brokers, controller, leader balance, and partitions that are offline or lack replicas.
 
@@ -87,6 +120,10 @@ def cluster(
     felice cluster --check && echo healthy
     felice cluster --check --brokers 3
     """
+    if context.invoked_subcommand is not None:
+        if any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in context.params):
+            raise Fault(f"options of {context.invoked_subcommand} go behind its name")
+        return
     if brokers is not None and not check:
         raise Fault("--brokers goes with --check")
     status = cluster_status(admin_client(bootstrap, command_config))
@@ -95,7 +132,24 @@ def cluster(
     else:
         _print(status)
     if check and not is_healthy(status, brokers):
-        click.get_current_context().exit(1)
+        context.exit(1)
+
+
+@cluster.command("api-versions")
+@connection_options
+@json_option
+def api_versions_command(bootstrap: str, command_config: Path | None, as_json: bool) -> None:
+    """Show which versions of which APIs the brokers offer, and which of them this client would use.
+
+    \b
+    felice cluster api-versions
+
+    While an upgrade rolls, an API has a row for each range that some brokers offer.
+    """
+    rows, failed = offered_versions(admin_client(bootstrap, command_config))
+    show(rows, as_json)
+    if failed:
+        raise Fault("; ".join(f"broker {broker}: {why}" for broker, why in failed.items()))
 
 
 def _print(status: dict[str, Any]) -> None:

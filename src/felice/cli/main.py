@@ -25,6 +25,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "produce": ("felice.cli.produce", "produce", "Send lines of standard input to a topic."),
     "consume": ("felice.cli.consume", "consume", "Print the records of a topic."),
     "groups": ("felice.cli.groups", "groups", "List and describe consumer groups, and move their offsets."),
+    "transactions": (
+        "felice.cli.transactions",
+        "transactions",
+        "List transactions, find those that hang, and end them by force.",
+    ),
     "configs": ("felice.cli.configs", "configs", "Show and change the configuration of topics and brokers."),
     "offsets": ("felice.cli.offsets", "offsets", "Show partitions' offsets, and delete records before one."),
     "log-dirs": (
@@ -35,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "cluster": (
         "felice.cli.cluster",
         "cluster",
-        "Show brokers, controller, and partitions that are offline or lack replicas.",
+        "Show brokers, controller, versions, and partitions that are offline or lack replicas.",
     ),
     "reassign": ("felice.cli.reassign", "reassign", "Move partitions to other brokers."),
     "elect-leaders": (
