@@ -19,7 +19,7 @@ from kazoo.protocol.states import ZnodeStat
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from felice.env import Clock
-from felice.metadata.session import SessionLife, Watches
+from felice.metadata.session import SessionLife, SingleWrites, Watches
 from felice.metadata.store import (
     ANY_VERSION,
     BadVersion,
@@ -60,7 +60,7 @@ _MAX_REQUEST_BYTES = 1024 * 1024 - 1024
 _SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token")
 
 
-class ZooKeeperStore:
+class ZooKeeperStore(SingleWrites):
     """A session with an ensemble, and after `renew` the next. Make it with `open`."""
 
     def __init__(self, settings: ZooKeeperSettings, clock: Clock) -> None:
@@ -125,12 +125,6 @@ class ZooKeeperStore:
                 return
             await self._begin_again()
 
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> str:
-        operation = Create(path, data, ephemeral, sequential)
-        return self._inside(await self._write(operation))
-
     async def get(self, path: str) -> Node:
         check_path(path)
         data, stat = await self._read(path, wire.GetData(self._outside(path), None))
@@ -146,13 +140,6 @@ class ZooKeeperStore:
         results = await self._read_many([wire.GetData(self._outside(path), None) for path in paths])
         return [None if result is None else _node(*result) for result in _or_none(paths, results)]
 
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        stat = await self._write(SetData(path, data, version))
-        return int(stat.version)
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self._write(Delete(path, version))
-
     async def children(self, path: str) -> list[str]:
         check_path(path)
         return sorted(await self._read(path, wire.GetChildren(self._outside(path), None)))
@@ -165,8 +152,7 @@ class ZooKeeperStore:
         if not operations:
             self._session.check_alive()
             return []
-        request = wire.Transaction([self._request(operation) for operation in operations])
-        results = await self._send_write(operations, request)
+        results = await self._send_writes(operations)
         for operation, result in zip(operations, results, strict=True):
             # Before the one that was refused stand some "rolled back", after it some "inconsistent".
             if isinstance(result, Exception) and not isinstance(
@@ -285,13 +271,9 @@ class ZooKeeperStore:
         answers = await asyncio.gather(*(self._read("/", MultiRead(chunk)) for chunk in chunks))
         return [result for answer in answers for result in answer]
 
-    async def _write(self, operation: Operation) -> Any:
-        try:
-            return await self._send_write([operation], self._request(operation))
-        except zk.ZookeeperError as error:
-            raise _store_error(operation, error) from None
-
-    async def _send_write(self, operations: Sequence[Operation], request: Any) -> Any:
+    async def _send_writes(self, operations: Sequence[Operation]) -> list[Any]:
+        """The result of each, an error where it was refused or not carried out for another's sake."""
+        request = wire.Transaction([self._request(operation) for operation in operations])
         size_bytes = len(request.serialize())
         if size_bytes > _MAX_REQUEST_BYTES:
             raise StoreError(
@@ -302,11 +284,10 @@ class ZooKeeperStore:
             if isinstance(operation, Create) and operation.ephemeral:
                 self._ephemerals[operation.path] = None
         try:
-            return await self._session.call(request)
+            results: list[Any] = await self._session.call(request)
         except zk.ZookeeperError as error:
-            if isinstance(request, wire.Transaction):
-                raise _store_error(operations[0], error) from None
-            raise
+            raise _store_error(operations[0], error) from None
+        return results
 
     def _request(self, operation: Operation) -> Any:
         check_path(operation.path)
