@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from felice.cli.faults import Fault
+from felice.cli.json_files import partition_of, read_rows
 from felice.cli.options import admin_client, connection_options, json_option, wait_all
 from felice.cli.output import show
 from felice.cli.topics import existing, list_topics
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
+
+_SHAPE = '{"partitions": [{"topic": "t", "partition": 0, "offset": 5}], "version": 1}'
 
 SPECIAL_TIMES = {"latest": -1, "earliest": -2, "max-timestamp": -3}
 
@@ -62,14 +64,8 @@ def delete_records(admin: AdminClient, before: Mapping[tuple[str, int], int]) ->
 
 
 def read_offset_file(path: Path) -> dict[tuple[str, int], int]:
-    """Kafka's JSON: {"partitions": [{"topic": "t", "partition": 0, "offset": 5}], "version": 1}."""
-    try:
-        entries = json.loads(path.read_text())["partitions"]
-        found = {(str(e["topic"]), int(e["partition"])): int(e["offset"]) for e in entries}
-    except (ValueError, KeyError, TypeError) as error:
-        shape = '{"partitions": [{"topic": "t", "partition": 0, "offset": 5}], "version": 1}'
-        raise Fault(f"{path} is not of the form {shape}: {error!r}") from None
-    if len(found) != len(entries):
+    rows = read_rows(path, "partitions", _SHAPE, lambda row: (partition_of(row), int(row["offset"])))
+    if len(found := dict(rows)) != len(rows):
         raise Fault(f"{path} names a partition twice")
     return found
 

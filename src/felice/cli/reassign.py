@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from felice.cli.faults import Fault
+from felice.cli.json_files import partition_of, read_rows
 from felice.cli.options import admin_client, broker_ids, connection_options, json_option, wait_all
 from felice.cli.output import progress, show
 
@@ -36,12 +37,8 @@ _SHAPE = '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas
 
 
 def read_plan(path: Path) -> Plan:
-    try:
-        rows = json.loads(path.read_text())["partitions"]
-        plan = {(str(r["topic"]), int(r["partition"])): tuple(map(int, r["replicas"])) for r in rows}
-        places = {str(place) for row in rows for place in row.get("log_dirs", ())}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Fault(f"{path} is not of the form {_SHAPE}: {error!r}") from None
+    rows = read_rows(path, "partitions", _SHAPE, _move)
+    plan = {partition: brokers for partition, brokers, _ in rows}
     if len(plan) != len(rows):
         raise Fault(f"{path} names a partition twice")
     for (topic, number), brokers in plan.items():
@@ -51,9 +48,14 @@ def read_plan(path: Path) -> Plan:
             )
     if not plan:
         raise Fault(f"{path} names no partition")
-    if places - {"any"}:
+    if any(place != "any" for _, _, places in rows for place in places):
         raise Fault(f"{path} names log directories; move replicas between those with: felice log-dirs move")
     return plan
+
+
+def _move(row: dict[str, Any]) -> tuple[tuple[str, int], tuple[int, ...], list[Any]]:
+    """The partition, its brokers and their log directories."""
+    return partition_of(row), tuple(map(int, row["replicas"])), list(row.get("log_dirs", ()))
 
 
 def format_plan(plan: Mapping[tuple[str, int], Sequence[int]]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,11 @@ import click
 
 from felice.cli.elect_leaders import KINDS, elect
 from felice.cli.faults import Fault
+from felice.cli.json_files import partition_of, read_rows
 from felice.cli.kafka_tools import run_tool
 from felice.cli.options import admin_client
+
+_SHAPE = '{"partitions": [{"topic": "t", "partition": 0}]}'
 
 
 @click.command("kafka-leader-election")
@@ -61,16 +63,7 @@ def _partitions(asked: dict[str, Any]) -> list[tuple[str, int]] | None:
         return [(asked["topic"], asked["partition"])]
     if asked["all_topic_partitions"]:
         return None
-    return _read(asked["path_to_json_file"])
-
-
-def _read(path: Path) -> list[tuple[str, int]]:
-    try:
-        rows = json.loads(path.read_text())["partitions"]
-        return [(str(row["topic"]), int(row["partition"])) for row in rows]
-    except (ValueError, KeyError, TypeError) as error:
-        shape = '{"partitions": [{"topic": "t", "partition": 0}]}'
-        raise Fault(f"{path} is not of the form {shape}: {error!r}") from None
+    return read_rows(asked["path_to_json_file"], "partitions", _SHAPE, partition_of)
 
 
 def main() -> None:

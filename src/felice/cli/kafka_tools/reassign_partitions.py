@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from felice.cli.faults import Fault
+from felice.cli.json_files import read_rows
 from felice.cli.kafka_tools import run_tool
 from felice.cli.options import admin_client, broker_ids, command_config_option
 from felice.cli.reassign import (
@@ -30,6 +29,7 @@ from felice.cli.reassign import (
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
 
+_TOPICS = '{"topics": [{"topic": "t"}], "version": 1}'
 _ACTIONS = ("generate", "execute", "verify", "cancel", "list_moves")
 json_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -64,18 +64,10 @@ def kafka_reassign_partitions(bootstrap_server: str, command_config: Path | None
 def _generate(admin: AdminClient, asked: dict[str, Any]) -> None:
     if asked["topics_file"] is None or asked["broker_list"] is None:
         raise click.UsageError("--generate needs --topics-to-move-json-file and --broker-list")
-    topics = _read_topics(asked["topics_file"])
+    topics = read_rows(asked["topics_file"], "topics", _TOPICS, lambda row: str(row["topic"]))
     proposed = proposed_plan(admin, topics, broker_ids(asked["broker_list"]))
     click.echo(f"Current partition replica assignment\n{format_plan(current_plan(admin, topics))}\n")
     click.echo(f"Proposed partition reassignment configuration\n{format_plan(proposed)}")
-
-
-def _read_topics(path: Path) -> list[str]:
-    try:
-        return [str(row["topic"]) for row in json.loads(path.read_text())["topics"]]
-    except (ValueError, KeyError, TypeError) as error:
-        shape = '{"topics": [{"topic": "t"}], "version": 1}'
-        raise Fault(f"{path} is not of the form {shape}: {error!r}") from None
 
 
 def _execute(admin: AdminClient, asked: dict[str, Any]) -> None:
