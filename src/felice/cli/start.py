@@ -81,15 +81,19 @@ def start(
     Nothing authenticates yet, so it listens to this machine alone unless --host
     says otherwise. Stop it with Ctrl-C; it leaves its data behind.
     """
-    from felice.server.local_cluster import local_settings
+    from felice.server.local_cluster import LocalCluster, local_settings
 
     if brokers is not None and processes is not None:
         raise Fault("--brokers puts all into one process and --processes each into its own; choose one")
-    if processes is not None:
-        _run_processes(data_dir, processes, host, port, key_values(options), log_format, log_level)
-        return
-    if brokers is not None:
-        _run_cluster(data_dir, brokers, host, port, key_values(options), log_format, log_level)
+    if (count := brokers or processes) is not None:
+        _configure_logs(log_format, log_level)
+        # Brokers of one process have the settings of those with their own: the two ways of running may change places.
+        cluster = LocalCluster(data_dir, count, host, port, _shared_options(key_values(options)))
+        _warn_of_open(cluster.config(1))
+        if brokers is not None:
+            _run_cluster(cluster, host)
+        else:
+            _run_processes(cluster, data_dir, host, log_format, log_level)
         return
     listener = Listener("PLAINTEXT", host, port)
     properties = {"listeners": str(listener), "log.dirs": str(data_dir), **local_settings(1)}
@@ -134,44 +138,22 @@ def _run(
     run(config, on_ready=_say_ready, store_source=source)
 
 
-def _run_cluster(
-    data_dir: Path,
-    broker_count: int,
-    host: str,
-    port: int,
-    options: dict[str, str],
-    log_format: str,
-    log_level: str,
-) -> None:
-    from felice.server.local_cluster import LocalCluster
+def _run_cluster(cluster: LocalCluster, host: str) -> None:
     from felice.server.running import run_cluster
 
-    _configure_logs(log_format, log_level)
-    options = _shared_options(options)
-    cluster = LocalCluster(data_dir, broker_count, host, port, options)
-    _warn_of_open(cluster.config(1))
-    run_cluster(cluster, on_ready=lambda: click.echo(f"{_READY}{_addresses(cluster, host)}"))
+    def say_ready() -> None:
+        listeners = (str(Listener("PLAINTEXT", host, port)) for port in cluster.ports.values())
+        click.echo(_READY + ", ".join(listeners))
+
+    run_cluster(cluster, on_ready=say_ready)
 
 
-def _run_processes(
-    data_dir: Path,
-    broker_count: int,
-    host: str,
-    port: int,
-    options: dict[str, str],
-    log_format: str,
-    log_level: str,
-) -> None:
+def _run_processes(cluster: LocalCluster, data_dir: Path, host: str, log_format: str, log_level: str) -> None:
+    """Each broker in a process of its own; of the cluster only the settings and the ports are used."""
     from felice.env.processes import PYTHON
-    from felice.server.local_cluster import LocalCluster
     from felice.server.process_group import ProcessGroup
     from felice.server.running import run_processes
 
-    _configure_logs(log_format, log_level)
-    options = _shared_options(options)
-    # Its settings are those of brokers in one process, so that the two ways of running may change places.
-    cluster = LocalCluster(data_dir, broker_count, host, port, options)
-    _warn_of_open(cluster.config(1))
     ports = dict(cluster.ports)
 
     def command_of(broker_id: int, descriptor: int) -> list[str]:
@@ -201,10 +183,6 @@ def _shared_options(options: dict[str, str]) -> dict[str, str]:
     _, unknown = BrokerConfig.parse(options)
     _warn_of(unknown)
     return {name: text for name, text in options.items() if name not in unknown}
-
-
-def _addresses(cluster: LocalCluster, host: str) -> str:
-    return ", ".join(str(Listener("PLAINTEXT", host, port)) for port in cluster.ports.values())
 
 
 def _configure_logs(log_format: str, log_level: str) -> None:
