@@ -13,8 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from felice.controller.service import NewTopic
 from felice.protocol.errors import ApiError, ErrorCode
@@ -27,12 +26,11 @@ from felice.replication.partition import ACKS_ALL, Partition
 from felice.server.broker import Broker as Server
 from felice.server.embedded import EmbeddedBroker
 from felice.testing.faults import Faults
+from felice.testing.serving import TEST_SETTINGS, Serving
 
 Text: TypeAlias = str | bytes
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
-# A group's first member creates this topic: one partition is made faster than fifty.
-_TEST_SETTINGS: Mapping[str, str] = {"offsets.topic.num.partitions": "1"}
 _READ_BYTES = 16 * 1024 * 1024
 _POLL_S = 0.005
 _COMMIT_TIMEOUT_S = 30.0
@@ -50,7 +48,7 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-class Broker:
+class Broker(Serving):
     """Starts when made, or raises `StartupError`; ends with `stop` or `with`.
 
     `data_dir` makes it durable beyond this object; `topics` are created at once (names, or names with their
@@ -71,16 +69,11 @@ class Broker:
         self._given_dir = Path(data_dir) if data_dir is not None else None
         self._own_dir: tempfile.TemporaryDirectory[str] | None = None
         self._port = port
-        self._properties = {**_TEST_SETTINGS, **(properties or {})}
+        self._properties = {**TEST_SETTINGS, **(properties or {})}
         self._overrides = overrides
         self._running: EmbeddedBroker | None = None
         self.start()
-        try:
-            for name, partitions in _with_partitions(topics):
-                self.create_topic(name, partitions)
-        except BaseException:
-            self.stop()
-            raise
+        self._create_topics(topics)
 
     # Its life
 
@@ -151,17 +144,6 @@ class Broker:
         if own is not None:
             own.cleanup()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
-
     def __repr__(self) -> str:
         return f"<Broker {self.bootstrap} {'running' if self.is_running else 'stopped'}>"
 
@@ -216,12 +198,6 @@ class Broker:
     @property
     def _server(self) -> Server:
         return self._embedded.broker
-
-
-def _with_partitions(topics: Iterable[str] | Mapping[str, int]) -> list[tuple[str, int]]:
-    if isinstance(topics, Mapping):
-        return list(topics.items())
-    return [(name, 1) for name in topics]
 
 
 def _bytes(text: Text | None) -> bytes | None:

@@ -11,19 +11,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from felice.controller.service import NewTopic
 from felice.metadata import ClusterImage, PartitionImage
 from felice.server.embedded import EmbeddedCluster
+from felice.testing.serving import TEST_SETTINGS, Serving
 
-# A group's first member creates this topic: one partition is made faster than fifty.
-_TEST_SETTINGS: Mapping[str, str] = {"offsets.topic.num.partitions": "1"}
 _POLL_S = 0.005
 
 
-class Cluster:
+class Cluster(Serving):
     """`with Cluster(brokers=3) as cluster`. Starts when made, or raises `StartupError`; ids begin with 1.
 
     `topics` are created at once, with a replica on up to three brokers; `properties` are broker options by
@@ -40,7 +38,7 @@ class Cluster:
         **overrides: Any,
     ) -> None:
         self._own_dir = tempfile.TemporaryDirectory(prefix="felice-", ignore_cleanup_errors=True)
-        settings = {**_TEST_SETTINGS, **(properties or {})}
+        settings = {**TEST_SETTINGS, **(properties or {})}
         try:
             self._running = EmbeddedCluster(
                 data_dir or self._own_dir.name, brokers, properties=settings, **overrides
@@ -48,13 +46,7 @@ class Cluster:
         except BaseException:
             self._own_dir.cleanup()
             raise
-        try:
-            named = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
-            for name, partitions in named.items():
-                self.create_topic(name, partitions)
-        except BaseException:
-            self.stop()
-            raise
+        self._create_topics(topics)
 
     # Its life
 
@@ -87,17 +79,6 @@ class Cluster:
         """Stops all of them; a directory of the cluster's own making is removed. A second call does nothing."""
         self._running.stop()
         self._own_dir.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def __repr__(self) -> str:
         return f"<Cluster {self.bootstrap} running {self.running}>"
