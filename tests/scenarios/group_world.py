@@ -7,15 +7,13 @@
     leave NAME ... | leave instance=ID    commit [NAME] topic/0=5 [gen= v= metadata= retention=]
     fetch topic/0 ...                     delete-offsets topic/0 ...
     delete | describe | list [state= type=]
-    advance MS    show    reload          hold | release | refuse ERROR   (what becomes of writes)
+    show
 
-A client's name stands for the member id that it was given last. `failover` moves the coordinator to another broker,
-whose log has what is on its way (`kept`) or has it not.
+A client's name stands for the member id that it was given last. The rest is `CoordinatorWorld`'s.
 """
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +23,7 @@ from felice.coordinator.group.records import GroupRecord, GroupRecordCodec, Offs
 from felice.coordinator.group.settings import GroupSettings
 from felice.coordinator.group.shard import GroupShard
 from felice.coordinator.group.turn import Caller
-from felice.coordinator.shard import AfterWrite, Instant, Outcome, ReplyAfterWrite, Undo
+from felice.coordinator.shard import Outcome, ReplyAfterWrite
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.delete_groups import DeletableGroupResult
 from felice.protocol.messages.heartbeat import HeartbeatRequest
@@ -48,102 +46,31 @@ from felice.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from scenarios.coordinator_world import CoordinatorWorld
 
 GROUP = "g"
 
 
-@dataclass(slots=True)
-class ClientWaiter:
-    world: GroupWorld
-    name: str
-    answers: int = 0
-
-    def answer(self, response: Any) -> None:
-        self.answers += 1
-        assert self.answers == 1, f"{self.name} was answered twice"
-        self.world.on_answer(self.name, response)
-
-
-@dataclass(slots=True)
-class PendingWrite:
-    records: list[Record]
-    undo: list[Undo]
-    after: list[AfterWrite[Record]]
-
-
-@dataclass(slots=True)
-class GroupWorld:
+@dataclass
+class GroupWorld(CoordinatorWorld[Record]):
     settings: GroupSettings = field(default_factory=GroupSettings)
+    codec: GroupRecordCodec = field(default_factory=GroupRecordCodec)
     shard: GroupShard = field(init=False)
-    now_ms: int = 0
     ids: dict[str, str] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
-    log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
-    trace: list[str] = field(default_factory=list)
-    waiters: list[ClientWaiter] = field(default_factory=list)
-    writes: str = "commit"
-    held: list[PendingWrite] = field(default_factory=list)
     issued_ids: int = 0
 
     def __post_init__(self) -> None:
-        self._start()
+        self.start()
 
-    def _start(self) -> None:
-        self.shard = GroupShard(self.settings)
-        codec = GroupRecordCodec()
-        for key, value in self.log:
-            record = codec.decode(key, value)
-            assert record is not None
-            self.shard.replay(record)
-        self._carry_out(self.shard.on_loaded(self.now))
+    def new_shard(self) -> GroupShard:
+        return GroupShard(self.settings)
 
-    @property
-    def now(self) -> Instant:
-        return Instant(1_000_000 + self.now_ms, self.now_ms)
+    def is_option(self, word: str) -> bool:
+        return "=" in word and "/" not in word
 
-    def execute(self, line: str) -> list[str]:
-        self.trace = []
-        command, *words = shlex.split(line)
-        names = [word for word in words if "=" not in word or "/" in word]
-        options = dict(word.split("=", 1) for word in words if "=" in word and "/" not in word)
-        getattr(self, "do_" + command.replace("-", "_"))(names, options)
-        return self.trace
-
-    # What the shell does
-
-    def _carry_out(self, outcome: Outcome[Record]) -> None:
-        for reply in outcome.replies:
-            reply.waiter.answer(reply.response)
-        if not outcome.records and not outcome.after_write:
-            return
-        undo = [self.shard.replay(record) for record in outcome.records]
-        write = PendingWrite(outcome.records, undo, outcome.after_write)
-        if self.writes == "hold":
-            self.held.append(write)
-        elif self.writes == "commit":
-            self._commit(write)
-        else:
-            self._refuse(write, ErrorCode[self.writes])
-
-    def _commit(self, write: PendingWrite) -> None:
-        self._store(write)
-        for after in write.after:
-            self._carry_out(after.on_committed(self.now))
-
-    def _store(self, write: PendingWrite) -> None:
-        for record in write.records:
-            self.log.append(GroupRecordCodec().encode(record))
-            self.say(f"log: {describe_record(record)}")
-
-    def _refuse(self, write: PendingWrite, error: ErrorCode) -> None:
-        for undo in reversed(write.undo):
-            undo()
-        self.writes = "commit"
-        for after in write.after:
-            self._carry_out(after.on_failed(error, self.now))
-
-    def say(self, text: str) -> None:
-        self.trace.append(f"@{self.now_ms} {text}")
+    def describe_record(self, record: Record) -> str:
+        return describe_record(record)
 
     def on_answer(self, name: str, response: Any) -> None:
         self.say(f"{name}: {self._describe(name, response)}")
@@ -156,19 +83,10 @@ class GroupWorld:
                 self.generations[name] = response.generation_id
         return describe_response(response)
 
-    def _waiter(self, name: str) -> ClientWaiter:
-        waiter = ClientWaiter(self, name)
-        self.waiters.append(waiter)
-        return waiter
-
     def _member_id(self, name: str, options: dict[str, str]) -> str:
         return options.get("as", self.ids.get(name, ""))
 
     # Commands
-
-    def do_settings(self, names: list[str], options: dict[str, str]) -> None:
-        self.settings = GroupSettings(**{name: int(value) for name, value in options.items()})
-        self._start()
 
     def do_join(self, names: list[str], options: dict[str, str]) -> None:
         (name,) = names
@@ -187,8 +105,8 @@ class GroupWorld:
             protocols=[JoinGroupRequestProtocol(name=p, metadata=m.encode()) for p, _, m in protocols],
         )
         new_id = f"{instance or name}-{self.issued_ids}"
-        caller = Caller(self._waiter(name), int(options.get("v", "9")), name, "/host", new_id)
-        self._carry_out(self.shard.join(request, caller, self.now))
+        caller = Caller(self.waiter(name), int(options.get("v", "9")), name, "/host", new_id)
+        self.carry_out(self.shard.join(request, caller, self.now))
 
     def do_sync(self, names: list[str], options: dict[str, str]) -> None:
         (name,) = names
@@ -205,7 +123,7 @@ class GroupWorld:
                 for who, _, what in brought
             ],
         )
-        self._carry_out(self.shard.sync(request, Caller(self._waiter(name), 5), self.now))
+        self.carry_out(self.shard.sync(request, Caller(self.waiter(name), 5), self.now))
 
     def do_heartbeat(self, names: list[str], options: dict[str, str]) -> None:
         (name,) = names
@@ -225,8 +143,8 @@ class GroupWorld:
             for name in names
         ] or [MemberIdentity(group_instance_id=options.get("instance"))]
         group_id = options.get("group", GROUP)
-        caller = Caller(self._waiter("leave"), 5)
-        self._carry_out(self.shard.leave(group_id, leavers, caller, self.now))
+        caller = Caller(self.waiter("leave"), 5)
+        self.carry_out(self.shard.leave(group_id, leavers, caller, self.now))
 
     def do_commit(self, names: list[str], options: dict[str, str]) -> None:
         who = [name for name in names if "/" not in name]
@@ -250,13 +168,13 @@ class GroupWorld:
                     committed_metadata=options.get("metadata"),
                 )
                 commits.append(Commit(topic, asked, OffsetCommitResponsePartition()))
-        caller = Caller(self._waiter(name), int(options.get("v", "9")))
+        caller = Caller(self.waiter(name), int(options.get("v", "9")))
         error, records = self.shard.commit(request, commits, caller, self.now)
         if error:
             caller.waiter.answer(error)
             return
         codes = [ErrorCode(commit.row.error_code) for commit in commits]
-        self._carry_out(
+        self.carry_out(
             Outcome(
                 records=records,
                 after_write=[ReplyAfterWrite(caller.waiter, max(codes), lambda failed: failed)],
@@ -278,15 +196,15 @@ class GroupWorld:
             topic, _, partition = word.partition("/")
             asked = OffsetDeleteRequestPartition(partition_index=int(partition))
             request.topics.append(OffsetDeleteRequestTopic(name=topic, partitions=[asked]))
-        caller = Caller(self._waiter("delete-offsets"), 0)
+        caller = Caller(self.waiter("delete-offsets"), 0)
         rows = [OffsetDeleteResponseTopic(name=topic.name) for topic in request.topics]
-        self._carry_out(self.shard.delete_offsets(request, OffsetDeleteResponse(topics=rows), caller))
+        self.carry_out(self.shard.delete_offsets(request, OffsetDeleteResponse(topics=rows), caller))
 
     def do_delete(self, names: list[str], options: dict[str, str]) -> None:
-        self._carry_out(self.shard.delete(options.get("group", GROUP), Caller(self._waiter("delete"), 2)))
+        self.carry_out(self.shard.delete(options.get("group", GROUP), Caller(self.waiter("delete"), 2)))
 
     def do_topic_deleted(self, names: list[str], options: dict[str, str]) -> None:
-        self._carry_out(self.shard.on_topics_deleted(names))
+        self.carry_out(self.shard.on_topics_deleted(names))
 
     def do_describe(self, names: list[str], options: dict[str, str]) -> None:
         described = self.shard.describe(options.get("group", GROUP), int(options.get("v", "6")))
@@ -305,13 +223,6 @@ class GroupWorld:
         for group in self.shard.list(states, types):
             self.say(f"{group.group_id} {group.group_state} {group.group_type} {group.protocol_type!r}")
 
-    def do_advance(self, names: list[str], options: dict[str, str]) -> None:
-        target = self.now_ms + int(names[0])
-        while (deadline := self.shard.next_deadline_ms()) <= target:
-            self.now_ms = max(self.now_ms, deadline)
-            self._carry_out(self.shard.on_time(self.now))
-        self.now_ms = target
-
     def do_show(self, names: list[str], options: dict[str, str]) -> None:
         for group in self.shard.groups.values():
             members = ",".join(
@@ -326,32 +237,7 @@ class GroupWorld:
     def do_reload(self, names: list[str], options: dict[str, str]) -> None:
         for reply in self.shard.on_unloaded(ErrorCode.NOT_COORDINATOR):
             reply.waiter.answer(reply.response)
-        self._start()
-
-    def do_failover(self, names: list[str], options: dict[str, str]) -> None:
-        held, self.held, self.writes = self.held, [], "commit"
-        for write in held:
-            if "kept" in names:
-                self._store(write)
-            for after in write.after:
-                for reply in after.on_failed(ErrorCode.NOT_COORDINATOR, self.now).replies:
-                    reply.waiter.answer(reply.response)
-        self.do_reload([], {})
-
-    def do_hold(self, names: list[str], options: dict[str, str]) -> None:
-        self.writes = "hold"
-
-    def do_release(self, names: list[str], options: dict[str, str]) -> None:
-        self.writes, held, self.held = "commit", self.held, []
-        for write in held:
-            self._commit(write)
-
-    def do_refuse(self, names: list[str], options: dict[str, str]) -> None:
-        held, self.held = self.held, []
-        if not held:
-            self.writes = names[0]
-        for write in reversed(held):
-            self._refuse(write, ErrorCode[names[0]])
+        self.start()
 
 
 def describe_response(response: Any) -> str:
