@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import click
 import pytest
 from confluent_kafka import Producer
 
+from conformance.command_line import Run, run_command
 from felice.cli import main
 from felice.cli.kafka_tools.cluster import kafka_cluster
 from felice.cli.kafka_tools.dump_log import kafka_dump_log
@@ -22,7 +23,6 @@ from peers.java import require_java, run_tool
 
 pytestmark = pytest.mark.felice_only
 
-Run = Callable[..., str]
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 CLUSTER_TOOL = "org.apache.kafka.tools.ClusterTool"
@@ -50,7 +50,7 @@ def felice(cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: py
     monkeypatch.setenv("FELICE_BOOTSTRAP_SERVER", cluster.bootstrap)
 
     def run(*words: str, code: int = 0) -> str:
-        return _run(main.felice, words, code, capsys)
+        return run_command(main.felice, words, code, capsys)
 
     return run
 
@@ -58,17 +58,9 @@ def felice(cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: py
 @pytest.fixture
 def kafka(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(tool: click.Command, *words: str, code: int = 0) -> str:
-        return _run(tool, ("--bootstrap-server", cluster.bootstrap, *words), code, capsys)
+        return run_command(tool, ("--bootstrap-server", cluster.bootstrap, *words), code, capsys)
 
     return run
-
-
-def _run(command: click.Command, words: Sequence[str], code: int, capsys: pytest.CaptureFixture[str]) -> str:
-    capsys.readouterr()
-    found = main.run(command, words, usage_code=1)
-    captured = capsys.readouterr()
-    assert found == code, captured.out + captured.err
-    return captured.out if code == 0 else captured.err
 
 
 def theirs(main_class: str, cluster: Cluster, *words: str) -> list[str]:
@@ -362,7 +354,7 @@ def test_kafka_cluster_prints_what_kafkas_own_prints(
     for action in ("cluster-id", "list-endpoints"):
         words = (action, "--bootstrap-server", cluster.bootstrap)
         printed = run_tool(CLUSTER_TOOL, *words).stdout
-        assert _run(kafka_cluster, words, 0, capsys) == printed
+        assert run_command(kafka_cluster, words, 0, capsys) == printed
 
 
 def test_kafka_dump_log_prints_a_segment(
@@ -373,11 +365,13 @@ def test_kafka_dump_log_prints_a_segment(
     producer.produce("dumped", b"a value")
     assert producer.flush(10) == 0
     path = cluster._running.cluster.brokers[2].directories[0].path / "dumped-0" / f"{0:020}.log"
-    shown = _run(kafka_dump_log, ("--files", str(path), "--print-data-log"), 0, capsys)
+    shown = run_command(kafka_dump_log, ("--files", str(path), "--print-data-log"), 0, capsys)
     assert shown.startswith(f"Dumping {path}\nLog starting offset: 0\nbaseOffset: 0 lastOffset: 0 count: 1")
     assert shown.endswith("payload: a value\n")
-    assert "| " not in _run(kafka_dump_log, ("--files", str(path)), 0, capsys)
-    assert "there is no file /no/such" in _run(kafka_dump_log, ("--files", f"{path},/no/such"), 1, capsys)
+    assert "| " not in run_command(kafka_dump_log, ("--files", str(path)), 0, capsys)
+    assert "there is no file /no/such" in run_command(
+        kafka_dump_log, ("--files", f"{path},/no/such"), 1, capsys
+    )
 
 
 def test_kafka_topics_names_the_under_replicated(felice: Run, kafka: Run, cluster: Cluster) -> None:

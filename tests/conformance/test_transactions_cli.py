@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-import click
 import pytest
 
+from conformance.command_line import Run, run_command
 from conformance.targets import Target
 from conformance.topics import create_topic, wait_until
 from conformance.transaction_calls import WireProducer, fetch_row, leave_hanging
@@ -22,7 +22,6 @@ from felice.cli.kafka_tools.transactions import kafka_transactions
 from felice.protocol.errors import ErrorCode
 from peers.java import require_java, run_tool
 
-Run = Callable[..., str]
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
 # Everything that is open is old enough.
@@ -45,7 +44,7 @@ def felice(broker: Target, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     monkeypatch.setenv("FELICE_BOOTSTRAP_SERVER", broker.bootstrap)
 
     def run(*words: str, code: int = 0) -> str:
-        return _run(main.felice, words, code, capsys)
+        return run_command(main.felice, words, code, capsys)
 
     return run
 
@@ -53,19 +52,9 @@ def felice(broker: Target, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
 @pytest.fixture
 def kafka(broker: Target, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: str, code: int = 0) -> str:
-        return _run(kafka_transactions, ("--bootstrap-server", broker.bootstrap, *words), code, capsys)
+        return run_command(kafka_transactions, ("--bootstrap-server", broker.bootstrap, *words), code, capsys)
 
     return run
-
-
-def _run(
-    command: click.Command, words: tuple[str, ...], code: int, capsys: pytest.CaptureFixture[str]
-) -> str:
-    capsys.readouterr()
-    found = main.run(command, words, usage_code=1)
-    captured = capsys.readouterr()
-    assert found == code, captured.out + captured.err
-    return captured.out if code == 0 else captured.err
 
 
 def open_one(wire: Wire, topic: str, *values: bytes) -> WireProducer:
@@ -254,7 +243,7 @@ def test_kafka_broker_api_versions_prints_what_kafkas_own_prints(
     require_java()
     where = ("--bootstrap-server", broker.bootstrap)
     theirs = run_tool(API_VERSIONS, *where).stdout.splitlines()
-    ours = _run(kafka_broker_api_versions, where, 0, capsys).splitlines()
+    ours = run_command(kafka_broker_api_versions, where, 0, capsys).splitlines()
     spoken = [line.rstrip(",") for line in theirs if "UNSUPPORTED" not in line]
     assert [line.rstrip(",") for line in ours] == spoken
     assert ours[1].endswith(",")
