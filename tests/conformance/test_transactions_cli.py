@@ -176,10 +176,12 @@ def test_kafka_transactions_aborts_by_producer_and_terminates_by_id(
     kafka: Run, wire: Wire, topic: str
 ) -> None:
     one = open_one(wire, topic, b"a", b"b")
+    one.commit()
+    one.write(topic, b"c")
     where = ("--topic", topic, "--partition", "0")
     stale = ("--producer-epoch", "0", "--coordinator-epoch", "-1")
     assert kafka("abort", *where, "--producer-id", str(one.producer_id), *stale) == ""
-    assert fetch_row(wire, topic).last_stable_offset == 3
+    assert fetch_row(wire, topic).last_stable_offset == 5
     assert kafka("forceTerminateTransaction", "--transactionalId", one.transactional_id) == ""
     assert one.end(True) == ErrorCode.PRODUCER_FENCED
     assert kafka("find-hanging", "--broker-id", "0").startswith("Topic\tPartition\t")
