@@ -119,6 +119,7 @@ def cluster(
     felice cluster
     felice cluster --check && echo healthy
     felice cluster --check --brokers 3
+    felice cluster api-versions
     """
     if context.invoked_subcommand is not None:
         if any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in context.params):

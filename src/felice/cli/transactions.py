@@ -85,14 +85,14 @@ def find_hanging(
     ]
 
 
-def _described(admin: AdminClient, names: Iterable[str]) -> dict[str, TransactionDescription]:
+def _described(admin: AdminClient, names: set[str]) -> dict[str, TransactionDescription]:
     """Those that are there still."""
     from felice.client.admin import KafkaError, KafkaException
 
     found = {}
-    for name in sorted(names):
+    for name, future in (admin.describe_transactions(names) if names else {}).items():
         try:
-            found[name] = admin.describe_transactions([name])[name].result()
+            found[name] = future.result()
         except KafkaException as error:
             if error.code != KafkaError.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
