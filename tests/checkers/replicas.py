@@ -4,7 +4,8 @@ against what the store was told. For clusters that never elect an unclean leader
 What a watermark passed once is the same everywhere, for ever: whoever leads a newer epoch has it, no replica
 shows other bytes below its own watermark, and no watermark goes back within one life of a broker. Nobody shows a
 watermark above its own log's end. An epoch has one leader, in one of its lives. In the store, leader epochs and
-controller epochs do not go back, another leader takes another epoch, and was in sync under the last one.
+controller epochs do not go back, another leader takes another epoch, and was in sync under the last one; only a
+leader brings a replica into its ISR. A broker that the store counts as gone leads nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Seen(NamedTuple):
 
 
 class State(NamedTuple):
-    """A partition's leadership as it was written into the store."""
+    """A partition's leadership as it was written into the store. `writer` is the broker that wrote it, 0 for others."""
 
     at_s: float
     partition: str
@@ -45,6 +46,7 @@ class State(NamedTuple):
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int = 0
+    writer: int = 0
 
 
 @dataclass(slots=True)
@@ -72,6 +74,20 @@ class Replicas:
         self._see_mark(chronicle, seen, who)
         self._see_batches(chronicle, seen, who)
 
+    def see_reach(self, at_s: float, partition: str, broker: int, high_watermark: int, log_end: int) -> None:
+        """At the moment at which a watermark moves: it is on the log."""
+        if high_watermark > log_end:
+            self._fault(
+                f"watermark {high_watermark} above the log's end {log_end}: broker {broker} at {at_s:.3f} s in {partition}"
+            )
+
+    def see_zombie(self, at_s: float, partition: str, broker: int, leader_epoch: int, ended_s: float) -> None:
+        """A leader whose session ended because nothing was heard of it: it knew before the store did."""
+        self._fault(
+            f"zombie: broker {broker} leads {partition} in epoch {leader_epoch} at {at_s:.3f} s; "
+            f"its session ended at {ended_s:.3f} s"
+        )
+
     def _fault(self, text: str) -> None:
         if len(self.faults) < 20:
             self.faults.append(text)
@@ -93,8 +109,7 @@ class Replicas:
             )
 
     def _see_mark(self, chronicle: _Chronicle, seen: Seen, who: str) -> None:
-        if seen.high_watermark > seen.log_end:
-            self._fault(f"watermark {seen.high_watermark} above the log's end {seen.log_end}: {who}")
+        self.see_reach(seen.at_s, seen.partition, seen.broker, seen.high_watermark, seen.log_end)
         before = chronicle.marks.get((seen.broker, seen.life), 0)
         if seen.high_watermark < before:
             self._fault(f"watermark back: {who} had {before}, and has {seen.high_watermark}")
@@ -136,6 +151,9 @@ def state_anomalies(states: Iterable[State]) -> list[str]:
             faults.append(f"controller epoch back: {step}")
         if not state.isr:
             faults.append(f"nobody in sync: {step}")
+        is_by_leader = state.writer == state.leader and state.leader_epoch == before.leader_epoch
+        if not is_by_leader and (joined := sorted(set(state.isr) - set(before.isr))):
+            faults.append(f"in sync, though no leader said so: {joined}, {step}")
     return faults
 
 

@@ -30,6 +30,7 @@ _BROKER_FAULTS = (
     "isolate leader",
 )
 _STORE_FAULTS = ("store cut", "expire", "expire controller", "store part", "store one way", "store slow")
+LEADER_FAULTS = ("flap", "flap", "late fetches", "stale controller", "depose controller", "lagging preferred")
 _LINK_FAULTS = ("link part", "link one way", "link slow", "isolate", "cut")
 _CLIENT_FAULTS = ("stop client", "kill client", "client part")
 _MACHINE_FAULTS = ("clock", "disk error", "full disk")
@@ -68,6 +69,8 @@ def _properties(random: Random, kind: str, min_isr: int) -> dict[str, str]:
         "replica.lag.time.max.ms": str(random.choice((500, 800))),
         "replica.fetch.wait.max.ms": "250",
         "replica.fetch.backoff.ms": "100",
+        # With little in an answer, who catches up does so in many steps.
+        "replica.fetch.response.max.bytes": random.choice(("500", "10485760")),
         "replica.socket.timeout.ms": "1000",
         "controlled.shutdown.retry.backoff.ms": "200",
         "leader.imbalance.check.interval.seconds": random.choice(("1", "300")),
@@ -83,7 +86,8 @@ def _properties(random: Random, kind: str, min_isr: int) -> dict[str, str]:
 
 
 def _faults(random: Random, kind: str, length_s: float) -> list[Fault]:
-    groups = [_BROKER_FAULTS, _BROKER_FAULTS, _STORE_FAULTS, _LINK_FAULTS, _CLIENT_FAULTS, _MACHINE_FAULTS]
+    groups = [_BROKER_FAULTS, _BROKER_FAULTS, LEADER_FAULTS, LEADER_FAULTS]
+    groups += [_STORE_FAULTS, _LINK_FAULTS, _CLIENT_FAULTS, _MACHINE_FAULTS]
     if kind != "cached":
         groups += [_POWER_FAULTS] * 3
     faults = []

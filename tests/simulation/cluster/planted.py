@@ -8,16 +8,18 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from felice.controller import duties, election
+from felice.controller import duties, election, leaderships, writing
 from felice.controller.reassignment import Assignment, Move
 from felice.coordinator.hosted_shard import HostedShard
 from felice.log.epochs import LeaderEpochs
 from felice.log.log import Log
 from felice.metadata.layout import StateNode
-from felice.replication import follower, isr, partition
+from felice.metadata.store import ANY_VERSION, SetData
+from felice.replication import fetcher, follower, isr, partition
 from felice.replication.leader import Leader
 from felice.replication.partition import Partition
 from felice.server import membership, transactions
+from felice.server.broker import Broker
 from simulation.plan import Plan
 from simulation.planted import PlantedBug, _answers, _replace, _wrap
 
@@ -58,7 +60,48 @@ def _takes_half(original: Any) -> Any:
     return assign
 
 
+def _believes_the_leader(own: int, leaders: int, log_end_offset: int) -> int:
+    return max(own, leaders)
+
+
+@contextlib.contextmanager
+def _before_kip_101() -> Iterator[None]:
+    """Whoever follows another leader cuts its log at its own watermark, and compares nothing."""
+
+    def cut(epochs: Any, *, log_start_offset: int, log_end_offset: int, high_watermark: int) -> Any:
+        kept = max(log_start_offset, high_watermark)
+        return follower.TruncateTo(kept, is_unclean=False) if log_end_offset > kept else None
+
+    with (
+        patch.object(follower, "before_following", cut),
+        patch.object(follower, "next_fetch", _compares_nothing(follower.next_fetch)),
+    ):
+        yield
+
+
 # Leading
+
+
+@contextlib.contextmanager
+def _any_epoch() -> Iterator[None]:
+    """Whoever leads answers who asks for the leader of another epoch, and followers take what was said in another."""
+
+    def check(self: Any, current_leader_epoch: int) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def is_answered(self: Any) -> bool:
+        return self.partition.is_open and self.partition.leader is None
+
+    with (
+        patch.object(Partition, "_check_epoch", check),
+        patch.object(fetcher._Followed, "is_answered_in_time", is_answered),
+    ):
+        yield
+
+
+def _leads_on(self: Any) -> None:
+    self.controller_role.resign()
 
 
 def _own_end(self: Any, high_watermark: int, *, committable_offset: int, **kwargs: Any) -> int:
@@ -104,6 +147,35 @@ def _whoever_lives(original: Any) -> Any:
         return StateNode(living[0], found.leader_epoch + 1, controller_epoch, living)
 
     return settled
+
+
+def _preferred_if_alive(partition: Any, alive: Any, controller_epoch: int) -> Any:
+    first = partition.replicas[0]
+    return election._next(partition, first, partition.isr, controller_epoch) if first in alive else None
+
+
+@contextlib.contextmanager
+def _preferred_though_behind() -> Iterator[None]:
+    with (
+        patch.object(duties, "preferred", _preferred_if_alive),
+        patch.object(leaderships, "preferred", _preferred_if_alive),
+    ):
+        yield
+
+
+def _over_whatever_is_there(original: Any) -> Any:
+    def write(store: Any, epoch_version: int, operations: Any) -> Any:
+        blind = [replace(one, version=ANY_VERSION) if isinstance(one, SetData) else one for one in operations]
+        return original(store, epoch_version, blind)
+
+    return write
+
+
+def _under_any_controller(store: Any, epoch_version: int, operations: Any) -> Any:
+    """Neither the nodes' versions nor the controller epoch are looked at. (One of them alone is enough for most.)"""
+    return store.multi(
+        [replace(one, version=ANY_VERSION) if isinstance(one, SetData) else one for one in operations]
+    )
 
 
 def _same_epoch(original: Any) -> Any:
@@ -184,6 +256,21 @@ BUGS = (
     PlantedBug("hasty move", "a move ends when its new replicas are alive",
                _replace(duties, "completed", _moved_at_once),
                lambda plan: "mover" in plan.roles and _shared(plan), seed=8),
+    PlantedBug("any epoch", "those who ask for the leader of another epoch are answered, and believe it", _any_epoch,
+               _hit("late fetches")),
+    PlantedBug("zombie", "a broker leads on after its session has ended", _replace(Broker, "stop_leading", _leads_on),
+               _hit("isolate leader", "isolate", "store part")),
+    PlantedBug("watermark beyond", "a follower's watermark is the leader's, wherever its own log ends",
+               _replace(follower, "next_high_watermark", _believes_the_leader),
+               lambda plan: _shared(plan) and plan.properties["replica.fetch.response.max.bytes"] == "500"),
+    PlantedBug("preferred", "the preferred replica is elected though it is behind", _preferred_though_behind,
+               _hit("lagging preferred")),
+    PlantedBug("blind writes", "decisions are written over whatever is there",
+               _wrap(writing, "write_guarded", _over_whatever_is_there), _hit("stale controller")),
+    PlantedBug("two controllers", "a controller that was replaced writes on, over whatever is there",
+               _replace(writing, "write_guarded", _under_any_controller), _hit("depose controller")),
+    PlantedBug("before KIP-101", "a log is cut at its watermark, not where epochs parted", _before_kip_101,
+               _hit("flap")),
     PlantedBug("not loaded", "a coordinator acts before it has read what its predecessor wrote",
                _replace(HostedShard, "_replay_log", _reads_nothing),
                lambda plan: bool({"transactions", "copier", "group"} & set(plan.roles)), seed=0),

@@ -12,8 +12,9 @@ from felice.server.local_cluster import local_settings
 from felice.testing.simulation.ensemble import SimEnsemble
 from felice.testing.simulation.world import BrokerMachine, World
 from simulation.account import PLAIN, Account, Sent
-from simulation.cluster.plan import SESSION_TIMEOUT_S, cluster_plan_of
+from simulation.cluster.plan import LEADER_FAULTS, SESSION_TIMEOUT_S, cluster_plan_of
 from simulation.cluster.roles import Mover
+from simulation.cluster.throne import Throne
 from simulation.cluster.watchtower import Watchtower
 from simulation.plan import Fault, Plan
 from simulation.roles import Role
@@ -22,6 +23,8 @@ from simulation.story import Keeper, Story, Verdict, _resume, play
 # Within this all ISRs are full again and all replicas alike, once nothing goes wrong any more.
 WHOLE_AGAIN_S = 30.0
 _LOOK_S = 0.15
+# How late a controller hears that is to be misled.
+_BEHIND_S = 0.3
 
 
 def run(seed: int, change: Callable[[Plan], Plan] = lambda plan: plan) -> Verdict:
@@ -35,6 +38,7 @@ class ClusterStory(Story):
         super().__init__(world, plan, account)
         self._by_number = dict(enumerate(self._brokers, 1))
         self._tower = Watchtower(world, self._ensemble, self._by_number)
+        self._throne = Throne(world, self._ensemble, self._tower, self._stage)
         # The broker that lost its power and may still count as in sync.
         self._weak: int | None = None
         self._disturbed_until_s = 0.0
@@ -101,9 +105,8 @@ class ClusterStory(Story):
             self._world.note(f"no {fault.kind} while {self._weak} is weak")
             return
         if fault.kind not in ("power", "clock") and "client" not in fault.kind:
-            self._disturbed_until_s = max(
-                self._disturbed_until_s, self._world.loop.time() + 2 * fault.seconds + SESSION_TIMEOUT_S
-            )
+            seconds = 2 * fault.seconds + (2 if fault.kind in LEADER_FAULTS else 1) * SESSION_TIMEOUT_S
+            self._disturbed_until_s = max(self._disturbed_until_s, self._world.loop.time() + seconds)
         super()._hurt(fault)
 
     def _look_at_weak(self) -> None:
@@ -237,6 +240,101 @@ class ClusterStory(Story):
             for other in [self._ensemble.name, *(broker.name for broker in self._brokers)]:
                 if other != name:
                     self._part_for(max(fault.seconds, 1.2 * SESSION_TIMEOUT_S), name, other)
+
+    # Harm to leaderships
+
+    def _some_partition(self, fault: Fault) -> int:
+        return fault.number % self._plan.partitions
+
+    def _do_flap(self, fault: Fault) -> None:
+        """Leaders follow one another faster than everybody hears of them."""
+
+        async def flap() -> None:
+            for _ in range(2 + fault.number % 2):
+                self._throne.elect(self._some_partition(fault))
+                await asyncio.sleep(self._random.choice((0.0, 0.01, 0.05, 0.2)) * self._random.random())
+
+        self._healing.append(asyncio.ensure_future(flap()))
+
+    def _do_late_fetches(self, fault: Fault) -> None:
+        """A leader is relieved and led again before it hears of either, and meanwhile what it was asked for under its
+        first epoch is under way: the one who asks has more than the one who leads between, and must cut it.
+        """
+        partition = self._some_partition(fault)
+        state = self._tower.state(PLAIN, partition)
+        if state is None or state.leader <= 0 or len(state.isr) < 3:
+            self._do_flap(fault)
+            return
+        leader = f"b{state.leader}"
+        others = [replica for replica in state.isr if replica != state.leader]
+        ahead, behind = self._random.sample(others, 2)
+        ways = ((f"b{ahead}", leader), (leader, f"b{behind}"), (self._ensemble.name, leader))
+
+        async def relieve() -> None:
+            for way in ways:
+                self._world.network.slow(*way, 0.3 + 0.1 * self._random.random())
+            await asyncio.sleep(0.4 * self._random.random())
+            self._throne.elect(partition, behind)
+            await asyncio.sleep(0.05 + 0.1 * self._random.random())
+            self._throne.elect(partition, state.leader)
+            await asyncio.sleep(1.0)
+            for way in ways:
+                self._world.network.slow(*way, 0.0)
+
+        self._healing.append(asyncio.ensure_future(relieve()))
+
+    def _do_stale_controller(self, fault: Fault) -> None:
+        """The controller hears late: of a broker that is gone, and of a leader that is another by then."""
+        if (number := self._controller()) is None:
+            return
+        lost = self._random.choice([broker for broker in self._by_number if broker != number])
+
+        async def mislead() -> None:
+            self._world.network.slow(self._ensemble.name, f"b{number}", _BEHIND_S)
+            self._lose(lost, 2 * _BEHIND_S)
+            for _ in range(5):
+                await asyncio.sleep(0.1 + 0.1 * self._random.random())
+                self._throne.elect(self._some_partition(fault))
+            self._world.network.slow(self._ensemble.name, f"b{number}", 0.0)
+
+        self._healing.append(asyncio.ensure_future(mislead()))
+
+    def _do_depose_controller(self, fault: Fault) -> None:
+        """Somebody deletes `/controller`, as operators do; who held it hears of that late, and then has much to do."""
+        if (number := self._controller()) is None:
+            return
+        lost = self._random.choice([broker for broker in self._by_number if broker != number])
+
+        async def depose() -> None:
+            self._world.network.slow(self._ensemble.name, f"b{number}", _BEHIND_S)
+            self._lose(lost, 2 * _BEHIND_S)
+            await asyncio.sleep(2 * _BEHIND_S * self._random.random())
+            self._throne.depose()
+            await asyncio.sleep(2 * _BEHIND_S)
+            self._world.network.slow(self._ensemble.name, f"b{number}", 0.0)
+
+        self._healing.append(asyncio.ensure_future(depose()))
+
+    def _lose(self, number: int, seconds: float) -> None:
+        """Down, and at once no member of the cluster any more."""
+        self._bring_down(number, seconds)
+        self._expire(number)
+
+    def _do_lagging_preferred(self, fault: Fault) -> None:
+        """The first replica is cut off from the others, not from the store: it lives and is behind. Elections are
+        asked for all the while, and while it catches up.
+        """
+        partition = self._some_partition(fault)
+        first = self._throne.first_replica(partition)
+        if first is None:
+            return
+        seconds = 1.2 + fault.seconds / 2
+        if (state := self._tower.state(PLAIN, partition)) is not None and state.leader == first:
+            self._throne.elect(partition)
+        for broker in self._brokers:
+            if broker.name != f"b{first}":
+                self._part_for(seconds, f"b{first}", broker.name)
+        self._healing.append(asyncio.ensure_future(self._throne.call_elections(seconds + 0.5)))
 
     def _do_client_part(self, fault: Fault) -> None:
         for client in self._some_clients():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from checkers.replicas import Batch, Replicas, Seen, State
 from felice.metadata import layout
@@ -38,6 +38,27 @@ class Watchtower:
                     for partition in self._partitions(machine):
                         if partition.is_open:
                             self._see(number, partition)
+                self._look_for_zombies(number, machine)
+
+    def _look_for_zombies(self, number: int, machine: BrokerMachine) -> None:
+        """One that is stopped says nothing to anybody, and looks at its clock before it does."""
+        ended_s = self._ensemble.unheard.get(machine.name)
+        if ended_s is None or machine.process is None or machine.process.is_stopped:
+            return
+        for partition in self._partitions(machine):
+            if partition.is_leader:
+                at_s = self._world.loop.time()
+                self.replicas.see_zombie(at_s, _name(partition), number, partition.leader_epoch, ended_s)
+
+    def _on_advance(self, number: int, partition: Partition) -> Callable[[], None]:
+        def look() -> None:
+            if partition.is_open:
+                self.replicas.see_reach(
+                    self._world.loop.time(), _name(partition), number,
+                    partition.high_watermark, partition.log_end_offset,
+                )  # fmt: skip
+
+        return look
 
     def _partitions(self, machine: BrokerMachine) -> list[Partition]:
         broker = machine.broker
@@ -46,10 +67,12 @@ class Watchtower:
         return list(broker.partitions)
 
     def _see(self, number: int, partition: Partition) -> None:
-        name = f"{partition.topic}-{partition.partition} {partition.topic_id.hex[:6]}"
+        name = _name(partition)
         log, mark = partition.log, partition.high_watermark
-        before, life = self._known.get((number, name), (partition, 0))
-        life += before is not partition
+        before, life = self._known.get((number, name), (None, -1))
+        if before is not partition:
+            life += 1
+            partition.on_advance.add(self._on_advance(number, partition))
         self._known[number, name] = (partition, life)
         key = (number, life, name)
         read_to = min(self._read_to.get(key, log.log_start_offset), log.log_end_offset)
@@ -169,10 +192,13 @@ class Watchtower:
             states.append(
                 State(
                     written.at_s, f"{name} ({lives.get(name, 0)})", found.leader, found.leader_epoch,
-                    found.isr, found.controller_epoch,
+                    found.isr, found.controller_epoch, self._number_of(written.by),
                 )
             )  # fmt: skip
         return states
+
+    def _number_of(self, host: str) -> int:
+        return next((number for number, machine in self._brokers.items() if machine.name == host), 0)
 
     # Acknowledgements
 
@@ -196,6 +222,10 @@ class Watchtower:
             # Nobody knows while it starts: its log is not open yet.
             return True
         return partition.log_end_offset > offset
+
+
+def _name(partition: Partition) -> str:
+    return f"{partition.topic}-{partition.partition} {partition.topic_id.hex[:6]}"
 
 
 def batches_of(partition: Partition, offset: int) -> Iterator[Batch]:

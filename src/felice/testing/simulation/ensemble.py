@@ -47,11 +47,12 @@ _TICKS_A_TIMEOUT = 6
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A node as a write left it; `data` is None where it was deleted."""
+    """A node as a write left it; `data` is None where it was deleted. `by` is the writer's machine, if it was one's."""
 
     at_s: float
     path: str
     data: bytes | None
+    by: str = ""
 
 
 class SimEnsemble:
@@ -62,6 +63,8 @@ class SimEnsemble:
         self.timeout_s = timeout_s
         self.tree = Tree()
         self.history: list[Written] = []
+        # Machines without a session, since nothing was heard of their last one, and when it ended.
+        self.unheard: dict[str, float] = {}
         self._world = world
         self._loop = world.loop
         self._sessions: dict[int, _Registered] = {}
@@ -100,6 +103,7 @@ class SimEnsemble:
         self._last_session += 1
         number = self._last_session
         self._sessions[number] = _Registered(session, self._loop.time(), session.connection)
+        self.unheard.pop(session.host, None)
         self._look_at(number)
         return number
 
@@ -119,17 +123,19 @@ class SimEnsemble:
             self.write([Change(EventKind.DELETED, path) for path in self.tree.ephemerals(session_id)])
 
     def multi(self, operations: Sequence[Operation], session_id: int) -> list[Outcome]:
+        """As the owner of the session, or, with 0, as somebody who has none."""
         changes, outcomes = self.tree.plan(operations, session_id)
-        self.write(changes)
+        known = self._sessions.get(session_id)
+        self.write(changes, known.session.host if known is not None else "")
         return outcomes
 
-    def write(self, changes: Sequence[Change]) -> None:
+    def write(self, changes: Sequence[Change], by: str = "") -> None:
         if not changes:
             return
         events, now_s = self.tree.apply(changes), self._loop.time()
         for change in changes:
             is_there = change.kind is not EventKind.DELETED
-            self.history.append(Written(now_s, change.path, change.data if is_there else None))
+            self.history.append(Written(now_s, change.path, change.data if is_there else None, by))
         for known in self._sessions.values():
             known.tell(events)
 
@@ -140,6 +146,8 @@ class SimEnsemble:
         due_s = known.heard_s + self.timeout_s
         if due_s <= self._loop.time():
             self.expire(session_id)
+            if not self.sessions_of(known.session.host):
+                self.unheard[known.session.host] = self._loop.time()
         else:
             self._loop.call_at(due_s, self._look_at, session_id, context=_NOBODY)
 

@@ -66,6 +66,33 @@ def test_a_dead_process_is_missed_when_its_time_is_up_and_not_before() -> None:
         assert stage.is_there("/b1")
         await asyncio.sleep(0.6 * TIMEOUT_S)
         assert not stage.is_there("/b1")
+        assert stage.ensemble.unheard["b1"] <= stage.now_s
+        await stage.join("b1")
+        assert stage.ensemble.unheard == {}
+
+    play(story)
+
+
+def test_a_machine_that_has_its_next_session_was_not_unheard_of() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.join("b1")
+        stage.world.machines["b1"].kill()
+        life = stage.world.machines["b1"].boot()
+        await life.run(stage.ensemble.source("b1", life.process).open())
+        await asyncio.sleep(2 * TIMEOUT_S)
+        assert not stage.is_there("/b1")
+        assert stage.ensemble.unheard == {}
+
+    play(story)
+
+
+def test_the_history_names_the_writer() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.join("b1")
+        stage.ensemble.multi([Create("/b2")], 0)
+        stage.ensemble.expire(stage.ensemble.sessions_of("b1")[0])
+        told = [(written.path, written.by, written.data is None) for written in stage.ensemble.history]
+        assert told == [("/b1", "b1", False), ("/b2", "", False), ("/b1", "", True)]
 
     play(story)
 
