@@ -77,9 +77,8 @@ class Replicas:
     def see_reach(self, at_s: float, partition: str, broker: int, high_watermark: int, log_end: int) -> None:
         """At the moment at which a watermark moves: it is on the log."""
         if high_watermark > log_end:
-            self._fault(
-                f"watermark {high_watermark} above the log's end {log_end}: broker {broker} at {at_s:.3f} s in {partition}"
-            )
+            who = f"broker {broker} at {at_s:.3f} s in {partition}"
+            self._fault(f"watermark {high_watermark} above the log's end {log_end}: {who}")
 
     def see_zombie(self, at_s: float, partition: str, broker: int, leader_epoch: int, ended_s: float) -> None:
         """A leader whose session ended because nothing was heard of it: it knew before the store did."""

@@ -13,7 +13,7 @@ _SEEDS = sorted({(half.name, bug.seed) for half, bug in _ALL})
 
 
 @pytest.mark.parametrize(
-    ("half", "least"), [(BROKER, 20), (CLUSTER, 15)], ids=lambda given: getattr(given, "name", "")
+    ("half", "least"), [(BROKER, 20), (CLUSTER, 20)], ids=lambda given: getattr(given, "name", "")
 )
 def test_there_are_enough_of_them(half: Half, least: int) -> None:
     bugs = BUGS[half.name]
