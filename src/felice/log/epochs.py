@@ -71,11 +71,17 @@ class LeaderEpochs:
         self.entries: list[EpochEntry] = []
         self._changed = False
 
-    def load(self) -> None:
-        """Reads the file; one that cannot be read raises ValueError."""
+    def begin(self) -> None:
+        """A new log has no epochs, and no file needs to say so."""
+        self._file.is_as_good_as(format_entries([]).encode("ascii"))
+
+    def load(self, *, is_on_disk: bool = False) -> None:
+        """Reads the file; one that cannot be read raises ValueError. `is_on_disk`: a clean stop left it."""
         data = self._file.read()
         if data is not None:
             self.entries = parse(data.decode("ascii"))
+        if is_on_disk:
+            self._file.is_as_good_as(data or format_entries([]).encode("ascii"))
 
     # -- questions -------------------------------------------------------------------------------------
 

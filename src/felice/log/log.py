@@ -130,14 +130,15 @@ class Log:
             files=files, producer_id_expiration_ms=producer_id_expiration_ms,
         )  # fmt: skip
         log.topic_id = topic_id
-        log._take_segments([log._new_segment(0)])
+        log._take_segments([log._new_segment(0, with_files=False)])
         log.producers.clear(0)
+        log.epochs.begin()
         return log
 
     def _load(self, recovery_point: int, log_start_offset: int, clean_shutdown: bool) -> None:
         now_ms = self._clock.now_ms()
         self.topic_id = partition_metadata.read(self._disk, self.directory)
-        epochs_known = opening.load_epochs(self.epochs, self.directory)
+        epochs_known = opening.load_epochs(self.epochs, self.directory, clean_shutdown=clean_shutdown)
         opened = opening.open_segments(
             self._files, self.directory, self.config, self.epochs, recovery_point=recovery_point,
             log_start_offset=log_start_offset, clean_shutdown=clean_shutdown, now_ms=now_ms,
@@ -160,9 +161,10 @@ class Log:
         self.recovery_point = (
             self.log_end_offset if clean_shutdown else min(recovery_point, self.log_end_offset)
         )
-        if clean_shutdown and not opened.is_new:
+        if clean_shutdown and (not opened.is_new or not opened.segments[-1].has_files):
             self._saved_at = self.log_end_offset, self._truncations
-            self._names_changed = False
+            # The first batch makes files.
+            self._names_changed = opened.is_new
         if not epochs_known:
             opening.rebuild_epochs(self.epochs, opened.segments)
         self.epochs.truncate_from_end(self.log_end_offset)
@@ -188,9 +190,9 @@ class Log:
             log_start_offset=self.log_start_offset, now_ms=now_ms, rescanned=rescanned,
         )  # fmt: skip
 
-    def _new_segment(self, base_offset: int) -> Segment:
+    def _new_segment(self, base_offset: int, *, with_files: bool = True) -> Segment:
         return opening.new_segment(
-            self._files, self.directory, base_offset, self.config, self._clock.now_ms()
+            self._files, self.directory, base_offset, self.config, self._clock.now_ms(), with_files=with_files
         )
 
     # -- facts -----------------------------------------------------------------------------------------
@@ -444,7 +446,8 @@ class Log:
             self.epochs.capture(), self._disk, self.directory, self._names_changed,
         )  # fmt: skip
         self._due_snapshots = []
-        self._names_changed = False
+        # The first batch makes files.
+        self._names_changed = not self.segments[-1].has_files
         return self._flush
 
     def end_flush(self, flush: Flush) -> None:
@@ -477,6 +480,8 @@ class Log:
         """Gives the files back; after a clean close nothing needs recovery."""
         if clean and self._offline is None:
             try:
+                # A term in which nothing was written is forgotten by whoever loads the log.
+                self.epochs.truncate_from_end(self.log_end_offset)
                 if self._saved_at == (self.log_end_offset, self._truncations):
                     # Nothing was written since a clean stop: what that left on disk still holds.
                     self.epochs.flush()
@@ -489,8 +494,9 @@ class Log:
         self.take_offline("it was closed")
 
     def _save(self) -> None:
-        self.segments[-1].write_indexes()
-        self._due_snapshots.append(self._snapshot_at(self.log_end_offset))
+        if self.segments[-1].has_files:
+            self.segments[-1].write_indexes()
+            self._due_snapshots.append(self._snapshot_at(self.log_end_offset))
         self.flush(is_closing=True)
 
     # -- reading ---------------------------------------------------------------------------------------

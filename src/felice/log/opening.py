@@ -44,7 +44,10 @@ def open_segments(
     base_offsets = _tidy(files, directory, None if clean_shutdown else recovery_point)
     if not base_offsets:
         _check_end(directory / f"{log_start_offset:020d}{LOG_SUFFIX}", 0, log_start_offset, recovery_point)
-        segment = new_segment(files, directory, log_start_offset, config, now_ms)
+        # A log of no records needs no file to tell where it begins.
+        segment = new_segment(
+            files, directory, log_start_offset, config, now_ms, with_files=log_start_offset > 0
+        )
         return Opened([segment], [], [], is_new=True)
     segments = [
         Segment.open(
@@ -72,11 +75,13 @@ def _check_end(path: Path, position: int, log_end_offset: int, recovery_point: i
 
 
 def new_segment(
-    files: OpenFiles, directory: Path, base_offset: int, config: TopicConfig, now_ms: int
-) -> Segment:
+    files: OpenFiles, directory: Path, base_offset: int, config: TopicConfig, now_ms: int,
+    *, with_files: bool = True,
+) -> Segment:  # fmt: skip
     return Segment.create(
-        files, directory, base_offset, index_bytes=config.segment_index_bytes, created_ms=now_ms
-    )
+        files, directory, base_offset, index_bytes=config.segment_index_bytes, created_ms=now_ms,
+        with_files=with_files,
+    )  # fmt: skip
 
 
 def _tidy(files: OpenFiles, directory: Path, recovery_point: int | None) -> list[int]:
@@ -169,10 +174,10 @@ def _recover_one(
     return cut
 
 
-def load_epochs(epochs: LeaderEpochs, directory: Path) -> bool:
+def load_epochs(epochs: LeaderEpochs, directory: Path, *, clean_shutdown: bool) -> bool:
     """Reads the epoch history; False if the file cannot be believed and the log must be asked."""
     try:
-        epochs.load()
+        epochs.load(is_on_disk=clean_shutdown)
     except ValueError as error:
         _logger.warning("%s is made anew from the log: %s", directory / EPOCHS_FILE_NAME, error)
         return False

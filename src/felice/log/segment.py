@@ -4,6 +4,8 @@ Keeps true: batches stand back to back, offsets rise from batch to batch, and
             every offset lies less than 2^31 above the segment's base offset.
             `size_bytes` counts whole batches only: what a failed write left
             behind it is cut off by `repair`.
+            A segment without batches may have no files yet; its first append
+            makes them.
 
 A batch is appended with one write. A position is found by the offset index and a
 scan of batch headers from there; each index entry is checked against the batch it
@@ -64,7 +66,7 @@ class TimestampAndOffset(NamedTuple):
 class Segment:
     __slots__ = (
         "_boundaries", "_bytes_since_index", "_files", "_first_timestamp", "_largest", "_suffix", "base_offset",
-        "created_ms", "directory", "log_path", "next_offset", "offset_index", "size_bytes", "time_index",
+        "created_ms", "directory", "has_files", "log_path", "next_offset", "offset_index", "size_bytes", "time_index",
         "transaction_index",
     )  # fmt: skip
 
@@ -73,6 +75,7 @@ class Segment:
         suffix: str = "",
     ) -> None:  # fmt: skip
         self._files = files
+        self.has_files = True
         self._suffix = suffix
         self.directory = directory
         self.base_offset = base_offset
@@ -98,21 +101,27 @@ class Segment:
     @classmethod
     def create(
         cls, files: OpenFiles, directory: Path, base_offset: int, *, index_bytes: int, created_ms: int,
-        suffix: str = "",
+        suffix: str = "", with_files: bool = True,
     ) -> Segment:  # fmt: skip
-        """A new, empty, active segment. Its files appear at once, as Kafka's do."""
+        """A new, empty, active segment. Its files appear at once, as Kafka's do, or with its first batch."""
         segment = cls(files, directory, base_offset, index_bytes=index_bytes, sealed=False, suffix=suffix)
         segment.created_ms = created_ms
-        try:
-            files.get(segment.log_path, create=True).truncate(0)
-            segment.offset_index.clear()
-            segment.time_index.clear()
-            segment.transaction_index.clear()
-        except OSError:
-            segment.remove_files()
-            raise
         segment._largest = TimestampAndOffset(NO_TIMESTAMP, base_offset)
+        segment.has_files = False
+        if with_files:
+            segment._make_files()
         return segment
+
+    def _make_files(self) -> None:
+        try:
+            self._files.get(self.log_path, create=True).truncate(0)
+            self.offset_index.clear()
+            self.time_index.clear()
+            self.transaction_index.clear()
+        except OSError:
+            self.remove_files()
+            raise
+        self.has_files = True
 
     @classmethod
     def open(
@@ -129,6 +138,8 @@ class Segment:
     def append(self, data: Buffer, batches: Sequence[BatchHeader], index_interval_bytes: int) -> None:
         """Writes the batches that `data` is made of. Raises OSError; then call `repair`."""
         size_bytes, next_offset = self.size_bytes, self.next_offset
+        if not self.has_files:
+            self._make_files()
         try:
             self._files.get(self.log_path).pwrite(data, size_bytes)
             for header in batches:
@@ -156,7 +167,8 @@ class Segment:
 
     def repair(self) -> None:
         """Cuts off what a failed write left behind the last whole batch."""
-        self._files.get(self.log_path).truncate(self.size_bytes)
+        if self.has_files:
+            self._files.get(self.log_path).truncate(self.size_bytes)
 
     def has_room_for(self, last_offset: int) -> bool:
         """Whether the indexes can take another entry, one for `last_offset`."""
@@ -192,7 +204,9 @@ class Segment:
     def largest_timestamp_or_mtime(self) -> int:
         """What retention goes by: records without timestamps are as old as their file."""
         largest = self.largest.timestamp
-        return largest if largest >= 0 else self._files.disk.mtime_ms(self.log_path)
+        if largest >= 0:
+            return largest
+        return self._files.disk.mtime_ms(self.log_path) if self.has_files else self.created_ms
 
     @property
     def first_timestamp(self) -> int | None:
@@ -210,6 +224,8 @@ class Segment:
 
     def places(self, position: int, end: int) -> Iterator[BatchPlace]:
         """Where the batches in `position..end` stand; raises `CorruptLog` where there is none."""
+        if position >= end:
+            return
         file = self._files.get(self.log_path)
         chunk, chunk_start = b"", position
         while position < end:
@@ -414,6 +430,8 @@ class Segment:
 
     def open_files(self, *, with_indexes: bool) -> list[File]:
         """What a flush must sync. The active segment's indexes need not be: a recovery makes them anew."""
+        if not self.has_files:
+            return []
         paths = self.files() if with_indexes else [self.log_path]
         return [self._files.get(path) for path in paths]
 

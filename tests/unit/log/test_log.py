@@ -604,6 +604,31 @@ def test_a_full_disk_fails_the_append_and_the_log_goes_on_when_there_is_room(tmp
     assert values_in(open_log(tmp_path, clean_shutdown=False)) == ["a", "b"]
 
 
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_a_first_append_that_finds_no_room_for_its_files_leaves_none(tmp_path: Path, suffix: str) -> None:
+    disk = FailingDisk()
+    log = open_log(tmp_path, disk=disk)
+    assert list(tmp_path.iterdir()) == []
+    disk.failing, disk.suffix = {"create"}, suffix
+    assert code_of(append, log, "a") is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (list(tmp_path.iterdir()), log.offline_reason, log.log_end_offset) == ([], None, 0)
+    disk.failing = set()
+    assert append(log, "a") == 0
+    assert values_in(log) == ["a"]
+
+
+def test_a_log_without_files_is_read_searched_and_kept_like_an_empty_one(tmp_path: Path) -> None:
+    log = open_log(tmp_path, TopicConfig(retention_ms=1))
+    assert log.read(0, 100, end_offset=LAST) is None
+    assert log.offset_for_timestamp(NOW, end_offset=LAST) is None
+    assert log.offset_of_max_timestamp(LAST) is None
+    assert log.apply_retention(NOW + 10**9, 0) == []
+    log.roll()
+    log.truncate_to(0)
+    log.truncate_fully_and_start_at(5)
+    assert append(log, "a") == 5
+
+
 def test_a_torn_append_that_cannot_be_cut_takes_the_log_offline(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = open_log(tmp_path, disk=disk)

@@ -52,6 +52,36 @@ def test_partition_metadata_that_came_out_as_zeros_does_not_keep_the_partition_o
     assert contents == {b"", disk.read_bytes(path)}
 
 
+@pytest.mark.parametrize("had", ["a flush", "a clean stop"])
+def test_the_first_batch_of_a_log_that_was_on_disk_without_files_survives_its_flush(had: str) -> None:
+    disk, directory, log = begun()
+    assert disk.listdir(DATA / "events-0") == ["partition.metadata"]
+    if had == "a flush":
+        log.flush()
+    else:
+        directory.close()
+        directory = opened(disk)
+        log = directory.logs[KEY]
+    append(log, "a", leader_epoch=-1)  # no epoch file brings the names to disk
+    log.flush()
+    for seed in range(60):
+        after = disk.copy()
+        after.crash(Random(seed))
+        found = opened(after).logs[KEY]
+        assert (found.topic_id, values_in(found)) == (TOPIC_ID, ["a"])
+
+
+def test_an_empty_log_is_on_disk_after_a_clean_stop() -> None:
+    disk, directory, log = begun()
+    log.epochs.assign(3, 0)
+    directory.close()
+    for seed in range(60):
+        after = disk.copy()
+        after.crash(Random(seed))
+        again = opened(after)
+        assert (again.was_clean, again.logs[KEY].topic_id) == (True, TOPIC_ID)
+
+
 def test_a_kill_during_a_truncation_leaves_a_log_that_opens() -> None:
     disk, directory, log = begun()
     for value in "abc":

@@ -130,8 +130,8 @@ def damaged(path: Path, *topics: TopicImage) -> LogDirectory:
     directory = open_directory(path)
     registry(directory).apply(image(), image(*topics))
     directory.close()
-    for segment in path.glob("*/*.log"):
-        segment.write_bytes(bytes(100))
+    for partition in path.glob("*-*/"):
+        (partition / "00000000000000000000.log").write_bytes(bytes(100))
     return open_directory(path)
 
 
