@@ -11,6 +11,7 @@ object may append to a path at a time; the log directory's lock sees to that.
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import shutil
 from dataclasses import dataclass
@@ -174,13 +175,18 @@ class SystemDisk:
         return SystemFile(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
 
     def exists(self, path: Path) -> bool:
-        return path.exists()
+        # A start asks this of every partition: `Path` takes three times as long for its own `exists` and `iterdir`.
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def is_dir(self, path: Path) -> bool:
         return path.is_dir()
 
     def listdir(self, path: Path) -> list[str]:
-        return sorted(entry.name for entry in path.iterdir())
+        return sorted(os.listdir(path))
 
     def mkdir(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -202,7 +208,8 @@ class SystemDisk:
             os.close(fd)
 
     def read_bytes(self, path: Path) -> bytes:
-        return path.read_bytes()
+        with io.FileIO(path) as file:
+            return file.readall()
 
     def write_atomic(self, path: Path, data: bytes) -> None:
         temporary = path.with_name(path.name + ".tmp")
@@ -227,10 +234,10 @@ class SystemDisk:
         return _SystemLock(fd)
 
     def size(self, path: Path) -> int:
-        return path.stat().st_size
+        return os.stat(path).st_size
 
     def mtime_ms(self, path: Path) -> int:
-        return path.stat().st_mtime_ns // 1_000_000
+        return os.stat(path).st_mtime_ns // 1_000_000
 
     def volume(self, path: Path) -> Volume:
         usage = os.statvfs(path)

@@ -24,7 +24,10 @@ class CapturedFile:
 
     def read(self) -> bytes | None:
         """What the file holds; None where there is no file."""
-        return self._disk.read_bytes(self.path) if self._disk.exists(self.path) else None
+        try:
+            return self._disk.read_bytes(self.path)
+        except FileNotFoundError:
+            return None
 
     def is_as_good_as(self, data: bytes) -> None:
         """The disk has a file that says this, or none, which says the same: it need not be written again."""

@@ -44,6 +44,13 @@ class OpenFiles:
                 self._drop(next(iter(self._files)))
             return file
 
+    def size(self, path: Path) -> int | None:
+        """Of the file on disk; None where there is none."""
+        try:
+            return self.disk.size(path)
+        except FileNotFoundError:
+            return None
+
     def forget(self, path: Path) -> None:
         """Lets `path` go: it was renamed, deleted, or is not needed for a while."""
         with self._lock:

@@ -77,14 +77,13 @@ class IndexFile:
         self._files = files
         self._max_entries = max_bytes // self.layout.size
         self._sealed = sealed
-        self._count = self._size_on_disk() // self.layout.size
+        self._count = (self._size_on_disk() or 0) // self.layout.size
         self._written = self._count
         self._keys: array[int] | _FileColumn | None = None
         self._values: array[int] | _FileColumn | None = None
 
-    def _size_on_disk(self) -> int:
-        disk = self._files.disk
-        return disk.size(self.path) if disk.exists(self.path) else 0
+    def _size_on_disk(self) -> int | None:
+        return self._files.size(self.path)
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -209,6 +208,8 @@ class IndexFile:
     def fault(self) -> str | None:
         """Why the file cannot be an index of its segment, or None. Costs two small reads."""
         size = self._size_on_disk()
+        if size is None:
+            return "it is missing"
         if size % self.layout.size:
             return f"its size {size} is no multiple of {self.layout.size}"
         if self._count > 1 and self.entry(self._count - 1)[0] <= self.entry(0)[0]:

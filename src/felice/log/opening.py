@@ -86,8 +86,7 @@ def new_segment(
 
 def _tidy(files: OpenFiles, directory: Path, recovery_point: int | None) -> list[int]:
     """Ends interrupted swaps, removes what interrupted deletions left, gives the base offsets of the segments."""
-    segment_swap.finish(files, directory)
-    names = files.disk.listdir(directory)
+    names = segment_swap.finish(files, directory)
     for name in names:
         if name.endswith((DELETED_SUFFIX, ".tmp")):
             files.disk.remove(directory / name)

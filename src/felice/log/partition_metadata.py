@@ -37,9 +37,10 @@ def looks_damaged(found: UUID | None, expected: UUID) -> bool:
 def read(disk: Disk, directory: Path) -> UUID | None:
     """The topic id, None where the directory has none."""
     path = directory / FILE_NAME
-    if not disk.exists(path):
+    try:
+        data = disk.read_bytes(path)
+    except FileNotFoundError:
         return None
-    data = disk.read_bytes(path)
     if not data.strip(b"\0"):
         # Created, and the power failed before the first flush, which left nothing or only zeros of it: the topic's
         # metadata knows the id.

@@ -197,7 +197,8 @@ def restore_producers(
     log_end_offset = segments[-1].next_offset
     newest = min((segment.base_offset for segment in rescanned), default=log_end_offset)
     states.clear(log_start_offset)
-    for offset in reversed(snapshots.offsets_in(disk, directory)):
+    found = snapshots.offsets_in(disk, directory)
+    for offset in reversed(found):
         path = snapshots.path_of(directory, offset)
         if offset > log_end_offset:
             disk.remove(path)
@@ -207,7 +208,8 @@ def restore_producers(
         if segment.next_offset > states.end_offset:
             _replay(states, segment, now_ms, writes_index=segment in rescanned)
     states.end_offset = log_end_offset
-    _remove_strays(disk, directory, segments)
+    if len(found) > 1:
+        _remove_strays(disk, directory, segments)
 
 
 def _remove_strays(disk: Disk, directory: Path, segments: Sequence[Segment]) -> None:

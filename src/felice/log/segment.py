@@ -347,10 +347,7 @@ class Segment:
 
     def index_fault(self) -> str | None:
         """Why an index must be rebuilt before it is used, or None. Looks at sizes and last entries only."""
-        disk = self._files.disk
         for index in (self.offset_index, self.time_index):
-            if not disk.exists(index.path):
-                return f"{index.path} is missing"
             if (fault := index.fault()) is not None:
                 return f"{index.path}: {fault}"
         if self._checked(self.offset_index.last()) is None:

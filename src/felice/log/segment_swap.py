@@ -22,14 +22,17 @@ from felice.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, SUFFIXES, SWAP_SUFFIX
 _logger = logging.getLogger(__name__)
 
 
-def finish(files: OpenFiles, directory: Path) -> None:
-    """Completes or drops what an interrupted cleaner left, before the log is opened. May raise `CorruptLog`."""
+def finish(files: OpenFiles, directory: Path) -> list[str]:
+    """Completes or drops what an interrupted cleaner left, before the log is opened. May raise `CorruptLog`.
+
+    Returns the names that the directory has then.
+    """
     disk = files.disk
     names = disk.listdir(directory)
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     if not cleaned and not swaps:
-        return
+        return names
     # A `.cleaned` file beside `.swap` files means that renaming had not ended (KAFKA-6264).
     first_invalid = min(map(_base_of, cleaned), default=None)
     for name in [*cleaned, *swaps]:
@@ -39,6 +42,7 @@ def finish(files: OpenFiles, directory: Path) -> None:
     for base_offset in sorted({_base_of(name) for name in swaps}):
         _complete(files, directory, base_offset)
     disk.sync_dir(directory)
+    return disk.listdir(directory)
 
 
 def _base_of(name: str) -> int:

@@ -32,7 +32,7 @@ class TransactionIndex:
     def __init__(self, files: OpenFiles, path: Path) -> None:
         self.path = path
         self._files = files
-        self._size_bytes = files.disk.size(path) if files.disk.exists(path) else 0
+        self._size_bytes = files.size(path) or 0
 
     def append(self, aborted: AbortedTransaction) -> None:
         data = _ENTRY.pack(_VERSION, *aborted)

@@ -250,13 +250,14 @@ class Partition:
         except ApiError as error:
             self._refusals.judge(records, error)
             raise
-        if self._refusals:
+        if self._refusals.refused:
             self._refusals.forget(records)
-        if self.log.needs_flush:
+        log = self.log
+        if log.needs_flush:
             self.begin_flush()
         else:
-            self._on_durable(self.log.log_end_offset)
-        if self.high_watermark < self.log.log_end_offset:
+            self._on_durable(log.log_end_offset)
+        if self.high_watermark < log.log_end_offset:
             # Followers read beyond the watermark, and need not wait for our disk.
             self._wake()
         return info
@@ -526,7 +527,8 @@ class Partition:
     def _on_durable(self, offset: int) -> None:
         if offset > self._durable_offset:
             self._durable_offset = offset
-            self._syncing.release(offset)
+            if self._syncing.entries:
+                self._syncing.release(offset)
         self._recount()
 
     def _recount(self) -> None:
@@ -534,7 +536,8 @@ class Partition:
         leader = self.leader
         if leader is None:
             return
-        if leader.is_alone:
+        if not leader.followers:
+            # As `is_alone`, without a call: this is the way of every append to a topic without replicas.
             self._advance(self._durable_offset)
             return
         moved = leader.next_high_watermark(
@@ -549,8 +552,10 @@ class Partition:
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset
-        self._committing.release(offset)
-        self._wake()
+        if self._committing.entries:
+            self._committing.release(offset)
+        if self.on_advance:
+            self._wake()
 
     def wake_readers(self) -> None:
         """Something other than an append changed what readers find."""

@@ -32,11 +32,13 @@ class _Refused:
 class Refusals:
     """The last refusal of each producer of one partition."""
 
+    __slots__ = ("refused",)
+
     def __init__(self) -> None:
-        self._refused: dict[int, _Refused] = {}
+        self.refused: dict[int, _Refused] = {}
 
     def __len__(self) -> int:
-        return len(self._refused)
+        return len(self.refused)
 
     def judge(self, records: Buffer, error: ApiError) -> None:
         """Takes note of the error that a batch met; raises what the producer is to be told instead, if so."""
@@ -44,26 +46,26 @@ class Refusals:
             self._note(BatchHeader.parse(records), error)
         elif error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             header = BatchHeader.parse(records)
-            earlier = self._refused.get(header.producer_id)
+            earlier = self.refused.get(header.producer_id)
             if earlier is not None and _is_behind(header, earlier):
                 raise ApiError(ErrorCode(earlier.code), earlier.message)
 
     def _note(self, header: BatchHeader, error: ApiError) -> None:
         if header.producer_id < 0:
             return
-        earlier = self._refused.get(header.producer_id)
+        earlier = self.refused.get(header.producer_id)
         if earlier is not None and _is_behind(header, earlier):
             return
-        self._refused.pop(header.producer_id, None)
-        self._refused[header.producer_id] = _Refused(
+        self.refused.pop(header.producer_id, None)
+        self.refused[header.producer_id] = _Refused(
             header.producer_epoch, header.base_sequence, error.code, error.message
         )
-        if len(self._refused) > _MOST:
-            del self._refused[next(iter(self._refused))]
+        if len(self.refused) > _MOST:
+            del self.refused[next(iter(self.refused))]
 
     def forget(self, records: Buffer) -> None:
         """A batch of the producer was taken: those behind it are judged by themselves again."""
-        self._refused.pop(BatchHeader.parse(records).producer_id, None)
+        self.refused.pop(BatchHeader.parse(records).producer_id, None)
 
 
 def _is_behind(header: BatchHeader, earlier: _Refused) -> bool:

@@ -11,34 +11,35 @@ from felice.protocol.errors import ApiError, ErrorCode
 
 
 class Waiters:
-    __slots__ = ("_entries",)
+    __slots__ = ("entries",)
 
     def __init__(self) -> None:
-        self._entries: list[tuple[int, asyncio.Future[None]]] = []
+        # Who asks before `release` whether there are any saves every append a call.
+        self.entries: list[tuple[int, asyncio.Future[None]]] = []
 
     def __bool__(self) -> bool:
         """Whether anybody waits."""
-        return bool(self._entries)
+        return bool(self.entries)
 
     async def wait_beyond(self, offset: int, timeout_s: float) -> None:
         """Until `release(mark)` with a mark above `offset`; raises `ApiError` if that fails or takes too long."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (offset, future)
-        self._entries.append(entry)
+        self.entries.append(entry)
         try:
             await asyncio.wait_for(future, timeout_s)
         except TimeoutError:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT) from None
         finally:
-            if entry in self._entries:
-                self._entries.remove(entry)
+            if entry in self.entries:
+                self.entries.remove(entry)
 
     def release(self, mark: int) -> None:
-        for offset, future in self._entries:
+        for offset, future in self.entries:
             if offset < mark and not future.done():
                 future.set_result(None)
 
     def fail(self, failure: ApiError) -> None:
-        for _, future in self._entries:
+        for _, future in self.entries:
             if not future.done():
                 future.set_exception(failure)
