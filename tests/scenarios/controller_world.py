@@ -108,7 +108,7 @@ class ControllerWorld:
             for partition in topic.partitions:
                 state = step(partition, broker, others, image.controller_epoch)
                 if state is not None:
-                    decisions.append(state_change(topic.name, partition, state))
+                    decisions.append(state_change(topic, partition, state))
         return await self._write(decisions, self._epoch_version)
 
     async def _do_topic(self, name: str, *words: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from uuid import UUID
 
 from felice.controller.election import first_state, preferred, settled
 from felice.controller.reassignment import Assignment, Move, completed
@@ -23,6 +24,7 @@ class StateChange:
     """A partition's next state. `version` is the one that was looked at, -1 where there was none."""
 
     topic: str
+    topic_id: UUID
     partition: int
     state: StateNode
     version: int
@@ -33,6 +35,7 @@ class TopicChange:
     """A topic's next assignment, and the states that change with it."""
 
     topic: str
+    topic_id: UUID
     node: TopicNode
     version: int
     states: tuple[StateChange, ...]
@@ -60,17 +63,17 @@ def due(
             if partition.partition not in moved:
                 state = _next_state(partition, image, controller_epoch, may_lose)
                 if state is not None:
-                    decisions.append(state_change(topic.name, partition, state))
+                    decisions.append(state_change(topic, partition, state))
     return decisions
 
 
 def rebalanced(image: ClusterImage, controller_epoch: int, imbalance_percentage: int) -> list[Decision]:
     """Leaders back to the first replicas, of every broker of whose partitions too many are led by others."""
-    by_preferred: dict[int, list[tuple[str, PartitionImage]]] = {}
+    by_preferred: dict[int, list[tuple[TopicImage, PartitionImage]]] = {}
     for topic in image.topics.values():
         for partition in topic.partitions:
             if partition.partition_epoch >= 0 and not partition.is_reassigning:
-                by_preferred.setdefault(partition.replicas[0], []).append((topic.name, partition))
+                by_preferred.setdefault(partition.replicas[0], []).append((topic, partition))
     decisions: list[Decision] = []
     for broker_id, rows in sorted(by_preferred.items()):
         astray = [(topic, partition) for topic, partition in rows if partition.leader != broker_id]
@@ -89,18 +92,18 @@ def topic_change(topic: TopicImage, moves: Iterable[Move]) -> TopicChange:
     for move in moves:
         assignments[move.partition.partition] = move.assignment
         if move.state is not None:
-            states.append(state_change(topic.name, move.partition, move.state))
+            states.append(state_change(topic, move.partition, move.state))
     node = TopicNode(
         None if topic.topic_id == ZERO_UUID else topic.topic_id,
         {partition: found.replicas for partition, found in assignments.items()},
         {partition: found.adding for partition, found in assignments.items() if found.adding},
         {partition: found.removing for partition, found in assignments.items() if found.removing},
     )
-    return TopicChange(topic.name, node, topic.version, tuple(states))
+    return TopicChange(topic.name, topic.topic_id, node, topic.version, tuple(states))
 
 
-def state_change(topic: str, partition: PartitionImage, state: StateNode) -> StateChange:
-    return StateChange(topic, partition.partition, state, partition.partition_epoch)
+def state_change(topic: TopicImage, partition: PartitionImage, state: StateNode) -> StateChange:
+    return StateChange(topic.name, topic.topic_id, partition.partition, state, partition.partition_epoch)
 
 
 def _changed_topics(image: ClusterImage, since: ClusterImage | None) -> Iterator[TopicImage]:
@@ -130,7 +133,7 @@ def _next_state(
 
 
 def _preferred(
-    rows: Iterable[tuple[str, PartitionImage]], image: ClusterImage, controller_epoch: int
+    rows: Iterable[tuple[TopicImage, PartitionImage]], image: ClusterImage, controller_epoch: int
 ) -> Iterator[Decision]:
     for topic, partition in rows:
         state = preferred(partition, image.brokers, controller_epoch)

@@ -14,8 +14,8 @@ from felice.controller.duties import MOVES_A_TRANSACTION, Decision, StateChange,
 from felice.controller.election import preferred, settled
 from felice.controller.reassignment import Move
 from felice.controller.writing import answering, carry_out
-from felice.metadata import ClusterImage, MetadataStore, PartitionImage, TopicImage
-from felice.metadata.layout import NO_LEADER, StateNode
+from felice.metadata import ClusterImage, MetadataStore, TopicImage
+from felice.metadata.layout import NO_LEADER
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
 
@@ -41,12 +41,12 @@ class Leaderships:
             decisions: list[Decision] = []
             for topic, index in pending:
                 try:
-                    partition, state = _elected(image, topic, index, is_unclean)
+                    decision = _elected(image, topic, index, is_unclean)
                 except ApiError as error:
                     outcome[topic, index] = error
                 else:
                     outcome[topic, index] = None
-                    decisions.append(state_change(topic, partition, state))
+                    decisions.append(decision)
             lost = await carry_out(self._store, self._watcher, image, decisions)
             pending = [(one.topic, one.partition) for one in lost if isinstance(one, StateChange)]
             if not pending:
@@ -86,11 +86,9 @@ class Leaderships:
         return dict.fromkeys(wanted, _kept_changing())
 
 
-def _elected(
-    image: ClusterImage, topic: str, index: int, is_unclean: bool
-) -> tuple[PartitionImage, StateNode]:
-    partition = image.partition(topic, index)
-    if partition is None or partition.partition_epoch < 0:
+def _elected(image: ClusterImage, name: str, index: int, is_unclean: bool) -> StateChange:
+    topic, partition = image.topics.get(name), image.partition(name, index)
+    if topic is None or partition is None or partition.partition_epoch < 0:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     is_led = partition.leader in image.brokers
     if is_led and (is_unclean or partition.leader == partition.replicas[0]):
@@ -99,11 +97,11 @@ def _elected(
         state = settled(partition, image.brokers, image.controller_epoch, allows_unclean=True)
         if state is None or state.leader == NO_LEADER:
             raise ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
-        return partition, state
+        return state_change(topic, partition, state)
     state = preferred(partition, image.brokers, image.controller_epoch)
     if state is None:
         raise ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
-    return partition, state
+    return state_change(topic, partition, state)
 
 
 def _move(

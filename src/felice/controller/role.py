@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable
 
 from felice.config import BrokerConfig
+from felice.controller import deletion
 from felice.controller.duties import Decision, due, rebalanced
 from felice.controller.writing import EpochPassed, wait_shown, write_decisions
 from felice.env import Clock
@@ -166,6 +167,8 @@ class ControllerRole:
             await write_decisions(self._store, self._epoch_version, decisions)
             # Or the next look would be at an image that lags, and decide the same again, in vain.
             await wait_shown(self._watcher, image, decisions)
+        for topic, topic_id in image.doomed.items():
+            await deletion.finish(self._store, self._epoch_version, topic, topic_id)
 
     def _allows_unclean(self, image: ClusterImage) -> Callable[[str], bool]:
         default = bool(self._config().topic_defaults().get("unclean_leader_election_enable", False))

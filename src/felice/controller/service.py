@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from felice.config import BrokerConfig, ConfigError, TopicConfig
-from felice.controller import topic_names
+from felice.controller import deletion, topic_names
 from felice.controller.election import first_state
 from felice.controller.features import FeatureWish, plan_levels
 from felice.controller.placement import PlacementError, check_assignment, place_replicas
@@ -30,7 +30,6 @@ from felice.controller.writing import (
 from felice.env import Environment
 from felice.metadata import (
     BadVersion,
-    Check,
     ClusterImage,
     Create,
     Delete,
@@ -42,6 +41,7 @@ from felice.metadata import (
     SetData,
     StoreUnavailable,
     TopicImage,
+    identity,
     layout,
 )
 from felice.metadata.layout import ProducerIdBlock, TopicNode
@@ -113,6 +113,7 @@ class Controller:
         node = TopicNode(planned.topic_id, planned.partitions, {}, {})
         operations: list[Operation] = [
             Create(layout.topic_path(planned.name), layout.encode_topic(node)),
+            *identity.made(planned.name, planned.topic_id),
             Create(layout.partitions_path(planned.name)),
             *self._new_partitions(planned.name, planned.partitions),
         ]
@@ -142,22 +143,20 @@ class Controller:
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name} kept changing while it was deleted")
 
     async def _try_delete(self, topic: TopicImage) -> bool:
-        operations: list[Operation] = []
-        for partition in topic.partitions:
-            if partition.partition_epoch >= 0:
-                operations.append(Delete(layout.state_path(topic.name, partition.partition)))
-            operations.append(Delete(layout.partition_path(topic.name, partition.partition)))
-        operations += [Delete(layout.partitions_path(topic.name)), Delete(layout.topic_path(topic.name))]
+        is_large = len(topic.partitions) > STATES_A_TRANSACTION
+        operations = deletion.begun(topic) if is_large else deletion.whole(topic)
         if await self._store.exists(layout.topic_config_path(topic.name)):
             operations.append(Delete(layout.topic_config_path(topic.name)))
         try:
-            if not await self._write(operations):
+            if not await self._write(operations, topic):
                 return False
         except (NoNode, NotEmpty):
             # Partitions came or went since the image was made: look again when it shows them.
             await self._follow(lambda image: image.topics.get(topic.name) is not topic)
             return False
-        await self._follow(lambda image: image.topic_by_id(topic.topic_id) is None)
+        await self._follow(
+            lambda image: image.topic_by_id(topic.topic_id) is None and topic.name not in image.doomed
+        )
         return True
 
     @answering
@@ -186,7 +185,7 @@ class Controller:
             *self._new_partitions(name, added),
         ]
         try:
-            if not await self._write(operations):
+            if not await self._write(operations, topic):
                 return False
         except LOST_RACE:
             await self._follow(lambda image: image.topics.get(name) is not topic)
@@ -209,11 +208,10 @@ class Controller:
             check_topic_config(changed, self._config())
             return changed
 
-        self._existing(name)
+        # Or a topic's configuration could outlive the topic, and become its successor's.
+        topic = self._existing(name)
         try:
-            # Or a topic's configuration could outlive the topic, and become its successor's.
-            guard = Check(layout.topic_path(name))
-            await self._change_config(layout.topic_config_path(name), checked, validate_only, [guard])
+            await self._change_config(layout.topic_config_path(name), checked, validate_only, topic)
         except NoNode:
             raise _unknown_topic() from None
 
@@ -280,6 +278,10 @@ class Controller:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
         if wish.name in self._image.topics:
             raise _already_exists(wish.name)
+        if wish.name in self._image.doomed:
+            raise ApiError(
+                ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' is being deleted; try again soon."
+            )
         if other := topic_names.collision_of(wish.name, self._image.topics):
             raise ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -387,7 +389,7 @@ class Controller:
         path: str,
         edit: Callable[[Mapping[str, str]], Mapping[str, str]],
         validate_only: bool,
-        guards: Sequence[Check] = (),
+        topic: TopicImage | None = None,
     ) -> None:
         for _ in range(_MAX_ATTEMPTS):
             node = await self._store.exists(path)
@@ -397,10 +399,10 @@ class Controller:
             data = layout.encode_config(changed)
             try:
                 change = SetData(path, data, node.version) if node else Create(path, data)
-                if not await self._write([*guards, change]):
+                if not await self._write([change], topic):
                     continue
             except LOST_RACE as error:
-                if any(error.path == guard.path for guard in guards):
+                if topic is not None and error.path == layout.mark_path(topic.name, topic.topic_id):
                     raise
                 continue
             await self._follow_config(path, changed)
@@ -414,13 +416,23 @@ class Controller:
         else:
             await self._follow(lambda image: image.broker_configs.get(entity) == config)
 
-    async def _write(self, operations: Sequence[Operation]) -> bool:
-        """False when the controller changed meanwhile: what was planned must be planned again."""
+    async def _write(self, operations: Sequence[Operation], topic: TopicImage | None = None) -> bool:
+        """False when what was planned must be planned again: the controller changed meanwhile.
+
+        What is about a topic is bound to it: `NoNode` of its mark where the name is another topic's by now.
+        """
         version = self._image.controller_epoch_version
+        guards = [] if topic is None else [identity.bound(topic.name, topic.topic_id)]
         try:
-            await write_guarded(self._store, version, operations)
+            await write_guarded(self._store, version, [*guards, *operations])
         except EpochPassed:
             await self._follow(lambda image: image.controller_epoch_version != version)
+            return False
+        except NoNode as error:
+            if topic is None or error.path != guards[0].path:
+                raise
+            if not await identity.adopt(self._store, topic.name, topic.topic_id):
+                raise
             return False
         return True
 

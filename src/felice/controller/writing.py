@@ -1,7 +1,8 @@
 """How decisions become writes of the store.
 
 Keeps true: C1 every decision is a compare-and-set: it names the versions that it looked at, and with them the
-            controller epoch, so that whoever was replaced writes nothing.
+            controller epoch, so that whoever was replaced writes nothing, and the topic's id, so that a topic
+            made meanwhile under the same name keeps its own state.
 How:        many decisions share a transaction. Where one of them lost a race the others are written alone;
             the loser is told to the caller, who looks again at a newer image.
 """
@@ -26,6 +27,7 @@ from felice.metadata import (
     SetData,
     StoreError,
     StoreUnavailable,
+    identity,
     layout,
 )
 from felice.metadata.store import Operation
@@ -119,6 +121,20 @@ async def write_decisions(
 
 async def _try(store: MetadataStore, epoch_version: int, batch: Sequence[Decision]) -> bool:
     try:
+        if not await _write_bound(store, epoch_version, batch):
+            unmarked = {one.topic: one.topic_id for one in batch}
+            adopted = [await identity.adopt(store, *topic) for topic in unmarked.items()]
+            return all(adopted) and await _write_bound(store, epoch_version, batch)
+    except LOST_RACE as error:
+        _log.debug("a decision lost a race", extra={"reason": str(error)})
+        return False
+    return True
+
+
+async def _write_bound(store: MetadataStore, epoch_version: int, batch: Sequence[Decision]) -> bool:
+    """False where a topic is not there, or was made without its mark."""
+    guards = {one.topic: identity.bound(one.topic, one.topic_id) for one in batch}
+    try:
         changes = [change for one in batch for change in _states_of(one)]
         assignments: list[Operation] = [
             SetData(layout.topic_path(one.topic), layout.encode_topic(one.node), one.version)
@@ -126,10 +142,12 @@ async def _try(store: MetadataStore, epoch_version: int, batch: Sequence[Decisio
             if isinstance(one, TopicChange)
         ]
         parents = await _missing_parents(store, changes)
-        await write_guarded(store, epoch_version, [*assignments, *parents, *map(_state_write, changes)])
-    except LOST_RACE as error:
-        _log.debug("a decision lost a race", extra={"reason": str(error)})
-        return False
+        operations = [*guards.values(), *assignments, *parents, *map(_state_write, changes)]
+        await write_guarded(store, epoch_version, operations)
+    except NoNode as error:
+        if any(error.path == guard.path for guard in guards.values()):
+            return False
+        raise
     return True
 
 

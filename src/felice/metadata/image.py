@@ -79,6 +79,8 @@ class ClusterImage:
     brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
+    # Topics that are gone, but whose nodes are not yet, by name.
+    doomed: Mapping[str, UUID] = field(default_factory=dict)
     topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # By broker id, or `layout.DEFAULT_ENTITY` for the configuration of every broker.
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -156,6 +158,8 @@ class ImageBuilder:
 
     def _put_topic(self, name: str, node: Node | None) -> None:
         topics = self._writable_topics()
+        if name in self._image.doomed:
+            self._writable("doomed", self._image.doomed).pop(name, None)
         known = self._open_partitions(name)
         self._partitions.pop(name, None)
         if node is None:
@@ -163,6 +167,10 @@ class ImageBuilder:
             return
         value = layout.decode_topic(node.data)
         topic_id = value.topic_id or ZERO_UUID
+        if not value.partitions:
+            topics.pop(name, None)
+            self._writable("doomed", self._image.doomed)[name] = topic_id
+            return
         old = topics.get(name)
         if old is not None and old.topic_id != topic_id:
             known = []  # deleted and made again between two reads

@@ -122,6 +122,20 @@ def partition_path(topic: str, partition: int) -> str:
     return f"{TOPICS}/{topic}/partitions/{partition}"
 
 
+def identity_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}/topic_id"
+
+
+def mark_path(topic: str, topic_id: UUID) -> str:
+    """Felice's own: there while the topic of this name has this id (`metadata/identity.py`)."""
+    return f"{identity_path(topic)}/{encode_uuid(topic_id)}"
+
+
+def doom_path(topic: str, topic_id: UUID) -> str:
+    """Felice's own: there while the topic that had this id is being deleted, in place of its mark."""
+    return f"{mark_path(topic, topic_id)}.deleted"
+
+
 def state_path(topic: str, partition: int) -> str:
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 

@@ -1,7 +1,8 @@
 """Writes what replicas decide about the in-sync set into the partition's state node.
 
 Keeps true: C1 every write is a compare-and-set on the node's version, which is the partition epoch: whoever
-            was outrun, by the controller or by another leader, changes nothing.
+            was outrun, by the controller or by another leader, changes nothing. And on the topic's id, for
+            another topic of the same name may come to have a node of the same version.
             A newcomer joins only while it is registered as it was when it fetched (KIP-903).
             A proposal whose fate is not known stays open until the node tells.
 How:        one task a proposal. After a lost race nothing is done here: the image brings the winner's state, and
@@ -13,11 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from enum import Enum
+from uuid import UUID
 
-from felice.metadata import BadVersion, Check, MetadataStore, NoNode, SetData, layout
+from felice.metadata import BadVersion, Check, MetadataStore, NoNode, SetData, identity, layout
 from felice.metadata.store import Operation, SessionExpired, StoreError
 from felice.replication.leader import IsrProposal, without
 from felice.replication.partition import Partition
@@ -49,6 +51,7 @@ class IsrWriter:
     def resign(
         self,
         topic: str,
+        topic_id: UUID,
         partition: int,
         broker_id: int,
         replicas: tuple[int, ...],
@@ -57,7 +60,7 @@ class IsrWriter:
         """This broker cannot serve its replica any more: leadership and membership pass to others, to the first of
         the `heirs` where nobody else is in sync.
         """
-        self._begin(self._resign(topic, partition, broker_id, replicas, heirs))
+        self._begin(self._resign(topic, topic_id, partition, broker_id, replicas, heirs))
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -119,13 +122,26 @@ class IsrWriter:
         guards = await self._guards(proposal)
         if guards is None:
             return Outcome.INELIGIBLE
-        data = layout.encode_state(replace(state, isr=proposal.isr))
+        change = SetData(path, layout.encode_state(replace(state, isr=proposal.isr)), node.version)
         try:
-            outcomes = await self._store.multi([*guards, SetData(path, data, node.version)])
+            return await self._set_bound(partition.topic, partition.topic_id, guards, change)
         except BadVersion:
             return Outcome.OUTRUN
         except NoNode as error:
-            return Outcome.OUTRUN if error.path == path else Outcome.INELIGIBLE
+            is_newcomers = any(error.path == guard.path for guard in guards)
+            return Outcome.INELIGIBLE if is_newcomers else Outcome.OUTRUN
+
+    async def _set_bound(
+        self, topic: str, topic_id: UUID, guards: Sequence[Operation], change: SetData
+    ) -> int:
+        """The new version. `NoNode` of the topic's mark where the name is another topic's by now."""
+        bound = identity.bound(topic, topic_id)
+        try:
+            outcomes = await self._store.multi([bound, *guards, change])
+        except NoNode as error:
+            if error.path != bound.path or not await identity.adopt(self._store, topic, topic_id):
+                raise
+            outcomes = await self._store.multi([bound, *guards, change])
         written = outcomes[-1]
         assert isinstance(written, int)
         return written
@@ -141,7 +157,13 @@ class IsrWriter:
         return guards
 
     async def _resign(
-        self, topic: str, number: int, broker_id: int, replicas: tuple[int, ...], heirs: tuple[int, ...]
+        self,
+        topic: str,
+        topic_id: UUID,
+        number: int,
+        broker_id: int,
+        replicas: tuple[int, ...],
+        heirs: tuple[int, ...],
     ) -> None:
         path = layout.state_path(topic, number)
         while not self._is_stopped:
@@ -152,9 +174,10 @@ class IsrWriter:
                 state = without(broker_id, layout.decode_state(node.data), replicas, heirs)
                 if state is None:
                     return
-                await self._store.set(path, layout.encode_state(state), node.version)
-            except SessionExpired:
-                return
+                change = SetData(path, layout.encode_state(state), node.version)
+                await self._set_bound(topic, topic_id, (), change)
+            except (SessionExpired, NoNode):
+                return  # what the name stands for now is not this replica's
             except BadVersion:
                 continue
             except StoreError as error:

@@ -41,8 +41,8 @@ class Partitions:
         config_of: ConfigOf,
         surroundings: Surroundings,
     ) -> None:
-        # Called with (topic, partition, replicas) where this broker has a replica that it cannot serve.
-        self.on_unservable: Callable[[str, int, tuple[int, ...]], None] | None = None
+        # Called with (topic, its id, partition, replicas) where this broker has a replica that it cannot serve.
+        self.on_unservable: Callable[[str, UUID, int, tuple[int, ...]], None] | None = None
         self._broker_id = broker_id
         self._surroundings = surroundings
         self._directories = list(directories)
@@ -95,7 +95,9 @@ class Partitions:
         """Where nobody could take over from a disk that failed, one who has come back may."""
         for partition in self:
             if not partition.is_open and self.on_unservable is not None:
-                self.on_unservable(partition.topic, partition.partition, partition.replicas)
+                self.on_unservable(
+                    partition.topic, partition.topic_id, partition.partition, partition.replicas
+                )
 
     def _out_of_reach(self, image: ClusterImage) -> set[tuple[UUID, int]]:
         """Replicas that were here before the start, or may have been, and are in no directory that could be read."""
@@ -165,7 +167,9 @@ class Partitions:
             if directory.logs.get(key) is partition.log and partition.is_open:
                 partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
                 if self.on_unservable is not None:
-                    self.on_unservable(*key, partition.replicas)
+                    self.on_unservable(
+                        partition.topic, partition.topic_id, partition.partition, partition.replicas
+                    )
 
     def set_strays_aside(self) -> None:
         """Takes out the logs that no image speaks of: left by a topic's deletion, or by a lost store."""
@@ -200,7 +204,7 @@ class Partitions:
         if partition is not None and partition.image is not image:
             _take_role(partition, image)
         if (partition is None or not partition.is_open) and self.on_unservable is not None:
-            self.on_unservable(topic.name, image.partition, image.replicas)
+            self.on_unservable(topic.name, topic.topic_id, image.partition, image.replicas)
 
     def _make(self, topic: TopicImage, image: PartitionImage) -> Partition | None:
         key = (topic.name, image.partition)

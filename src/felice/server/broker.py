@@ -288,12 +288,12 @@ class Broker:
             return None
         return Destination(endpoint.host, endpoint.port, known.epoch)
 
-    def _give_up(self, topic: str, partition: int, replicas: tuple[int, ...]) -> None:
+    def _give_up(self, topic: str, topic_id: uuid.UUID, partition: int, replicas: tuple[int, ...]) -> None:
         heirs: tuple[int, ...] = ()
         if self.topic_config(self.image, topic).unclean_leader_election_enable:
             others = [replica for replica in replicas if replica != self.broker_id]
             heirs = tuple(replica for replica in others if replica in self.image.brokers)
-        self.isr_writer.resign(topic, partition, self.broker_id, replicas, heirs)
+        self.isr_writer.resign(topic, topic_id, partition, self.broker_id, replicas, heirs)
 
     def _begin_coordinators(self) -> None:
         """Coordinates groups and transactions from now on.

@@ -228,9 +228,9 @@ class Membership:
         """One pass over partitions; returns those that somebody else changed meanwhile, once the image shows it."""
         image = self._broker.watcher.image
         decisions: list[Decision] = []
-        for topic, index in sorted(pending):
-            partition = image.partition(topic, index)
-            if partition is None:
+        for name, index in sorted(pending):
+            topic, partition = image.topics.get(name), image.partition(name, index)
+            if topic is None or partition is None:
                 continue
             state = next_state(partition, image, image.controller_epoch)
             if state is not None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import random
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
 from felice.config import BrokerConfig
-from felice.controller import role
+from felice.controller import role, service
 from felice.controller.role import ControllerRole
+from felice.controller.service import Controller, NewTopic
 from felice.controller.writing import STATES_A_TRANSACTION
-from felice.env import SystemClock
+from felice.env import Environment, SystemClock, SystemDisk, SystemNetwork
 from felice.metadata import ClusterImage, Create, Node, SetData, StoreUnavailable, layout
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
+from felice.metadata.store import Operation
 from felice.metadata.watcher import Watcher
+from felice.protocol.errors import ApiError, ErrorCode
 
 
 class Candidate:
@@ -197,3 +201,82 @@ def test_that_the_store_cannot_be_used_is_said_once(
         run(scenario)
     said = [vars(record)["reason"] for record in caplog.records]
     assert said == [str(StoreUnavailable(layout.CONTROLLER_EPOCH, why)) for why in ("away", "elsewhere")] * 2
+
+
+COUNT = 2 * STATES_A_TRANSACTION + 1
+
+
+async def _large_topic_of(one: Candidate) -> Controller:
+    """`large`, in the image with all its leaders, of more partitions than one transaction takes."""
+    env = Environment(SystemClock(), SystemDisk(), SystemNetwork(), random.Random(1))
+    controller = Controller(one.store, one.watcher, env, 1, lambda: BrokerConfig())
+    wish = NewTopic("large", COUNT, 1, configs={"retention.ms": "5"})
+    await controller.create_topic(wish)
+    await one.sees(lambda image: all(row.partition_epoch >= 0 for row in image.topics["large"].partitions))
+    return controller
+
+
+def _limited(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
+    """A store that takes no large write, and of small ones no more than so many."""
+    multi, left = store.multi, [writes]
+
+    async def write(operations: Sequence[Operation]) -> list[str | int | None]:
+        assert len(operations) <= 3 * STATES_A_TRANSACTION
+        if not left[0]:
+            raise StoreUnavailable("/", "it was killed here")
+        left[0] -= 1
+        return await multi(operations)
+
+    monkeypatch.setattr(store, "multi", write)
+
+
+@pytest.mark.parametrize("writes", [1, 2, 3, 4])
+def test_a_large_topic_goes_at_once_and_its_nodes_wherever_a_controller_stopped(
+    monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """Written are: that it goes, three times nodes of partitions, and the rest."""
+
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        admin = ensemble.connect()
+        node = BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), {"PLAINTEXT": "PLAINTEXT"}, None, 0)
+        await admin.create(layout.broker_path(1), layout.encode_broker(node))
+        before = [path for path, _, _ in ensemble.tree.walk()]
+        one, two = Candidate(ensemble.connect(), 1), Candidate(ensemble.connect(), 2)
+        await one.start()
+        await one.sees(lambda image: image.controller_id == 1)
+        controller = await _large_topic_of(one)
+        _limited(one.store, monkeypatch, writes)
+        monkeypatch.setattr(service, "_FOLLOW_TIMEOUT_S", 0.2)
+        await controller.delete_topic("large")
+        assert "large" not in one.watcher.image.topics
+        assert "large" not in one.watcher.image.topic_configs
+        assert one.watcher.image.doomed.keys() == {"large"}
+        # The name is not free yet.
+        with pytest.raises(ApiError, match="is being deleted") as refused:
+            await controller.create_topic(NewTopic("large", 1, 1))
+        assert refused.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
+        await one.stop()
+        ensemble.expire(one.store.session_id)
+        await two.start()
+        await two.sees(lambda image: image.controller_id == 2 and not image.doomed)
+        held = [layout.CONTROLLER]
+        assert [path for path, _, _ in ensemble.tree.walk() if path not in held] == before
+        await two.stop()
+
+    run(scenario)
+
+
+def test_the_name_of_a_large_topic_is_free_when_its_deletion_returns() -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        admin = ensemble.connect()
+        node = BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), {"PLAINTEXT": "PLAINTEXT"}, None, 0)
+        await admin.create(layout.broker_path(1), layout.encode_broker(node))
+        one = Candidate(ensemble.connect(), 1)
+        await one.start()
+        await one.sees(lambda image: image.controller_id == 1)
+        controller = await _large_topic_of(one)
+        await controller.delete_topic("large")
+        assert (await controller.create_topic(NewTopic("large", 1, 1))).name == "large"
+        await one.stop()
+
+    run(scenario)

@@ -12,11 +12,13 @@ import pytest
 
 from felice.config import BrokerConfig
 from felice.controller import leaderships
+from felice.controller.duties import TopicChange, state_change
 from felice.controller.leaderships import Leaderships
 from felice.controller.service import Controller, NewTopic
+from felice.controller.writing import write_decisions
 from felice.env import Environment, SystemClock, SystemDisk, SystemNetwork
-from felice.metadata import Create, Delete, EventKind, layout
-from felice.metadata.layout import BrokerNode, Endpoint, TopicNode
+from felice.metadata import Create, Delete, EventKind, identity, layout
+from felice.metadata.layout import BrokerNode, Endpoint, StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.metadata.store import Operation, StoreError
 from felice.metadata.tree import Change
@@ -61,11 +63,13 @@ async def _replace(f: Fixture, name: str) -> uuid.UUID:
             Delete(layout.state_path(name, 0)),
             Delete(layout.topic_path(name) + "/partitions/0"),
             Delete(layout.topic_path(name) + "/partitions"),
+            *identity.unmade(name, f.watcher.image.topics[name].topic_id),
             Delete(layout.topic_path(name)),
             Create(
                 layout.topic_path(name),
                 layout.encode_topic(TopicNode(successor, {0: (1,), 1: (1,)}, {}, {})),
             ),
+            *identity.made(name, successor),
             Create(layout.topic_path(name) + "/partitions"),
             Create(layout.topic_path(name) + "/partitions/0"),
             Create(layout.topic_path(name) + "/partitions/1"),
@@ -330,3 +334,77 @@ def test_a_large_reassignment_is_written_in_pieces(monkeypatch: pytest.MonkeyPat
         assert (await f.store.get(layout.topic_path("a"))).version == node.version + 3
 
     run(scenario, brokers=2)
+
+
+def test_a_decision_about_a_topic_does_not_befall_another_of_its_name() -> None:
+    """Its nodes begin at version 0 again, which is just what was looked at."""
+
+    async def scenario(f: Fixture) -> None:
+        first = await f.controller.create_topic(NewTopic("a", 1))
+        stale = f.watcher.image.topics["a"]
+        await f.controller.delete_topic("a")
+        second = await f.controller.create_topic(NewTopic("a", 1))
+        assert first.topic_id != second.topic_id
+        before = {path: node for path, node, _ in f.ensemble.tree.walk()}
+        version = f.watcher.image.controller_epoch_version
+        state = state_change(stale, stale.partitions[0], StateNode(-1, 1, 1, (1,)))
+        move = TopicChange("a", stale.topic_id, TopicNode(stale.topic_id, {0: (7,)}, {}, {}), 0, (state,))
+        assert await write_decisions(f.store, version, [move, state]) == [move, state]
+        assert {path: node for path, node, _ in f.ensemble.tree.walk()} == before
+
+    run(scenario)
+
+
+def test_one_topic_that_has_gone_costs_the_others_nothing() -> None:
+    async def scenario(f: Fixture) -> None:
+        await f.controller.create_topic(NewTopic("a", 1))
+        await f.controller.create_topic(NewTopic("b", 1))
+        topics = f.watcher.image.topics
+        decisions = [
+            state_change(topics[name], topics[name].partitions[0], StateNode(1, 1, 1, (1,))) for name in "ab"
+        ]
+        await f.controller.delete_topic("a")
+        version = f.watcher.image.controller_epoch_version
+        assert await write_decisions(f.store, version, decisions) == [decisions[0]]
+        assert layout.decode_state((await f.store.get(layout.state_path("b", 0))).data).leader_epoch == 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("act", ["grow", "configure", "delete"])
+def test_what_a_client_asks_of_a_topic_does_not_befall_another_of_its_name(act: str) -> None:
+    async def scenario(f: Fixture) -> None:
+        await f.controller.create_topic(NewTopic("a", 1))
+        successor = await _replace(f, "a")
+        before = {path: node for path, node, _ in f.ensemble.tree.walk() if path.startswith("/brokers")}
+        if act == "grow":
+            await expect(f.controller.create_partitions("a", 2, None), ErrorCode.INVALID_PARTITIONS)
+        elif act == "configure":
+            change = f.controller.change_topic_config("a", lambda old: {"retention.ms": "7"})
+            await expect(change, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            await expect(f.controller.delete_topic("a"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert {
+            path: node for path, node, _ in f.ensemble.tree.walk() if path.startswith("/brokers")
+        } == before
+        assert layout.decode_topic((await f.store.get(layout.topic_path("a"))).data).topic_id == successor
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("act", ["grow", "configure", "delete"])
+def test_a_topic_that_was_made_without_its_mark_is_like_any_other(act: str) -> None:
+    async def scenario(f: Fixture) -> None:
+        planned = await f.controller.create_topic(NewTopic("a", 1))
+        await f.store.multi(identity.unmade("a", planned.topic_id))
+        if act == "grow":
+            await f.controller.create_partitions("a", 2, None)
+            assert len(f.watcher.image.topics["a"].partitions) == 2
+        elif act == "configure":
+            await f.controller.change_topic_config("a", lambda old: {"retention.ms": "7"})
+            assert f.watcher.image.topic_configs["a"] == {"retention.ms": "7"}
+        else:
+            await f.controller.delete_topic("a")
+            assert await f.store.children(layout.TOPICS) == []
+
+    run(scenario)

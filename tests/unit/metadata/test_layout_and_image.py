@@ -119,6 +119,21 @@ def test_a_topic_made_again_forgets_the_leaders_of_the_old() -> None:
     assert image.topic_by_id(TOPIC_ID) is None
 
 
+def test_a_topic_without_partitions_is_gone_but_for_its_nodes() -> None:
+    builder = ImageBuilder(_image_with_orders())
+    builder.put("/brokers/topics/orders", _orders(0))
+    builder.put(layout.state_path("orders", 1), _node(layout.encode_state(StateNode(1, 3, 1, (1,))), 7))
+    doomed = builder.build()
+    assert (doomed.topics, doomed.topic_names, doomed.doomed) == ({}, {}, {"orders": TOPIC_ID})
+    builder = ImageBuilder(doomed)
+    builder.put("/brokers/topics/orders", None)
+    assert builder.build().doomed == {}
+    builder = ImageBuilder(doomed)
+    builder.put("/brokers/topics/orders", _orders(1))
+    again = builder.build()
+    assert (list(again.topics), again.doomed) == (["orders"], {})
+
+
 def test_the_watcher_follows_the_store() -> None:
     async def scenario() -> None:
         ensemble = MemoryEnsemble()

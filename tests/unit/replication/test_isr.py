@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from felice.metadata import StoreUnavailable, layout
-from felice.metadata.layout import BrokerNode, Endpoint, StateNode
+from felice.metadata import Create, Delete, StoreUnavailable, identity, layout
+from felice.metadata.layout import BrokerNode, Endpoint, StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
+from felice.metadata.store import Operation
 from felice.protocol.errors import ErrorCode
 from felice.replication import isr
 from felice.replication.isr import IsrWriter
@@ -20,6 +22,7 @@ from felice.replication.partition import Partition
 
 from .test_partition import lead, make
 
+TOPIC_ID, OTHER_ID = UUID(int=5), UUID(int=6)
 PATH = layout.state_path("t", 0)
 
 
@@ -41,12 +44,25 @@ class UnsureStore:
         return outcome
 
 
+def made(topic_id: UUID, state: StateNode) -> list[Operation]:
+    topic = TopicNode(topic_id, {0: (1, 2, 3)}, {}, {})
+    return [
+        Create(layout.topic_path("t"), layout.encode_topic(topic)),
+        *identity.made("t", topic_id),
+        Create(layout.partitions_path("t")),
+        Create(layout.partition_path("t", 0)),
+        Create(PATH, layout.encode_state(state)),
+    ]
+
+
+def unmade(topic_id: UUID) -> list[Operation]:
+    return [Delete(operation.path) for operation in reversed(made(topic_id, StateNode(1, 0, 9, (1,))))]
+
+
 async def store_with(state: StateNode, *brokers: int) -> MemoryStore:
     store = MemoryEnsemble().connect()
-    for path in (*layout.PERSISTENT_PATHS, layout.topic_path("t"), layout.partitions_path("t"),
-                 layout.partition_path("t", 0)):  # fmt: skip
-        await store.create(path)
-    await store.create(PATH, layout.encode_state(state))
+    await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])
+    await store.multi(made(TOPIC_ID, state))
     node = layout.encode_broker(
         BrokerNode((Endpoint("PLAINTEXT", "h", 1),), {"PLAINTEXT": "PLAINTEXT"}, None, 0)
     )
@@ -145,10 +161,10 @@ def test_a_newcomer_joins_only_as_it_was_registered(
         lead(partition, 0, replicas=(1, 2), isr=(1,), partition_epoch=0)
         assert partition.leader is not None
         partition.on_follower_fetch(
-            2, 0, log_start_offset=0, broker_epoch=3, current_leader_epoch=0, last_fetched_epoch=-1
+            2, 0, log_start_offset=0, broker_epoch=999, current_leader_epoch=0, last_fetched_epoch=-1
         )
         # To this leader's knowledge it is registered as it fetched.
-        proposal = partition.leader.propose_expansion(2, 0, lambda broker: 3)
+        proposal = partition.leader.propose_expansion(2, 0, lambda broker: 999)
         assert proposal is not None
         writer = IsrWriter(store)
         writer.propose(partition, proposal)
@@ -165,10 +181,68 @@ def test_a_broker_that_gives_up_its_place_tries_until_it_has(
 ) -> None:
     async def scenario() -> None:
         store = UnsureStore(await store_with(StateNode(1, 0, 9, (1, 2))), ["before", "after"])
-        store.set = lambda path, data, version: store.multi([isr.SetData(path, data, version)])  # type: ignore[attr-defined]
         writer = IsrWriter(store)  # type: ignore[arg-type]
-        writer.resign("t", 0, 1, (1, 2))
+        writer.resign("t", TOPIC_ID, 0, 1, (1, 2))
         await writer.finish()
         assert await state_of(store) == (StateNode(2, 1, 9, (2,)), 1)
+
+    run(scenario, monkeypatch)
+
+
+class Outrunning:
+    """Another topic takes the name between the look and the write, its state at the same version."""
+
+    def __init__(self, store: MemoryStore, successor: StateNode) -> None:
+        self._store = store
+        self._successor = successor
+        self.replaced = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def multi(self, operations: Any) -> Any:
+        if not self.replaced:
+            self.replaced += 1
+            await self._store.multi([*unmade(TOPIC_ID), *made(OTHER_ID, self._successor)])
+        return await self._store.multi(operations)
+
+
+def proposes(tmp_path: Path, writer: IsrWriter) -> None:
+    writer.propose(*leading(tmp_path, 1, 2, 3))
+
+
+def resigns(tmp_path: Path, writer: IsrWriter) -> None:
+    writer.resign("t", TOPIC_ID, 0, 1, (1, 2, 3))
+
+
+@pytest.mark.parametrize("act", [proposes, resigns])
+def test_a_topic_made_under_the_same_name_meanwhile_keeps_its_own_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Path, IsrWriter], None]
+) -> None:
+    successor = StateNode(1, 0, 9, (1, 2, 3))
+
+    async def scenario() -> None:
+        store = Outrunning(await store_with(StateNode(1, 0, 9, (1, 2, 3))), successor)
+        writer = IsrWriter(store)  # type: ignore[arg-type]
+        act(tmp_path, writer)
+        await writer.finish()
+        assert store.replaced == 1
+        assert await state_of(store) == (successor, 0)
+
+    run(scenario, monkeypatch)
+
+
+@pytest.mark.parametrize("act", [proposes, resigns])
+def test_a_topic_that_was_made_without_its_mark_gets_it_from_the_first_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Path, IsrWriter], None]
+) -> None:
+    async def scenario() -> None:
+        store = await store_with(StateNode(1, 0, 9, (1, 2, 3)))
+        await store.multi(identity.unmade("t", TOPIC_ID))
+        writer = IsrWriter(store)
+        act(tmp_path, writer)
+        await writer.finish()
+        assert (await state_of(store))[1] == 1
+        assert await store.exists(layout.mark_path("t", TOPIC_ID)) is not None
 
     run(scenario, monkeypatch)

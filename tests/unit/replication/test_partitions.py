@@ -201,7 +201,7 @@ def test_a_partition_that_cannot_take_its_role_does_not_stop_the_others(
     directory = open_directory(tmp_path)
     partitions = registry(directory)
     given_up: list[tuple[str, int]] = []
-    partitions.on_unservable = lambda topic, partition, replicas: given_up.append((topic, partition))
+    partitions.on_unservable = lambda topic, _, partition, replicas: given_up.append((topic, partition))
     before, led_by_two = topic("a", FIRST, 3, (1, 2)), topic("a", FIRST, 3, (2, 1))
     partitions.apply(image(), image(before))
     update_role = Partition.update_role

@@ -1,0 +1,62 @@
+"""Binds a write to one topic, not to its name: a node below the topic's, whose own name is the topic id.
+
+Keeps true: C1 also where a topic is deleted and another made under its name while a decision is under way. The
+            versions of the new topic's nodes begin at 0 again and may be just those that were looked at; but the
+            store compares a node's existence, too, and no two topics have one id.
+How:        `/brokers/topics/T/topic_id/ID` is made with the topic and goes with it. Kafka and its tools ignore it, and
+            delete it with the rest of the topic. A topic that was made without it (by hand, or by Kafka) gets it from
+            the first write that misses it.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from felice.metadata import layout
+from felice.metadata.store import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    NodeExists,
+    NoNode,
+    Operation,
+)
+
+_NO_ID = UUID(int=0)
+
+
+def bound(topic: str, topic_id: UUID) -> Check:
+    """Holds while the topic of this name has this id; otherwise `NoNode` of this path."""
+    return Check(layout.mark_path(topic, topic_id))
+
+
+def made(topic: str, topic_id: UUID) -> list[Operation]:
+    """With the topic's node before them."""
+    return [Create(layout.identity_path(topic)), Create(layout.mark_path(topic, topic_id))]
+
+
+def unmade(topic: str, topic_id: UUID) -> list[Operation]:
+    """With the topic's node after them; they bind, too."""
+    return [Delete(layout.mark_path(topic, topic_id)), Delete(layout.identity_path(topic))]
+
+
+def doomed(topic: str, topic_id: UUID) -> list[Operation]:
+    """From now on nothing is bound to the topic but what deletes it; they bind, too."""
+    return [Delete(layout.mark_path(topic, topic_id)), Create(layout.doom_path(topic, topic_id))]
+
+
+async def adopt(store: MetadataStore, topic: str, topic_id: UUID) -> bool:
+    """Whether writes may be bound to the topic, after making that so if it is there and was made without a mark."""
+    if await store.exists(layout.mark_path(topic, topic_id)) is not None:
+        return True
+    node = await store.exists(layout.topic_path(topic))
+    if node is None or (layout.decode_topic(node.data).topic_id or _NO_ID) != topic_id:
+        return False
+    try:
+        # Whoever makes a topic of this name meanwhile makes the first of these with it, and outruns us.
+        await store.multi([Check(layout.topic_path(topic), node.version), *made(topic, topic_id)])
+    except (BadVersion, NoNode, NodeExists):
+        return await store.exists(layout.mark_path(topic, topic_id)) is not None
+    return True
