@@ -9,7 +9,8 @@ Keeps true: one broker at a time uses the directory (`.lock`), and only the brok
 
 An I/O error takes the whole directory offline, as in Kafka, but for a full disk
 or too many open files: then only what needed more of them fails, until there is
-room again.
+room again. A log that such a fault took offline, halfway through something, is
+looked at again (`reopen`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -75,6 +77,8 @@ class LogDirectory:
         self._sync_failed = False
         self.offline_reason: str | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
+        # Called with a log that went offline while its directory goes on.
+        self.on_log_offline: Callable[[Log], None] | None = None
         self._disk = disk
         self._clock = clock
         self._files = OpenFiles(disk, max_open_files)
@@ -356,6 +360,48 @@ class LogDirectory:
         self.capture_clean_offsets()()
         self._forgotten.clear()
 
+    # -- logs that had no room -------------------------------------------------------------------------
+
+    def reopen(self, topic_partition: TopicPartition) -> Callable[[], Callable[[], Log | None]]:
+        """Looks again at a log that went offline for want of room, as a start after a crash would.
+
+        In three steps, as `create_many`. The last gives the log that takes its place, None if there is still no room.
+        """
+        old = self.logs[topic_partition]
+        old.close(clean=False)
+        write_recovery_points = self.capture_recovery_points()
+
+        def look() -> Callable[[], Log | None]:
+            try:
+                # What a truncation lowered must be on disk before the log is written again.
+                write_recovery_points()
+                log = self._open(
+                    topic_partition, old.directory, old.config, recovery_point=old.recovery_point,
+                    log_start_offset=old.log_start_offset, clean_shutdown=False,
+                    sync_failed=True,  # perhaps: what is above the recovery point is not taken for being on disk
+                )  # fmt: skip
+            except (OSError, ApiError) as error:
+                return partial(self._not_reopened, old, error)
+            return partial(self._take_back, topic_partition, old, log)
+
+        return look
+
+    def _not_reopened(self, old: Log, error: Exception) -> None:
+        self._files.forget_under(old.directory)
+        if isinstance(error, OSError):
+            self.on_io_error(error)
+        else:
+            old.wants_room = False
+            _logger.error("partition %s stays offline: %s", old.name, error)
+
+    def _take_back(self, topic_partition: TopicPartition, old: Log, log: Log) -> Log | None:
+        if self.offline_reason is not None or self.logs.get(topic_partition) is not old:
+            log.close(clean=False)
+            return None
+        self._adopt(topic_partition, log)
+        _logger.info("partition %s is online again", log.name)
+        return log
+
     # -- replicas that come from another directory -----------------------------------------------------
 
     def create_future(self, topic: str, partition: int, config: TopicConfig, topic_id: UUID) -> Log:
@@ -466,6 +512,8 @@ class LogDirectory:
             self.on_io_error(error)
         elif log.offline_reason is not None:
             _logger.error("%s; the other partitions of %s go on", log.offline_reason, self.path)
+        if log.offline_reason is not None and self.offline_reason is None and self.on_log_offline is not None:
+            self.on_log_offline(log)
 
     def on_io_error(self, error: OSError) -> None:
         """An operation on the directory failed: it is offline from now on, unless it only wants room."""

@@ -74,6 +74,8 @@ class Log:
         self.recovery_point = 0
         self.cuts: list[recovery.Cut] = []
         self.was_closed_cleanly = False
+        # Offline only because the disk had no room, or no descriptor was free: what is on disk may be looked at again.
+        self.wants_room = False
         self.on_failure: Callable[[Log, Exception], None] | None = None
         self.on_recovery_point_lowered: Callable[[Log], None] | None = None
         self._disk = disk
@@ -360,6 +362,7 @@ class Log:
         """Takes the log offline: what it has on disk is no longer known to be right."""
         if self._offline is None:
             self._offline = f"partition {self.name} is offline: {error}"
+            self.wants_room = isinstance(error, OSError) and is_shortage(error)
             _logger.error("%s", self._offline)
             if self.on_failure is not None:
                 self.on_failure(self, error)

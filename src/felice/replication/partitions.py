@@ -171,6 +171,51 @@ class Partitions:
                         partition.topic, partition.topic_id, partition.partition, partition.replicas
                     )
 
+    def on_log_offline(self, log: Log) -> None:
+        """As `on_directory_offline`, for one log alone."""
+        key = log.topic, log.partition
+        partition = self._partitions.get(key)
+        if partition is not None and partition.log is log and partition.is_open:
+            partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
+            if self.on_unservable is not None:
+                self.on_unservable(
+                    partition.topic, partition.topic_id, partition.partition, partition.replicas
+                )
+
+    @property
+    def any_wants_room(self) -> bool:
+        return any(partition.log.wants_room for partition in self._partitions.values())
+
+    async def retry_logs(self, is_free: Callable[[Log], bool]) -> bool:
+        """Looks again at the logs that went offline for want of room; whether any is back.
+
+        The image must not change meanwhile. `is_free` says of which logs nobody else has the files in hand.
+        """
+        came_back = False
+        for key, partition in list(self._partitions.items()):
+            log = partition.log
+            directory = next((found for found in self._directories if found.logs.get(key) is log), None)
+            is_retried = log.wants_room and not log.is_flushing and not partition.is_flushing and is_free(log)
+            if directory is None or directory.offline_reason is not None or not is_retried:
+                continue
+            look = directory.reopen(key)
+            adopt = await asyncio.get_running_loop().run_in_executor(None, look)
+            reopened = adopt()
+            if reopened is not None and self._partitions.get(key) is partition:
+                self._replace(partition, reopened)
+                came_back = True
+        return came_back
+
+    def _replace(self, old: Partition, log: Log) -> None:
+        """The role goes on as the image says: whoever had to give it up follows, a last member leads on."""
+        key = old.topic, old.partition
+        self._partitions[key] = Partition(
+            self._broker_id, log, old.topic_id, self._surroundings, old.high_watermark
+        )
+        topic, image = self._image.topics[old.topic], self._image.partition(*key)
+        assert image is not None, "a partition of the image"
+        self._update_partition(topic, image)
+
     def set_strays_aside(self) -> None:
         """Takes out the logs that no image speaks of: left by a topic's deletion, or by a lost store."""
         for directory in self._directories:
@@ -272,6 +317,8 @@ class Partitions:
 def _take_role(partition: Partition, image: PartitionImage) -> None:
     """A log that cannot be cut or led costs its own partition; the others hear of their roles all the same."""
     try:
+        if partition.is_open and partition.log.offline_reason is not None:
+            partition.close(ErrorCode.KAFKA_STORAGE_ERROR)  # since before this broker lost its session
         partition.update_role(image)
     except (ApiError, OSError) as error:
         _log.error("partition is offline", extra={"partition": partition.log.name, "reason": str(error)})

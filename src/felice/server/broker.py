@@ -26,6 +26,7 @@ from felice.controller.service import Controller
 from felice.env import Environment
 from felice.log.directory import LogDirectory
 from felice.log.errors import LogDirectoryError
+from felice.log.log import Log
 from felice.metadata import ClusterImage, layout
 from felice.metadata.store import MetadataStore, SessionState, StoreError
 from felice.metadata.watcher import Watcher
@@ -245,6 +246,7 @@ class Broker:
             except (LogDirectoryError, ApiError) as error:
                 raise StartupError(f"{directory.path}: {error}") from error
             directory.on_offline = self._on_directory_offline
+            directory.on_log_offline = self._on_log_offline
         if all(directory.offline_reason is not None for directory in self.directories):
             reasons = (f"{directory.path}: {directory.offline_reason}" for directory in self.directories)
             raise StartupError("; ".join(reasons))
@@ -422,6 +424,25 @@ class Broker:
             self._follow_roles()
         if all(directory.offline_reason is not None for directory in self.directories):
             self.fail(f"all log directories are offline: {failed.path}: {failed.offline_reason}")
+
+    def _on_log_offline(self, log: Log) -> None:
+        if self._is_following:
+            self.partitions.on_log_offline(log)
+            self._follow_roles()
+
+    async def retry_logs(self) -> None:
+        """To be called now and then: what went offline for want of room comes back when there is some."""
+        if not self.partitions.any_wants_room:
+            return
+        # No image is shown meanwhile: nobody deletes what a thread reads.
+        async with self._making_logs:
+            came_back = not self._stop_began and await self.partitions.retry_logs(self._is_untouched)
+        if came_back and self._is_following:
+            self.fetchers.follow(self.partitions, self._followed)
+            self._follow_roles()
+
+    def _is_untouched(self, log: Log) -> bool:
+        return not self.cleaner.is_cleaning(log)
 
     def fail(self, reason: str) -> None:
         """The broker cannot go on; whoever runs it is told to stop it."""

@@ -220,3 +220,18 @@ def test_a_partition_that_cannot_take_its_role_does_not_stop_the_others(
     assert [partitions.find("a", number).leader_id for number in (0, 2)] == [2, 2]
     assert set(given_up) == {("a", 1)}
     directory.close()
+
+
+def test_a_log_that_went_offline_unheard_is_neither_led_nor_followed(tmp_path: Path) -> None:
+    """As while the broker had no session."""
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    given_up: list[int] = []
+    partitions.on_unservable = lambda topic, _, partition, replicas: given_up.append(partition)
+    shown = image(topic("a", FIRST, 2))
+    partitions.apply(image(), shown.without_leaders())
+    partitions.find("a", 1).log.take_offline("its disk had no room")
+    partitions.apply(shown.without_leaders(), shown)
+    assert [partitions.find("a", number).is_leader for number in (0, 1)] == [True, False]
+    assert given_up == [1]
+    directory.close()

@@ -1,0 +1,158 @@
+"""A log that a full disk took offline halfway through something: others lead meanwhile, and it comes back by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.wire import Wire
+from felice.controller.service import NewTopic
+from felice.env import Environment, SystemClock, SystemNetwork
+from felice.metadata import PartitionImage
+from felice.server import maintenance
+from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
+from felice.testing.simulation.disk import DiskFault, SimDisk
+
+from .test_disk_failures import (
+    STORAGE_ERROR,
+    broker_on,
+    by_directory,
+    create,
+    eventually,
+    fetch,
+    offline,
+    produce,
+)
+
+
+@pytest.fixture(autouse=True)
+def looked_after_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "_ROOM_CHECK_MS", 20)
+
+
+def fill(disk: SimDisk, where: str) -> DiskFault:
+    """No room for an append there, nor to undo half of one."""
+    disk.fail("truncate", errno.ENOSPC, path=f"{where}/*.log")
+    return disk.fail("write", errno.ENOSPC, path=f"{where}/*.log")
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[SimDisk, EmbeddedBroker, Wire, int, int]]:
+    """A broker with a record in each of two partitions: one of them on a disk that gets full, and another."""
+    disk = SimDisk()
+    with broker_on(disk) as (broker, wire):
+        assert create(wire, "a") == 0
+        for partition in (0, 1):
+            assert produce(wire, "a", partition, b"before") == 0
+        full, sound = by_directory(broker).values()
+        yield disk, broker, wire, full, sound
+
+
+def home_of(broker: EmbeddedBroker, partition: int) -> str:
+    return str(broker.broker.partitions.find("a", partition).log.directory)
+
+
+def test_it_comes_back_with_all_that_was_acknowledged(
+    served: tuple[SimDisk, EmbeddedBroker, Wire, int, int],
+) -> None:
+    disk, broker, wire, full, sound = served
+    fill(disk, home_of(broker, full))
+    checkpoints = disk.fail("write", errno.ENOSPC, path="*/recovery-point-offset-checkpoint.tmp")
+    assert produce(wire, "a", full, b"refused") == STORAGE_ERROR
+    assert fetch(wire, "a", full) == STORAGE_ERROR
+    assert produce(wire, "a", sound, b"after") == 0
+    # It was looked at, and there was no room yet.
+    eventually(lambda: checkpoints.fired > 2)
+    assert not broker.broker.partitions.find("a", full).is_open
+    disk.heal()
+    eventually(lambda: produce(wire, "a", full, b"after") == 0)
+    for partition in (full, sound):
+        assert fetch(wire, "a", partition) == [b"before", b"after"]
+    assert offline(broker) == {}
+    assert broker.broker.failure is None
+
+
+def test_after_a_sync_that_failed_nothing_is_taken_for_being_on_disk_that_is_not(
+    served: tuple[SimDisk, EmbeddedBroker, Wire, int, int],
+) -> None:
+    disk, broker, wire, full, _ = served
+    disk.fail("sync", errno.ENOSPC, path=f"{home_of(broker, full)}/*.log", times=1)
+    # Of several pages: to write after it makes none but the last of them dirty again.
+    assert produce(wire, "a", full, b"refused" * 10_000) == STORAGE_ERROR
+    # The disk has forgotten what it could not write; only the page cache has it.
+    eventually(lambda: produce(wire, "a", full, b"after") == 0)
+    values = fetch(wire, "a", full)
+    assert isinstance(values, list)
+    assert (values[0], values[-1]) == (b"before", b"after")
+    assert offline(broker) == {}
+    for above in ("/", "/disks"):
+        disk.sync_dir(Path(above))  # whoever set this machine up has seen to that
+    for seed in range(5):
+        without_power = disk.copy()
+        without_power.crash(random.Random(seed))
+        with broker_on(without_power) as (_, again):
+            assert fetch(again, "a", full) == values
+
+
+def test_what_turns_out_to_be_damaged_stays_away_and_is_not_looked_at_for_ever(
+    served: tuple[SimDisk, EmbeddedBroker, Wire, int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    disk, broker, wire, full, sound = served
+    directory = home_of(broker, full)
+    disk_is_full = fill(disk, directory)
+    disk.fail("write", errno.ENOSPC, path="*/recovery-point-offset-checkpoint.tmp")
+    assert produce(wire, "a", full, b"refused") == STORAGE_ERROR
+    log = broker.broker.partitions.find("a", full).log
+    disk.heal(disk_is_full)
+    disk.open(log.segments[0].log_path).pwrite(bytes(61), 0)
+    disk.heal()
+    eventually(lambda: not broker.broker.partitions.any_wants_room)
+    assert "stays offline" in caplog.text
+    assert fetch(wire, "a", full) == STORAGE_ERROR
+    assert fetch(wire, "a", sound) == [b"before"]
+    assert offline(broker) == {}
+
+
+def row(cluster: EmbeddedCluster) -> PartitionImage:
+    found = cluster.cluster.brokers[2].image.partition("a", 0)
+    assert found is not None
+    return found
+
+
+def test_others_lead_meanwhile_and_take_it_back_into_their_midst() -> None:
+    disk = SimDisk()
+    env = Environment(SystemClock(), disk, SystemNetwork(), random.Random(1))
+    with EmbeddedCluster(Path("/data"), 3, env=env) as cluster:
+        brokers = cluster.cluster.brokers
+        wish = NewTopic("a", assignment={0: (1, 2, 3)})
+        cluster.run(brokers[2].controller.create_topic(wish))
+        with Wire(f"127.0.0.1:{brokers[1].port()}") as wire:
+            eventually(lambda: produce(wire, "a", 0, b"before") == 0)
+            fill(disk, "/data/broker-1/a-0")
+            assert produce(wire, "a", 0, b"refused") == STORAGE_ERROR
+        eventually(lambda: row(cluster).leader == 2 and 1 not in row(cluster).isr)
+        with Wire(f"127.0.0.1:{brokers[2].port()}") as wire:
+            eventually(lambda: produce(wire, "a", 0, b"after") == 0)
+        disk.heal()
+        eventually(lambda: sorted(row(cluster).isr) == [1, 2, 3])
+        again = brokers[1].partitions.find("a", 0)
+        assert again.is_open
+        assert again.log_end_offset == brokers[2].partitions.find("a", 0).log_end_offset
+
+
+def test_a_stop_waits_for_a_look_under_way(served: tuple[SimDisk, EmbeddedBroker, Wire, int, int]) -> None:
+    disk, broker, wire, full, _ = served
+    fill(disk, home_of(broker, full))
+    assert produce(wire, "a", full, b"refused") == STORAGE_ERROR
+    disk.heal()
+
+    async def look_and_stop() -> None:
+        await asyncio.gather(broker.broker.retry_logs(), broker.broker.stop())
+
+    broker.run(look_and_stop())
+    assert broker.broker.failure is None
