@@ -167,6 +167,8 @@ class Log:
             self._saved_at = self.log_end_offset, self._truncations
             # The first batch makes files.
             self._names_changed = opened.is_new
+        if opened.cuts:
+            self._sync_cut()
         if not epochs_known:
             opening.rebuild_epochs(self.epochs, opened.segments)
         self.epochs.truncate_from_end(self.log_end_offset)
@@ -178,7 +180,8 @@ class Log:
         if self.topic_id is not None:
             failed_sync.write_again(self._files.get(self.directory / partition_metadata.FILE_NAME))
         for segment in self.segments[max(bisect_right(self._bases, self.recovery_point) - 1, 0) :]:
-            failed_sync.write_again(segment.log_file(), segment.position_of(self.recovery_point))
+            for file in segment.open_files(with_indexes=False):
+                failed_sync.write_again(file, segment.position_of(self.recovery_point))
 
     def _take_segments(self, segments: list[Segment]) -> None:
         self.segments = segments
@@ -769,14 +772,18 @@ class Log:
             self.on_recovery_point_lowered(self)
 
     def _after_truncation(self) -> None:
-        """What was cut off is gone for good before anything else is written: mixed with that, it might come back."""
         self._truncations += 1
         self._names_changed = True
         self._due_snapshots = [
             (path, data) for path, data in self._due_snapshots if int(path.stem) <= self.log_end_offset
         ]
-        failed_sync.sync(self._disk, self.directory.parent, [self.segments[-1].log_file()])
-        self._disk.sync_dir(self.directory)
+        self._sync_cut()
         self.epochs.flush()
         # Again, for what else counts from the log's end.
         self._lower_recovery_point(self.log_end_offset)
+
+    def _sync_cut(self) -> None:
+        """What was cut off is gone for good before anything else is written: mixed with that, it might come back."""
+        files = self.segments[-1].open_files(with_indexes=False)
+        failed_sync.sync(self._disk, self.directory.parent, files)
+        self._disk.sync_dir(self.directory)

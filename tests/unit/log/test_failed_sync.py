@@ -102,6 +102,20 @@ def test_the_id_of_a_partition_whose_first_flush_failed_is_made_good_too() -> No
         assert opened(after).logs[KEY].topic_id == UUID(int=7)
 
 
+def test_a_partition_that_was_never_written_does_not_mind() -> None:
+    disk, directory, log = begun()
+    directory.create("empty", 0, TopicConfig(), UUID(int=8))
+    append(log, LARGE)
+    disk.fail("sync", path="*.log", times=1)
+    with pytest.raises(LogOffline):
+        log.flush()
+    disk.kill()
+
+    directory = opened(disk)
+    assert directory.failed == {}
+    assert values_in(directory.logs["empty", 0]) == []
+
+
 def test_a_second_failure_keeps_the_partition_offline_and_the_mark_where_it_is() -> None:
     disk, _, log = begun()
     append(log, LARGE)

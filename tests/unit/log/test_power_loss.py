@@ -98,6 +98,32 @@ def test_a_kill_during_a_truncation_leaves_a_log_that_opens() -> None:
         assert found[:1] == ["a"] and found == list("abcde")[: len(found)]
 
 
+def test_what_a_recovery_cut_off_does_not_come_back_under_what_was_written_after_it() -> None:
+    disk, _, log = begun()
+    append(log, "a")
+    log.roll()
+    append(log, "b")
+    for directory in (DATA, DATA / "events-0"):
+        disk.sync_dir(directory)
+    log.segments[1].log_file().sync()
+    cuts = 0
+    for seed in range(20):
+        first = disk.copy()
+        first.crash(Random(seed))
+        log = opened(first).logs[KEY]
+        if values_in(log):
+            continue
+        cuts += 1
+        append(log, "A", leader_epoch=1)
+        log.roll()
+        append(log, "B", leader_epoch=1)
+        for again in range(40):
+            after = first.copy()
+            after.crash(Random(again))
+            assert values_in(opened(after).logs[KEY]) in ([], ["A"], ["A", "B"])
+    assert cuts
+
+
 def test_a_truncation_does_not_come_back_under_what_was_written_after_it() -> None:
     disk, _, log = begun()
     append(log, "a")
