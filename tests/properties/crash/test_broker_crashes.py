@@ -7,9 +7,10 @@ acknowledged is there after a loss of power; without it, after a kill. Transacti
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import TypeAlias
 
 import pytest
 
@@ -56,6 +57,9 @@ class Told:
         return [number for at, name, number in self.facts if name == fact and at <= count]
 
 
+Work: TypeAlias = Callable[[Environment, str, Told, Random], Awaitable[None]]
+
+
 async def work(env: Environment, bootstrap: str, told: Told, random: Random) -> None:
     where = {"bootstrap.servers": bootstrap}
     exactly = {
@@ -93,7 +97,7 @@ async def transaction(producer: Producer, told: Told, number: int, *, commits: b
         await producer.abort_transaction()
 
 
-def history(seed: int, properties: dict[str, str]) -> tuple[SimDisk, list[Change], Told]:
+def history(seed: int, properties: dict[str, str], work: Work = work) -> tuple[SimDisk, list[Change], Told]:
     world = World(seed, limit_s=600)
     machine = world.broker("b1", properties)
     start, machine.disk.journal = machine.disk.copy(), []
