@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 from felice.client import sender
 from felice.client.errors import KafkaError
+from felice.controller import service
 from felice.coordinator.group import commits, rebalance
 from felice.coordinator.group.shard import GroupShard
 from felice.coordinator.hosted_shard import HostedShard
@@ -43,6 +44,9 @@ class PlantedBug:
     seed: int = 0
 
 
+_ENDS_OF_BROKERS = ("kill", "power", "power at operation", "restart")
+
+
 def _any(plan: Plan) -> bool:
     return plan.kind != "lossy"
 
@@ -55,8 +59,17 @@ def _synced(plan: Plan) -> bool:
     return plan.kind == "synced" and any(fault.kind.startswith("power") for fault in plan.faults)
 
 
-def _ends_badly(plan: Plan) -> bool:
-    return any(fault.kind in ("kill", "power", "power at operation") for fault in plan.faults)
+def _tears(plan: Plan) -> bool:
+    return plan.kind == "lossy" and any(fault.kind.startswith("power") for fault in plan.faults)
+
+
+def _begins_again(plan: Plan) -> bool:
+    """Producers begin anew after the broker did."""
+    ends = [fault.time_s for fault in plan.faults if fault.kind in _ENDS_OF_BROKERS]
+    return plan.kind != "lossy" and any(
+        fault.kind == "kill client" and fault.time_s > min(ends, default=plan.length_s)
+        for fault in plan.faults
+    )
 
 
 def _and(*tests: Callable[[Plan], bool]) -> Callable[[Plan], bool]:
@@ -92,6 +105,10 @@ def _no_window() -> Iterator[None]:
 def _no_sequences() -> Iterator[None]:
     with _no_window(), patch.object(ProducerStates, "_check_sequence", lambda *args: None):
         yield
+
+
+async def _first_block(self: Any) -> service.ProducerIdBlock:
+    return service.ProducerIdBlock(self._broker_id, 0, service.PRODUCER_ID_BLOCK_SIZE - 1)
 
 
 # The log
@@ -235,6 +252,8 @@ def _lost_is_delivered(original: Any) -> Any:
 BUGS = (
     PlantedBug("window", "a batch that comes again is not recognised", _no_window, _any, seed=25),
     PlantedBug("sequences", "sequences are not looked at", _no_sequences, _any, seed=25),
+    PlantedBug("producer ids", "the block of producer ids is not written down, and given again after a restart",
+               _replace(service.Controller, "_try_allocate", _first_block), _begins_again, seed=99),
     PlantedBug("stale snapshot", "producers are as the last snapshot says, without the batches after it",
                _answers(recovery, "_replay", None), _any, seed=12),
     PlantedBug("lost append", "an append is acknowledged and not done, now and then",
@@ -249,6 +268,8 @@ BUGS = (
                _wrap(SimFile, "sync", lambda original: _not_for("journal", original)), _synced, seed=31),
     PlantedBug("cut too far", "recovery cuts the last whole batch, too",
                _wrap(recovery, "verified_batches", _one_less), _any, seed=0),
+    PlantedBug("torn batches", "recovery does not look at the CRCs of batches",
+               _answers(recovery, "verify_crc", True), _tears, seed=102),
     PlantedBug("recovery point", "the recovery point is one beyond the log's end",
                _wrap(Log, "end_flush", _points_run_ahead), _any, seed=2),
     PlantedBug("head of segment", "a read that begins with a segment begins one too late",

@@ -123,10 +123,8 @@ class Writer(Role):
         era = self.stage.power_losses
         sent = Sent(writer, number, number % self.stage.plan.partitions, era)
         self.account.sent.append(sent)
-        # Where a log may lose its tail, batches of several sectors: they tear.
-        is_large = self.stage.plan.kind == "lossy" or self.random.random() < 0.3
-        size = self.random.choice((0, 10, 200, 3000)) if is_large else 0
-        future = await producer.send(PLAIN, f"{writer}:{number}:".ljust(size, "."), partition=sent.partition)
+        value = self._filled(f"{writer}:{number}:")
+        future = await producer.send(PLAIN, value, partition=sent.partition)
 
         def on_delivery(answered: asyncio.Future[Message]) -> None:
             if not answered.cancelled() and answered.exception() is None:
@@ -135,6 +133,13 @@ class Writer(Role):
                 self.account.on_acknowledged(sent)
 
         future.add_done_callback(on_delivery)
+
+    def _filled(self, value: str) -> str:
+        """Where a log may lose its tail, batches of several sectors, whatever the codec: they tear."""
+        if self.stage.plan.kind == "lossy":
+            return value + Random(value).randbytes(self.random.choice((0, 100, 1500, 5000))).hex()
+        size = self.random.choice((0, 10, 200, 3000)) if self.random.random() < 0.3 else 0
+        return value.ljust(size, ".")
 
 
 class KeyedWriter(Role):
