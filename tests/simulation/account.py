@@ -66,13 +66,23 @@ class Account:
             faults += reads.promised_marks(written, self._last_marks())
         if self.copied is not None:
             faults += transactions.copy_anomalies(final, self.copied)
-        # Of several batches on their way to a partition that lost its producers, any may be the first to come.
-        after_loss = {
+        return faults + history.anomalies(judged, self._may_be_late() if self.is_lossy else ())
+
+    def _may_be_late(self) -> set[tuple[str, int, int]]:
+        """Of several batches on their way to a partition that lost its producers, any may be the first to come: what
+        was on its way when power was lost, and what its writer sent to that partition between this loss and the next.
+        """
+        unsettled: set[tuple[str, int, int]] = set()
+        for sent in self.sent:
+            last = sent.acknowledged_era if sent.offset is not None else self.losses
+            for era in range(sent.sent_era + 1, last + 1):
+                unsettled.add((sent.writer, sent.partition, era))
+        return {
             (sent.writer, sent.number, sent.partition)
             for sent in self.sent
-            if self.is_lossy and (sent.sent_era, sent.acknowledged_era) != (0, 0)
+            if sent.sent_era != sent.acknowledged_era
+            or (sent.writer, sent.partition, sent.sent_era) in unsettled
         }
-        return faults + history.anomalies(judged, after_loss)
 
     def _promised(self, sent: Sent) -> int | None:
         # Where a loss fell between sending and hearing, nobody knows which side of it the record was stored on.

@@ -33,7 +33,13 @@ def test_stories_are_about_something() -> None:
 
 @pytest.mark.parametrize(
     ("seed", "found"),
-    [(560, "a fetch that began after its partition was given up handed out what another consumer owned")],
+    [
+        (560, "a fetch that began after its partition was given up handed out what another consumer owned"),
+        (
+            436,
+            "requests that waited for a connection were sent before the one whose attempt to connect had failed",
+        ),
+    ],
 )
 def test_a_story_that_found_a_bug_has_a_good_end(seed: int, found: str) -> None:
     assert run(seed).anomalies == [], found

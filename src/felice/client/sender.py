@@ -290,7 +290,9 @@ class Sender:
                 self._send_to(leader, group)
 
     def _send_to(self, leader: int, queues: list[PartitionQueue]) -> None:
-        limit = self._settings["max.in.flight.requests.per.connection"]
+        # One request opens a connection: if that fails, those behind it would open the next one, and overtake it.
+        is_open = self._cluster.is_connected(leader)
+        limit = self._settings["max.in.flight.requests.per.connection"] if is_open else 1
         while self._in_flight.get(leader, 0) < limit:
             batches = self._collect(queues)
             if not batches:
