@@ -94,7 +94,7 @@ def _any_epoch() -> Iterator[None]:
         return self.partition.is_open and self.partition.leader is None
 
     with (
-        patch.object(Partition, "_check_epoch", check),
+        patch.object(Partition, "check_epoch", check),
         patch.object(fetcher._Followed, "is_answered_in_time", is_answered),
     ):
         yield
