@@ -100,22 +100,27 @@ class FakeBroker:
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
-        self._writers: set[asyncio.StreamWriter] = set()
-        server = await asyncio.start_server(self._session, "127.0.0.1", 0)
+        self._sessions: set[asyncio.Task[None]] = set()
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._ready.set()
         await self._stop.wait()
+        # Connections that are being accepted come to their session first: of a server that is closed, or cancelled,
+        # they would stay open.
+        while accepting := asyncio.all_tasks() - self._sessions - {asyncio.current_task()}:
+            await asyncio.gather(*accepting, return_exceptions=True)
         server.close()
-        for writer in list(self._writers):
-            writer.transport.abort()
-        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in tasks:
+        # A turn for each session to begin: one that is cancelled before does not come to its end either.
+        await asyncio.sleep(0)
+        for task in self._sessions:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._sessions, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._sessions.add(asyncio.create_task(self._session(reader, writer)))
 
     async def _session(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
         try:
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
@@ -125,7 +130,6 @@ class FakeBroker:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
-            self._writers.discard(writer)
             writer.transport.abort()
 
     async def _answer(self, frame: bytes, writer: asyncio.StreamWriter) -> bool:
