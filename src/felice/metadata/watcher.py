@@ -76,7 +76,8 @@ class Watcher:
         entry = (condition, future)
         self._waiting.append(entry)
         try:
-            await asyncio.wait_for(future, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await future
         except TimeoutError:
             return False
         finally:

@@ -13,6 +13,7 @@ Leaves:      what an answer means for the log to `follower`, by way of `partitio
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -220,10 +221,9 @@ class Fetcher:
         self._was_reached = False
 
     async def _wait(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._changed.wait(), seconds)
-        except TimeoutError:
-            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
 
     def _next_retry_s(self, now_s: float) -> float:
         """How long nothing is to be done; a change ends the wait."""

@@ -75,7 +75,8 @@ class Link(asyncio.BufferedProtocol):
         self._waiting[number] = future
         self._transport.write(join_parts(parts))
         try:
-            return await asyncio.wait_for(future, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                return await future
         except TimeoutError:
             reason = f"{self._address}: no answer to {api.name} in {timeout_s:.3g} s"
             # The broker may be gone without a word: only a new connection can tell.

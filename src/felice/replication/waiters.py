@@ -27,7 +27,8 @@ class Waiters:
         entry = (offset, future)
         self.entries.append(entry)
         try:
-            await asyncio.wait_for(future, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await future
         except TimeoutError:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT) from None
         finally:

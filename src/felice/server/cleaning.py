@@ -100,9 +100,10 @@ class Cleaner:
                 self._workers.pop(number, None)
 
     async def _sleep(self, backoff_ms: int) -> None:
+        timeout_s = min(max(backoff_ms, _MIN_SLEEP_MS), _MAX_SLEEP_MS) / 1000
         with contextlib.suppress(TimeoutError):
-            timeout_s = min(max(backoff_ms, _MIN_SLEEP_MS), _MAX_SLEEP_MS) / 1000
-            await asyncio.wait_for(self._woken.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._woken.wait()
 
     # -- choosing --------------------------------------------------------------------------------------
 

@@ -83,7 +83,8 @@ class Maintenance:
 
     async def _stops_within(self, seconds: float) -> bool:
         try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
         except TimeoutError:
             return False
         return True

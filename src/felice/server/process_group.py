@@ -144,7 +144,8 @@ class BrokerProcess:
         self._process = await spawn(command, inherited)  # type: ignore[arg-type]
         assert self._process.stdout is not None
         try:
-            line = (await asyncio.wait_for(self._process.stdout.readline(), _START_TIMEOUT_S)).decode()
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                line = (await self._process.stdout.readline()).decode()
         except TimeoutError:
             await self.end()
             raise StartupError(
@@ -159,7 +160,8 @@ class BrokerProcess:
     async def _last_words(self) -> int:
         """How a process that does not serve ends: by itself, or because it is asked to."""
         try:
-            return await asyncio.wait_for(self.wait(), _LAST_WORDS_S)
+            async with asyncio.timeout(_LAST_WORDS_S):
+                return await self.wait()
         except TimeoutError:
             await self.end()
             return await self.wait()
@@ -175,7 +177,8 @@ class BrokerProcess:
             return
         ask_to_end(process)
         try:
-            await asyncio.wait_for(process.wait(), _STOP_TIMEOUT_S)
+            async with asyncio.timeout(_STOP_TIMEOUT_S):
+                await process.wait()
         except TimeoutError:
             kill(process)
             await process.wait()

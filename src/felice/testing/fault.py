@@ -115,7 +115,8 @@ class Fault:
         self._held.add(future)
         try:
             if not self.is_removed and not self._script.lets_go:
-                await asyncio.wait_for(future, seconds)
+                async with asyncio.timeout(seconds):
+                    await future
         finally:
             self._held.discard(future)
 

@@ -101,3 +101,30 @@ def test_only_an_end_that_nobody_asked_for_is_an_error(
         await group.stop()
 
     run(scenario)
+
+
+def test_a_group_can_be_stopped_in_the_moment_that_a_broker_comes_back(tmp_path: Path) -> None:
+    """`asyncio.wait_for` of Python 3.11 forgets a cancellation that comes together with what it waited for."""
+
+    async def scenario() -> None:
+        group = group_of(tmp_path, "ready on here:1")
+        await group.start()
+        broker = group.processes[1]
+        first = broker.pid
+        os.kill(first, signal.SIGKILL)
+        while broker.pid == first:
+            await asyncio.sleep(0.01)
+        stdout = broker._process.stdout  # type: ignore[union-attr]
+        feed = stdout.feed_data  # type: ignore[union-attr]
+        stopping: list[asyncio.Task[None]] = []
+
+        def feed_and_stop(data: bytes) -> None:
+            feed(data)
+            stopping.append(asyncio.create_task(group.stop()))
+
+        stdout.feed_data = feed_and_stop  # type: ignore[method-assign, union-attr]
+        while not stopping:
+            await asyncio.sleep(0.01)
+        await stopping[0]
+
+    run(scenario)

@@ -211,7 +211,8 @@ class SimSource:
     async def open(self) -> SimSession:
         session = SimSession(self._ensemble, self._host, self._process)
         try:
-            await asyncio.wait_for(session.begin(), self._ensemble.timeout_s)
+            async with asyncio.timeout(self._ensemble.timeout_s):
+                await session.begin()
         except TimeoutError:
             raise StartupError("the metadata store cannot be reached") from None
         return session
