@@ -381,7 +381,9 @@ def test_a_start_goes_on_with_its_other_disks_where_a_log_cannot_be_cut(
         await two.stop()
         truncating(monkeypatch)
         again = await world.start(2, log_dirs=disks)
-        assert again.partitions.find("alone", 0).is_leader
+        await shows(again, lambda image: leader_of(image, "alone") == 2)
+        while not again.partitions.find("alone", 0).is_leader:
+            await asyncio.sleep(0.01)
         assert not again.partitions.find("shared", 0).is_open
         # What it cannot serve is not its any more.
         await shows(one, lambda image: image.topics["shared"].partitions[0].isr == (1,))
