@@ -103,26 +103,30 @@ def test_only_an_end_that_nobody_asked_for_is_an_error(
     run(scenario)
 
 
-def test_a_group_can_be_stopped_in_the_moment_that_a_broker_comes_back(tmp_path: Path) -> None:
+def test_a_group_can_be_stopped_in_the_moment_that_a_broker_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`asyncio.wait_for` of Python 3.11 forgets a cancellation that comes together with what it waited for."""
+    stopping: list[asyncio.Task[None]] = []
 
     async def scenario() -> None:
         group = group_of(tmp_path, "ready on here:1")
         await group.start()
-        broker = group.processes[1]
-        first = broker.pid
-        os.kill(first, signal.SIGKILL)
-        while broker.pid == first:
-            await asyncio.sleep(0.01)
-        stdout = broker._process.stdout  # type: ignore[union-attr]
-        feed = stdout.feed_data  # type: ignore[union-attr]
-        stopping: list[asyncio.Task[None]] = []
 
-        def feed_and_stop(data: bytes) -> None:
-            feed(data)
-            stopping.append(asyncio.create_task(group.stop()))
+        async def spawn(*arguments: Any) -> Any:
+            process = await real_spawn(*arguments)
+            feed = process.stdout.feed_data  # type: ignore[union-attr]
 
-        stdout.feed_data = feed_and_stop  # type: ignore[method-assign, union-attr]
+            def feed_and_stop(data: bytes) -> None:
+                feed(data)
+                if data.endswith(b"\n"):
+                    stopping.append(asyncio.create_task(group.stop()))
+
+            process.stdout.feed_data = feed_and_stop  # type: ignore[method-assign, union-attr]
+            return process
+
+        monkeypatch.setattr(process_group, "spawn", spawn)
+        os.kill(group.processes[1].pid, signal.SIGKILL)
         while not stopping:
             await asyncio.sleep(0.01)
         await stopping[0]
