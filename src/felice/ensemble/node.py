@@ -83,11 +83,14 @@ class Node:
     @property
     def exit_code(self) -> int | None:
         """How its process ended, or None while it runs (or has not been started)."""
-        return self._process.poll() if self._process is not None else None
+        code = self._process.poll() if self._process is not None else None
+        if code is not None:
+            self._dismiss_guard()
+        return code
 
     @property
     def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self.exit_code is None
 
     def start(self) -> None:
         if self.is_running:

@@ -388,6 +388,8 @@ class LogDirectory:
 
     def _not_reopened(self, old: Log, error: Exception) -> None:
         self._files.forget_under(old.directory)
+        if self.logs.get((old.topic, old.partition)) is not old:
+            return  # its files were set aside meanwhile, and may not have been found for that
         if isinstance(error, OSError):
             self.on_io_error(error)
         else:
@@ -462,8 +464,9 @@ class LogDirectory:
         for path in paths:
             if self._disk.is_dir(path):
                 self._disk.remove_tree(path)
-            elif self._disk.exists(path):
-                self._disk.remove(path)
+            else:
+                with suppress(FileNotFoundError):  # `reopen` may have been here first
+                    self._disk.remove(path)
 
     def update_producer_expiration(self, producer_id_expiration_ms: int) -> None:
         """How long idle producers are remembered from now on, in every log here and to come."""

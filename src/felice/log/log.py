@@ -174,6 +174,9 @@ class Log:
         self.epochs.truncate_from_end(self.log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         self._restore_producers(opened.rescanned, now_ms)
+        retold = [segment.transaction_index.retold() for segment in opened.doubted]
+        # No flush comes by there again: with the power, what was aborted would come back as committed.
+        failed_sync.sync(self._disk, self.directory.parent, retold)
 
     def _write_again(self) -> None:
         """See `failed_sync`. Below the recovery point everything is on disk; indexes were just made anew."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from felice.config import TopicConfig
@@ -27,6 +28,8 @@ class Opened:
     segments: list[Segment]
     rescanned: list[Segment]
     cuts: list[recovery.Cut]
+    # Of the rescanned ones, those whose transaction index is on disk, but wrong.
+    doubted: list[Segment] = field(default_factory=list)
     is_new: bool = False
 
 
@@ -61,7 +64,8 @@ def open_segments(
         opened = Opened(segments, [], [])
     else:
         opened = _recover(segments, epochs, config, recovery_point)
-    opened.rescanned.extend(recovery.without_transactions(opened.segments, config))
+    opened.doubted.extend(recovery.without_transactions(opened.segments, config))
+    opened.rescanned.extend(opened.doubted)
     last = opened.segments[-1]
     _check_end(last.log_path, last.size_bytes, last.next_offset, recovery_point)
     return opened
@@ -89,7 +93,8 @@ def _tidy(files: OpenFiles, directory: Path, recovery_point: int | None) -> list
     names = segment_swap.finish(files, directory)
     for name in names:
         if name.endswith((DELETED_SUFFIX, ".tmp")):
-            files.disk.remove(directory / name)
+            with suppress(FileNotFoundError):  # where a log is looked at again, others may be removing these, too
+                files.disk.remove(directory / name)
     base_offsets = sorted(
         int(name[:-4]) for name in names if name.endswith(LOG_SUFFIX) and name[:-4].isdigit()
     )

@@ -125,12 +125,12 @@ def ready_segment(segment: Segment, *, index_interval_bytes: int) -> None:
 
 
 def without_transactions(segments: Sequence[Segment], config: TopicConfig) -> list[Segment]:
-    """Segments whose transaction index contradicts the log. It is emptied: the markers tell it again.
+    """Segments whose transaction index contradicts the log. The markers tell it again, until `retold`.
 
     The file has no checksum, and a wrong entry would show readers what was aborted. But first the log must prove
     that it is not what is damaged; raises `CorruptLog`.
     """
-    emptied = []
+    doubted = []
     undecided_from = segments[-1].next_offset
     for segment in reversed(segments):
         fault = segment.transaction_index.fault(segment.base_offset)
@@ -142,13 +142,13 @@ def without_transactions(segments: Sequence[Segment], config: TopicConfig) -> li
             undecided_from = min(undecided_from, entry.first_offset)
         if fault is not None:
             _logger.warning("%s is made anew from the log: %s", segment.transaction_index.path, fault)
-            emptied.append(segment)
-    for segment in segments if emptied else ():
+            doubted.append(segment)
+    for segment in segments if doubted else ():
         for _ in verified_batches(segment.log_file(), segment.base_offset):
             pass
-    for segment in emptied:
-        segment.transaction_index.clear()
-    return emptied[::-1]
+    for segment in doubted:
+        segment.transaction_index.retell()
+    return doubted[::-1]
 
 
 def _ends_there(segment: Segment, entry: AbortedTransaction) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
+from felice.env import File
 from felice.log.files import OpenFiles
 
 _ENTRY = Struct(">hqqqq")
@@ -58,6 +59,19 @@ class TransactionIndex:
         if size_bytes < self._size_bytes:
             self._files.get(self.path).truncate(size_bytes)
             self._size_bytes = size_bytes
+
+    def retell(self) -> None:
+        """Takes its entries anew, over the old ones, until `retold`.
+
+        The file is not emptied for it: one that a crash left half told is found wrong again, an empty one is believed.
+        """
+        self._size_bytes = 0
+
+    def retold(self) -> File:
+        """All entries are here again; the file that says so is the caller's to sync."""
+        file = self._files.get(self.path, create=True)
+        file.truncate(self._size_bytes)
+        return file
 
     def fault(self, base_offset: int) -> str | None:
         """Why the file cannot be a transaction index of its segment, or None."""

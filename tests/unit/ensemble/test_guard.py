@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -70,6 +71,21 @@ def test_nobody_is_left_to_end_a_process_that_has_ended(directory: Path, end: ob
     end(node)
     assert left.poll() is not None
     assert not node.is_running
+
+
+def test_nobody_is_left_to_end_a_process_that_ended_by_itself(directory: Path) -> None:
+    node = Node(1, "127.0.0.1", 1, directory, directory / "java", [])
+    node.start()
+    wait_said(directory, "runs")
+    left = node._guard
+    assert left is not None and node.pid is not None
+    os.kill(node.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while node.is_running:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    # From now on the number of the process may be another's.
+    assert left.poll() is not None
 
 
 def test_a_server_that_was_started_again_is_looked_after_by_one_guard(directory: Path) -> None:

@@ -14,6 +14,7 @@ from felice.config import TopicConfig
 from felice.env import SystemDisk
 from felice.log import LogDirectoryError, LogOffline
 from felice.log.directory import LogDirectory
+from felice.testing.simulation.disk import SimDisk
 from unit.log.logs import NOW, FailingDisk, ManualClock, append, values_in
 
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -328,3 +329,32 @@ def test_the_names_of_deleted_partitions_are_not_kept_for_ever(
     directory.capture_recovery_points()()
     assert text(tmp_path / "recovery-point-offset-checkpoint") == "0\n1\nstays 0 0\n"
     directory.close()
+
+
+def test_files_that_a_log_looked_at_again_has_removed_are_not_missed() -> None:
+    disk = SimDisk()
+    directory = opened(Path("/data"), disk=disk)
+    log = create(directory, segment_bytes=100, retention_bytes=100, file_delete_delay_ms=0)
+    for value in "abcd":
+        append(log, value)
+    log.apply_retention(NOW, log.log_end_offset)
+    due = directory.collect_deleted(NOW)
+    assert due
+    # As when another thread is just ahead with each of them.
+    ahead = disk.fail("remove", errno.ENOENT, path="*.deleted")
+    directory.remove_paths(due)
+    again = directory.reopen(("events", 0))()()
+    assert again is not None and values_in(again, again.log_start_offset)[-1] == "d"
+    assert ahead.fired == 2 * len(due)
+    assert directory.offline_reason is None
+
+
+def test_a_log_that_was_deleted_while_it_was_looked_at_again_costs_nothing_else(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(create(directory), "a")
+    append(create(directory, "others"), "b")
+    look = directory.reopen(("events", 0))
+    directory.delete("events", 0)
+    assert look()() is None
+    assert directory.offline_reason is None
+    assert values_in(directory.logs["others", 0]) == ["b"]

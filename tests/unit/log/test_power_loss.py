@@ -207,3 +207,38 @@ def test_a_log_start_beyond_the_end_after_a_clean_stop_is_damage_and_removes_not
     assert "its checkpoint lets it begin at 5" in again.failed[KEY]
     disk.write_atomic(checkpoint, content)
     assert values_in(opened(disk).logs[KEY], 1) == ["b"]
+
+
+@pytest.mark.parametrize("then", ["is killed", "stops", "writes"])
+def test_a_transaction_index_that_was_made_anew_below_the_recovery_point_is_on_disk_again(then: str) -> None:
+    disk, directory, log = begun()
+    data = batch(["x"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    log.append(data, leader_epoch=0, now_ms=NOW)
+    log.append(marker(1, commit=False), leader_epoch=0, now_ms=NOW, origin=AppendOrigin.COORDINATOR)
+    for value in "ab":
+        log.roll()
+        append(log, value)
+    expected = log.aborted_transactions(0, 2)
+    directory.close()
+    damaged = disk.open(DATA / "events-0" / f"{0:020d}.txnindex")
+    damaged.pwrite(b"\xff" * 8, 2)
+    damaged.sync()
+
+    start, disk.journal = disk.copy(), []
+    directory = opened(disk)
+    log = directory.logs[KEY]
+    assert log.aborted_transactions(0, 2) == expected
+    if then == "stops":
+        directory.close()
+    elif then == "writes":
+        append(log, "c")
+        log.flush()
+        directory.capture_recovery_points()()
+    for moment in moments(start, disk.journal) if then == "is killed" else ():
+        for seed in range(10):
+            after = moment.after_power_loss(Random(seed))
+            assert opened(after).logs[KEY].aborted_transactions(0, 2) == expected
+    for seed in range(60):
+        after = disk.copy()
+        after.crash(Random(seed))
+        assert opened(after).logs[KEY].aborted_transactions(0, 2) == expected
