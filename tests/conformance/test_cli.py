@@ -283,6 +283,13 @@ def test_a_partitions_files_are_printed_and_damage_is_reported(tmp_path: Path, f
     assert "the batch at position 0 says" in felice("dump-log", str(segment), code=1)
 
 
+def test_a_partition_in_which_nothing_was_written_yet_is_not_damaged(tmp_path: Path, felice: Run) -> None:
+    with EmbeddedBroker(tmp_path / "data") as broker:
+        felice("topics", "create", "empty", "--bootstrap-server", broker.bootstrap)
+    assert felice("dump-log", str(tmp_path / "data" / "empty-0")) == ""
+    assert "holds no segments" in felice("dump-log", str(tmp_path), code=1)
+
+
 def test_a_frame_is_printed_as_json(felice: Run) -> None:
     # ApiVersions v0, correlation id 7, client id "me".
     frame = "0000000c" + "0012" + "0000" + "00000007" + "0002" + "6d65"

@@ -16,6 +16,7 @@ import click
 from felice.cli.faults import Fault
 from felice.cli.options import json_option
 from felice.cli.output import show_json
+from felice.log.partition_metadata import FILE_NAME
 from felice.records.batch import HEADER_SIZE, BatchHeader, verify_crc
 
 _INDEX_ENTRY = struct.Struct(">ii")
@@ -188,7 +189,9 @@ def _expand(files: Iterable[Path]) -> Iterator[Path]:
     for path in files:
         if path.is_dir():
             found = sorted(path.glob("*.log"))
-            if not found:
+            if not found and (path / FILE_NAME).exists():
+                click.echo(f"{path} has no batch yet", err=True)
+            elif not found:
                 raise Fault(f"{path} holds no segments")
             yield from found
         else:

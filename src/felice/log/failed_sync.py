@@ -53,8 +53,8 @@ def unmark(disk: Disk, log_directory: Path) -> None:
     disk.remove(log_directory / MARK_NAME)
 
 
-def write_again(file: File, position: int = 0) -> None:
-    """Writes what the file holds from `position` on where it is already, and brings it to disk. Raises OSError."""
+def write_again(disk: Disk, log_directory: Path, file: File, position: int = 0) -> None:
+    """Writes what the file holds from `position` on where it is already, and brings it to disk, as `sync`."""
     for start in range(position, file.size_bytes, _WINDOW_BYTES):
         file.pwrite(file.pread(_WINDOW_BYTES, start), start)
-    file.sync()
+    sync(disk, log_directory, [file])

@@ -180,11 +180,12 @@ class Log:
 
     def _write_again(self) -> None:
         """See `failed_sync`. Below the recovery point everything is on disk; indexes were just made anew."""
+        where = self._disk, self.directory.parent
         if self.topic_id is not None:
-            failed_sync.write_again(self._files.get(self.directory / partition_metadata.FILE_NAME))
+            failed_sync.write_again(*where, self._files.get(self.directory / partition_metadata.FILE_NAME))
         for segment in self.segments[max(bisect_right(self._bases, self.recovery_point) - 1, 0) :]:
             for file in segment.open_files(with_indexes=False):
-                failed_sync.write_again(file, segment.position_of(self.recovery_point))
+                failed_sync.write_again(*where, file, segment.position_of(self.recovery_point))
 
     def _take_segments(self, segments: list[Segment]) -> None:
         self.segments = segments

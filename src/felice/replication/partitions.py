@@ -195,7 +195,8 @@ class Partitions:
         for key, partition in list(self._partitions.items()):
             log = partition.log
             directory = next((found for found in self._directories if found.logs.get(key) is log), None)
-            is_retried = log.wants_room and not log.is_flushing and not partition.is_flushing and is_free(log)
+            # Not the log: of a flush that ended after its partition was closed it never hears.
+            is_retried = log.wants_room and not partition.is_flushing and is_free(log)
             if directory is None or directory.offline_reason is not None or not is_retried:
                 continue
             look = directory.reopen(key)

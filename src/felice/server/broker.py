@@ -382,6 +382,12 @@ class Broker:
             )
         self._follow_roles()
 
+    def _follow_what_is_open(self) -> None:
+        """Partitions were closed, or are back, and no image tells of that."""
+        # Who fetched on for one that is closed would be answered at once, in vain, and ask again.
+        self.fetchers.follow(self.partitions, self._followed)
+        self._follow_roles()
+
     def _follow_roles(self) -> None:
         """What coordinates, coordinates where this broker leads."""
         if self._groups is not None:
@@ -421,14 +427,14 @@ class Broker:
         """Partitions elsewhere go on; without any directory there is nothing left to serve."""
         if self._is_following:
             self.partitions.on_directory_offline(failed)
-            self._follow_roles()
+            self._follow_what_is_open()
         if all(directory.offline_reason is not None for directory in self.directories):
             self.fail(f"all log directories are offline: {failed.path}: {failed.offline_reason}")
 
     def _on_log_offline(self, log: Log) -> None:
         if self._is_following:
             self.partitions.on_log_offline(log)
-            self._follow_roles()
+            self._follow_what_is_open()
 
     async def retry_logs(self) -> None:
         """To be called now and then: what went offline for want of room comes back when there is some."""
@@ -438,8 +444,7 @@ class Broker:
         async with self._making_logs:
             came_back = not self._stop_began and await self.partitions.retry_logs(self._is_untouched)
         if came_back and self._is_following:
-            self.fetchers.follow(self.partitions, self._followed)
-            self._follow_roles()
+            self._follow_what_is_open()
 
     def _is_untouched(self, log: Log) -> bool:
         return not self.cleaner.is_cleaning(log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from random import Random
 from uuid import UUID
@@ -128,6 +129,19 @@ def test_a_second_failure_keeps_the_partition_offline_and_the_mark_where_it_is()
     assert disk.exists(DATA / MARK_NAME)
     disk.kill()
     assert values_in(opened(disk).logs[KEY]) == ["a", LARGE]
+
+
+def test_a_second_look_at_a_log_whose_sync_fails_is_noted_as_any() -> None:
+    disk, directory, log = begun()
+    append(log, LARGE)
+    disk.fail("sync", errno.ENOSPC, path="*.log", times=1)
+    assert directory.reopen(KEY)()() is None
+    disk.kill()
+
+    log = opened(disk).logs[KEY]
+    append(log, "c")
+    log.flush()
+    assert after_losses(disk) == [["a", LARGE, "c"]] * 40
 
 
 def test_a_mark_that_cannot_be_made_is_told_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,9 +14,11 @@ from conformance.wire import Wire
 from felice.controller.service import NewTopic
 from felice.env import Environment, SystemClock, SystemNetwork
 from felice.metadata import PartitionImage
+from felice.protocol.errors import ApiError
 from felice.server import maintenance
 from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
 from felice.testing.simulation.disk import DiskFault, SimDisk
+from unit.log.logs import NOW, batch
 
 from .test_disk_failures import (
     STORAGE_ERROR,
@@ -75,6 +77,28 @@ def test_it_comes_back_with_all_that_was_acknowledged(
         assert fetch(wire, "a", partition) == [b"before", b"after"]
     assert offline(broker) == {}
     assert broker.broker.failure is None
+
+
+def test_it_comes_back_too_if_it_was_being_flushed(
+    served: tuple[SimDisk, EmbeddedBroker, Wire, int, int],
+) -> None:
+    disk, broker, wire, full, _ = served
+    partition = broker.broker.partitions.find("a", full)
+
+    async def fail_during_a_flush() -> None:
+        flushing = partition.begin_flush()
+        await asyncio.sleep(0)
+        assert partition.log.is_flushing
+        fill(disk, home_of(broker, full))
+        with pytest.raises(ApiError):
+            partition.append(batch(["refused"]), required_acks=1, now_ms=NOW)
+        await asyncio.wait([flushing])
+
+    broker.run(fail_during_a_flush())
+    assert not partition.is_open
+    disk.heal()
+    eventually(lambda: produce(wire, "a", full, b"after") == 0)
+    assert fetch(wire, "a", full) == [b"before", b"after"]
 
 
 def test_after_a_sync_that_failed_nothing_is_taken_for_being_on_disk_that_is_not(
@@ -143,6 +167,25 @@ def test_others_lead_meanwhile_and_take_it_back_into_their_midst() -> None:
         again = brokers[1].partitions.find("a", 0)
         assert again.is_open
         assert again.log_end_offset == brokers[2].partitions.find("a", 0).log_end_offset
+
+
+def test_nobody_fetches_for_it_meanwhile_also_where_it_was_not_in_sync() -> None:
+    disk = SimDisk()
+    env = Environment(SystemClock(), disk, SystemNetwork(), random.Random(1))
+    with EmbeddedCluster(Path("/data"), 2, env=env) as cluster:
+        leading, following = cluster.cluster.brokers[1], cluster.cluster.brokers[2]
+        # There is nothing to resign from for one that was put out of the ISR before, so no image tells of it.
+        following.partitions.on_unservable = None
+        cluster.run(leading.controller.create_topic(NewTopic("a", assignment={0: (1, 2)})))
+        with Wire(f"127.0.0.1:{leading.port()}") as wire:
+            eventually(lambda: produce(wire, "a", 0, b"before") == 0)
+            replica = following.partitions.find("a", 0)
+            fill(disk, "/data/broker-2/a-0")
+            produce(wire, "a", 0, b"after")
+            eventually(lambda: not replica.is_open)
+            eventually(lambda: following.fetchers._fetchers == {})
+            disk.heal()
+            eventually(lambda: following.partitions.find("a", 0).log_end_offset == 2)
 
 
 def test_a_stop_waits_for_a_look_under_way(served: tuple[SimDisk, EmbeddedBroker, Wire, int, int]) -> None:
