@@ -150,8 +150,8 @@ class Controller:
         try:
             if not await self._write(operations, topic):
                 return False
-        except (NoNode, NotEmpty):
-            # Partitions came or went since the image was made: look again when it shows them.
+        except (BadVersion, NoNode, NotEmpty):
+            # Partitions came, went or moved since the image was made: look again when it shows them.
             await self._follow(lambda image: image.topics.get(topic.name) is not topic)
             return False
         await self._follow(

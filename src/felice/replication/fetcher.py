@@ -185,7 +185,7 @@ class Fetcher:
     def stop(self) -> None:
         for key in list(self._followed):
             self._let_go(key)
-        # Both, for `asyncio.wait_for` forgets a cancellation that comes together with what it waits for.
+        # Both: whatever it awaits just now may take the cancellation for its own.
         self._is_stopped = True
         self.task.cancel()
 

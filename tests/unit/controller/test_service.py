@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from felice.config import BrokerConfig
-from felice.controller import leaderships
+from felice.controller import deletion, leaderships, service
 from felice.controller.duties import TopicChange, state_change
 from felice.controller.leaderships import Leaderships
 from felice.controller.service import Controller, NewTopic
@@ -406,5 +406,25 @@ def test_a_topic_that_was_made_without_its_mark_is_like_any_other(act: str) -> N
         else:
             await f.controller.delete_topic("a")
             assert await f.store.children(layout.TOPICS) == []
+
+    run(scenario)
+
+
+def test_a_large_topic_that_changes_while_its_end_begins_is_deleted_as_it_is_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(f: Fixture) -> None:
+        planned = await f.controller.create_topic(NewTopic("a", 1))
+        monkeypatch.setattr(service, "STATES_A_TRANSACTION", 0)
+        node = await f.store.get(layout.topic_path("a"))
+        deleting = asyncio.ensure_future(f.controller.delete_topic("a"))
+        # As when a reassignment ends: the image is of before.
+        await f.store.set(layout.topic_path("a"), node.data)
+        assert f.watcher.image.topics["a"].version == node.version
+        assert await f.watcher.wait_until(lambda image: "a" in image.doomed, 10)
+        version = f.watcher.image.controller_epoch_version
+        await deletion.finish(f.store, version, "a", planned.topic_id)
+        await deleting
+        assert await f.store.children(layout.TOPICS) == []
 
     run(scenario)
