@@ -182,30 +182,30 @@ class Partitions:
                     partition.topic, partition.topic_id, partition.partition, partition.replicas
                 )
 
-    @property
-    def any_wants_room(self) -> bool:
-        return any(partition.log.wants_room for partition in self._partitions.values())
+    def without_room(self) -> list[_Key]:
+        """Whose logs went offline for want of room."""
+        return [key for key, partition in self._partitions.items() if partition.log.wants_room]
 
-    async def retry_logs(self, is_free: Callable[[Log], bool]) -> bool:
-        """Looks again at the logs that went offline for want of room; whether any is back.
+    async def retry_log(self, key: _Key, is_free: Callable[[Log], bool]) -> bool:
+        """Looks again at one of those; whether it is back.
 
         The image must not change meanwhile. `is_free` says of which logs nobody else has the files in hand.
         """
-        came_back = False
-        for key, partition in list(self._partitions.items()):
-            log = partition.log
-            directory = next((found for found in self._directories if found.logs.get(key) is log), None)
-            # Not the log: of a flush that ended after its partition was closed it never hears.
-            is_retried = log.wants_room and not partition.is_flushing and is_free(log)
-            if directory is None or directory.offline_reason is not None or not is_retried:
-                continue
-            look = directory.reopen(key)
-            adopt = await asyncio.get_running_loop().run_in_executor(None, look)
-            reopened = adopt()
-            if reopened is not None and self._partitions.get(key) is partition:
-                self._replace(partition, reopened)
-                came_back = True
-        return came_back
+        partition = self._partitions.get(key)
+        # Not the log: of a flush that ended after its partition was closed it never hears.
+        if partition is None or partition.is_flushing or not is_free(partition.log):
+            return False
+        log = partition.log
+        directory = next((found for found in self._directories if found.logs.get(key) is log), None)
+        if directory is None or directory.offline_reason is not None or not log.wants_room:
+            return False
+        look = directory.reopen(key)
+        adopt = await asyncio.get_running_loop().run_in_executor(None, look)
+        reopened = adopt()
+        if reopened is None or self._partitions.get(key) is not partition:
+            return False
+        self._replace(partition, reopened)
+        return True
 
     def _replace(self, old: Partition, log: Log) -> None:
         """The role goes on as the image says: whoever had to give it up follows, a last member leads on."""

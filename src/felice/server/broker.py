@@ -438,13 +438,14 @@ class Broker:
 
     async def retry_logs(self) -> None:
         """To be called now and then: what went offline for want of room comes back when there is some."""
-        if not self.partitions.any_wants_room:
-            return
-        # No image is shown meanwhile: nobody deletes what a thread reads.
-        async with self._making_logs:
-            came_back = not self._stop_began and await self.partitions.retry_logs(self._is_untouched)
-        if came_back and self._is_following:
-            self._follow_what_is_open()
+        for key in self.partitions.without_room():
+            # No image is shown meanwhile: nobody deletes what a thread reads. One waits for one log at the most.
+            async with self._making_logs:
+                if self._stop_began:
+                    return
+                came_back = await self.partitions.retry_log(key, self._is_untouched)
+            if came_back and self._is_following:
+                self._follow_what_is_open()
 
     def _is_untouched(self, log: Log) -> bool:
         return not self.cleaner.is_cleaning(log)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from conformance.wire import Wire
 from felice.controller.service import NewTopic
 from felice.env import Environment, SystemClock, SystemNetwork
+from felice.log.directory import LogDirectory
+from felice.log.log import Log
 from felice.metadata import PartitionImage
 from felice.protocol.errors import ApiError
 from felice.server import maintenance
@@ -135,7 +138,7 @@ def test_what_turns_out_to_be_damaged_stays_away_and_is_not_looked_at_for_ever(
     disk.heal(disk_is_full)
     disk.open(log.segments[0].log_path).pwrite(bytes(61), 0)
     disk.heal()
-    eventually(lambda: not broker.broker.partitions.any_wants_room)
+    eventually(lambda: not broker.broker.partitions.without_room())
     assert "stays offline" in caplog.text
     assert fetch(wire, "a", full) == STORAGE_ERROR
     assert fetch(wire, "a", sound) == [b"before"]
@@ -186,6 +189,33 @@ def test_nobody_fetches_for_it_meanwhile_also_where_it_was_not_in_sync() -> None
             eventually(lambda: following.fetchers._fetchers == {})
             disk.heal()
             eventually(lambda: following.partitions.find("a", 0).log_end_offset == 2)
+
+
+def test_an_image_waits_for_one_log_and_not_for_all(
+    served: tuple[SimDisk, EmbeddedBroker, Wire, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, broker, wire, *partitions = served
+    look, order, images = LogDirectory.reopen, [], []
+
+    async def show_an_image() -> None:
+        async with broker.broker._making_logs:
+            order.append("image")
+
+    def spy(directory: LogDirectory, key: tuple[str, int]) -> Callable[[], Callable[[], Log | None]]:
+        order.append("log")
+        images.append(asyncio.ensure_future(show_an_image()))
+        return look(directory, key)
+
+    monkeypatch.setattr(LogDirectory, "reopen", spy)
+    for partition in partitions:
+        fill(disk, home_of(broker, partition))
+        assert produce(wire, "a", partition, b"refused") == STORAGE_ERROR
+    # Both of them, some times.
+    eventually(lambda: len(order) > 20)
+    disk.heal()
+    for partition in partitions:
+        eventually(lambda partition=partition: produce(wire, "a", partition, b"after") == 0)
+    assert ("log", "log") not in pairwise(order)
 
 
 def test_a_stop_waits_for_a_look_under_way(served: tuple[SimDisk, EmbeddedBroker, Wire, int, int]) -> None:
