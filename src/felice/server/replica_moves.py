@@ -23,6 +23,7 @@ from felice.log.directory import LogDirectory
 from felice.log.errors import LogDirectoryError
 from felice.log.log import AppendOrigin, Log
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.replication.partition import NO_EPOCH
 
 if TYPE_CHECKING:
     from felice.replication.partition import Partition
@@ -90,6 +91,7 @@ class ReplicaMoves:
         """Starts to move a replica; raises `ApiError`. The directory that has it calls a move off."""
         target = self._directory(path)
         found = self._broker.partitions.find(topic, partition)
+        found.check_epoch(NO_EPOCH)  # one that is offline cannot be read
         source = self._directory_of(found.log)
         running = self._moves.get((topic, partition))
         if running is not None and running.target is target and running.is_wanted:

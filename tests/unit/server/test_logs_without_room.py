@@ -18,6 +18,11 @@ from felice.log.directory import LogDirectory
 from felice.log.log import Log
 from felice.metadata import PartitionImage
 from felice.protocol.errors import ApiError
+from felice.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from felice.server import maintenance
 from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
 from felice.testing.simulation.disk import DiskFault, SimDisk
@@ -189,6 +194,18 @@ def test_nobody_fetches_for_it_meanwhile_also_where_it_was_not_in_sync() -> None
             eventually(lambda: following.fetchers._fetchers == {})
             disk.heal()
             eventually(lambda: following.partitions.find("a", 0).log_end_offset == 2)
+
+
+def test_who_wants_it_moved_meanwhile_hears_why_it_is_not(
+    served: tuple[SimDisk, EmbeddedBroker, Wire, int, int],
+) -> None:
+    disk, broker, wire, full, sound = served
+    fill(disk, home_of(broker, full))
+    assert produce(wire, "a", full, b"refused") == STORAGE_ERROR
+    elsewhere = str(Path(home_of(broker, sound)).parent)
+    wish = AlterReplicaLogDir(path=elsewhere, topics=[AlterReplicaLogDirTopic(name="a", partitions=[full])])
+    answer = wire.ask(AlterReplicaLogDirsRequest(dirs=[wish]))
+    assert answer.results[0].partitions[0].error_code == STORAGE_ERROR
 
 
 def test_an_image_waits_for_one_log_and_not_for_all(
