@@ -15,7 +15,6 @@ from typing import Any
 from unittest.mock import patch
 
 from felice.client import sender
-from felice.client.cluster import Cluster
 from felice.client.errors import KafkaError
 from felice.controller import service
 from felice.coordinator.group import commits, rebalance
@@ -316,7 +315,7 @@ BUGS = (
     PlantedBug("cleaner", "the cleaner drops every batch that it may", _answers(BatchCleaner, "_clean_data", None),
                _having("keyed"), seed=42),
     PlantedBug("overtaking", "the client's requests overtake one whose attempt to connect failed",
-               _answers(Cluster, "is_connected", True), _tears, seed=436),
+               _replace(sender, "_IN_FLIGHT_WHILE_CONNECTING", 5), _tears, seed=436),
     PlantedBug("client's answer", "the client takes a lost connection for an answer",
                _wrap(sender.Sender, "_on_failure", _lost_is_delivered), _any, seed=12),
 )  # fmt: skip

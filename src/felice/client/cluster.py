@@ -69,8 +69,8 @@ class _Node:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
-    def connected(self) -> bool:
-        return self.connection is not None and not self.connection.closed
+    def open_connection(self) -> Connection | None:
+        return None if self.connection is None or self.connection.closed else self.connection
 
 
 class Cluster:
@@ -136,17 +136,18 @@ class Cluster:
             )
         return await self._open(self._node(broker.host, broker.port, purpose))
 
-    def is_connected(self, node_id: int, purpose: str = "") -> bool:
+    def open_connection(self, node_id: int, purpose: str = "") -> Connection | None:
+        """The connection to a broker by id, if there is one now."""
         broker = self.topology.brokers.get(node_id)
-        return broker is not None and self._node(broker.host, broker.port, purpose).connected
+        return None if broker is None else self._node(broker.host, broker.port, purpose).open_connection
 
     def _node(self, host: str, port: int, purpose: str = "") -> _Node:
         return self._nodes.setdefault((host, port, purpose), _Node(host, port))
 
     async def _open(self, node: _Node) -> Connection:
         async with node.lock:
-            if node.connection is not None and not node.connection.closed:
-                return node.connection
+            if (connection := node.open_connection) is not None:
+                return connection
             if self._closed:
                 raise failure(KafkaError._DESTROY)
             wait = node.not_before - self._loop.time()
@@ -211,7 +212,11 @@ class Cluster:
 
     async def _open_now(self, node: _Node) -> Connection:
         """Like `_open`, but a node in its backoff fails at once with its last reason: another may answer."""
-        if not node.connected and node.last_error is not None and node.not_before > self._loop.time():
+        if (
+            node.open_connection is None
+            and node.last_error is not None
+            and node.not_before > self._loop.time()
+        ):
             raise node.last_error
         return await self._open(node)
 
@@ -220,7 +225,7 @@ class Cluster:
         self.settings.env.random.shuffle(addresses)
         addresses += self.settings.bootstrap
         nodes = [self._node(host, port) for host, port in dict.fromkeys(addresses)]
-        return sorted(nodes, key=lambda node: (not node.connected, node.failures))
+        return sorted(nodes, key=lambda node: (node.open_connection is None, node.failures))
 
     async def call_controller(self, request: Any) -> Any:
         """Send to the controller as last known; any broker where there is none (KRaft forwards)."""

@@ -21,6 +21,7 @@ from typing import Any
 from felice.client.accumulator import Accumulator, HeldRecord
 from felice.client.batches import ANONYMOUS, PartitionQueue, ProducerBatch, ProducerIdentity
 from felice.client.cluster import Cluster, backoff_s
+from felice.client.connection import Connection
 from felice.client.errors import KafkaError, KafkaException, error_of, kafka_error
 from felice.client.model import Origin
 from felice.client.options import Settings
@@ -32,6 +33,8 @@ from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
 
 _REQUEST_TARGET_BYTES = 4 << 20
+# One request opens a connection: if that fails, those behind it would open the next one, and overtake it.
+_IN_FLIGHT_WHILE_CONNECTING = 1
 _LAST_EPOCH = 32_766
 _INIT_PRODUCER_ID_CAP = 5
 """Version 6 is unstable in Kafka 4.3 and says nothing an idempotent producer needs."""
@@ -290,15 +293,16 @@ class Sender:
                 self._send_to(leader, group)
 
     def _send_to(self, leader: int, queues: list[PartitionQueue]) -> None:
-        # One request opens a connection: if that fails, those behind it would open the next one, and overtake it.
-        is_open = self._cluster.is_connected(leader)
-        limit = self._settings["max.in.flight.requests.per.connection"] if is_open else 1
+        connection = self._cluster.open_connection(leader)
+        limit = _IN_FLIGHT_WHILE_CONNECTING
+        if connection is not None:
+            limit = self._settings["max.in.flight.requests.per.connection"]
         while self._in_flight.get(leader, 0) < limit:
             batches = self._collect(queues)
             if not batches:
                 return
             self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
-            self._cluster.spawn(self._request(leader, batches))
+            self._cluster.spawn(self._request(leader, batches, connection))
 
     def _collect(self, queues: list[PartitionQueue]) -> list[tuple[PartitionQueue, ProducerBatch]]:
         """At most one batch per partition, as many as make a good request."""
@@ -318,7 +322,15 @@ class Sender:
         queues.sort(key=lambda queue: len(queue.in_flight))
         return batches
 
-    async def _request(self, leader: int, batches: list[tuple[PartitionQueue, ProducerBatch]]) -> None:
+    async def _request(
+        self,
+        leader: int,
+        batches: list[tuple[PartitionQueue, ProducerBatch]],
+        connection: Connection | None,
+    ) -> None:
+        """Over `connection`, or a new one. If it has ended by now the request fails as those before it do: over a new
+        one it would overtake them.
+        """
         data = {(batch.topic, batch.partition): batch.data for _, batch in batches}
         timeout_ms = self._settings["request.timeout.ms"]
         transaction = self._transaction
@@ -331,7 +343,7 @@ class Sender:
             adds_partitions=transaction is not None and transaction.implicit,
         )
         try:
-            connection = await self._cluster.connection(leader)
+            connection = connection or await self._cluster.connection(leader)
             if self._acks == 0:
                 connection.send_unanswered(request)
                 rows: dict[tuple[str, int], Any] = {}

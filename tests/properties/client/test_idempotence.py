@@ -18,7 +18,7 @@ from felice.protocol.messages.init_producer_id import InitProducerIdResponse
 from felice.records.batch import BatchHeader
 from felice.records.reader import read_batch
 
-OK, REFUSED, REQUEST_LOST, REPLY_LOST, FORGOTTEN = range(5)
+OK, REFUSED, REQUEST_LOST, REPLY_LOST, FORGOTTEN, UNREACHABLE = range(6)
 
 
 class ModelPartition:
@@ -27,6 +27,8 @@ class ModelPartition:
     def __init__(self) -> None:
         self.values: list[bytes | None] = []
         self.epoch = -1
+        # Of a producer that it has not met: any sequence. What follows a batch that it refused it does not take.
+        self.takes_any = True
         self.recent: list[tuple[int, int, int]] = []
 
     def append(self, data: Any) -> tuple[int, int]:
@@ -41,7 +43,11 @@ class ModelPartition:
         if header.producer_epoch < self.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH, -1
         fresh = header.producer_epoch > self.epoch
-        expected = 0 if fresh else self.recent[-1][1] + 1 if self.recent else header.base_sequence
+        if self.takes_any or not (fresh or self.recent):
+            expected = header.base_sequence
+        else:
+            expected = 0 if fresh else self.recent[-1][1] + 1
+        self.takes_any = False
         if header.base_sequence != expected:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
         offset = len(self.values)
@@ -54,11 +60,12 @@ class ModelPartition:
 
 
 class ScriptedCluster:
-    """Stands for `Cluster`: one broker that answers in order, by script and then well."""
+    """Stands for `Cluster`: one broker that answers by script and then well."""
 
     def __init__(self, script: list[int]) -> None:
         self.partition = ModelPartition()
         self.script = list(script)
+        self._connection: ScriptedConnection | None = None
         self.timeout_s = 1.0
         self.topology = SimpleNamespace(
             version=0,
@@ -70,7 +77,6 @@ class ScriptedCluster:
             topic_id=lambda topic: None,
             on_leader_hint=lambda *hint: False,
         )
-        self._order = asyncio.Lock()
 
     def spawn(self, work: Any) -> Any:
         return asyncio.get_running_loop().create_task(work)
@@ -81,24 +87,55 @@ class ScriptedCluster:
     async def call_any(self, request: Any) -> InitProducerIdResponse:
         return InitProducerIdResponse(producer_id=1, producer_epoch=0)
 
-    async def connection(self, leader: int) -> "ScriptedCluster":
-        return self
+    def open_connection(self, leader: int) -> "ScriptedConnection | None":
+        return self._connection
+
+    async def connection(self, leader: int) -> "ScriptedConnection":
+        if self._connection is None:
+            await asyncio.sleep(0)
+            if self.script and self.script[0] == UNREACHABLE:
+                self.script.pop(0)
+                raise failure(KafkaError._TRANSPORT, retriable=True)
+            self._connection = ScriptedConnection(self)
+        return self._connection
+
+    def lose(self) -> None:
+        self._connection = None
+
+
+class ScriptedConnection:
+    """Answers in order. Once it has lost a request or an answer it loses what comes after it, too."""
+
+    def __init__(self, cluster: ScriptedCluster) -> None:
+        self._cluster, self.script, self.partition = cluster, cluster.script, cluster.partition
+        self._is_lost = False
+        self._order = asyncio.Lock()
+
+    def _lost(self) -> Exception:
+        if not self._is_lost:
+            self._is_lost = True
+            self._cluster.lose()
+        return failure(KafkaError._TRANSPORT, retriable=True)
 
     async def call(self, request: Any, timeout_s: float) -> Any:
         data = request.build(9).topic_data[0].partition_data[0].records
         async with self._order:
             await asyncio.sleep(0)
+            if self._is_lost:
+                raise self._lost()
             outcome = self.script.pop(0) if self.script else OK
             if outcome == REQUEST_LOST:
-                raise failure(KafkaError._TRANSPORT, retriable=True)
+                raise self._lost()
             if outcome == FORGOTTEN:
                 # The broker lost what it knew of the producer; old numbers now look like gaps.
                 self.partition.recent = self.partition.recent[-1:]
+            if outcome == REFUSED:
+                self.partition.takes_any = False
             code, offset = (
                 (ErrorCode.NOT_ENOUGH_REPLICAS, -1) if outcome == REFUSED else self.partition.append(data)
             )
             if outcome == REPLY_LOST:
-                raise failure(KafkaError._TRANSPORT, retriable=True)
+                raise self._lost()
         row = SimpleNamespace(
             index=0,
             error_code=int(code),
@@ -140,13 +177,15 @@ async def produce_all(script: list[int], sizes: list[int]) -> tuple[list[bytes |
     return cluster.partition.values, delivered
 
 
-outcomes = st.sampled_from([OK, OK, REFUSED, REQUEST_LOST, REPLY_LOST])
+outcomes = st.sampled_from([OK, OK, REFUSED, REQUEST_LOST, REPLY_LOST, UNREACHABLE])
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(outcomes, max_size=25), st.lists(st.integers(1, 5), min_size=1, max_size=12))
 # A retry that is refused again while newer batches are written behind it leaves the window of five.
 @example([REPLY_LOST, OK, OK, OK, REFUSED], [1, 1, 3, 3])
+# The connection that the first request wants cannot be made; the one that the second wants can.
+@example([UNREACHABLE], [2, 2])
 def test_every_record_is_written_once_and_in_order(script: list[int], sizes: list[int]) -> None:
     values, delivered = asyncio.run(produce_all(script, sizes))
     assert all(finished.error is None for finished in delivered)
