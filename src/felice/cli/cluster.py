@@ -66,11 +66,16 @@ def cluster_status(admin: AdminClient) -> dict[str, Any]:
     }
 
 
-def is_healthy(status: dict[str, Any], brokers: int | None = None) -> bool:
-    """A broker that nobody has replicas on is missed only by who counts."""
-    if brokers is not None and len(status["brokers"]) < brokers:
-        return False
-    return not (status["offline_partitions"] or status["under_replicated_partitions"])
+def faults_of(status: dict[str, Any], brokers: int | None = None) -> list[str]:
+    """In words. A broker that nobody has replicas on is missed only by who counts."""
+    faults = []
+    if brokers is not None and (there := len(status["brokers"])) < brokers:
+        faults.append(f"{there} of {brokers} brokers are there")
+    if offline := len(status["offline_partitions"]):
+        faults.append(f"partitions without a leader: {offline}")
+    if behind := len(status["under_replicated_partitions"]):
+        faults.append(f"partitions that lack replicas: {behind}")
+    return faults
 
 
 def offered_versions(admin: AdminClient) -> tuple[list[dict[str, Any]], dict[int, str]]:
@@ -132,8 +137,8 @@ def cluster(
         show_json(status)
     else:
         _print(status)
-    if check and not is_healthy(status, brokers):
-        context.exit(1)
+    if check and (faults := faults_of(status, brokers)):
+        raise Fault("; ".join(faults))
 
 
 @cluster.command("api-versions")

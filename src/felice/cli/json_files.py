@@ -16,6 +16,8 @@ def read_rows(path: Path, listed: str, shape: str, read: Callable[[Any], T]) -> 
     """What `read` makes of each row of the list of this name; `shape` is shown where the file is of another."""
     try:
         return [read(row) for row in json.loads(path.read_text())[listed]]
+    except json.JSONDecodeError as error:
+        raise Fault(f"{path} is not JSON: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Fault(f"{path} is not of the form {shape}: {error!r}") from None
 

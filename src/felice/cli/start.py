@@ -133,6 +133,7 @@ def _run(
     _configure_logs(log_format, log_level)
     source = None if store_descriptor is None else InheritedSource(store_descriptor, SystemClock())
     config, unknown = BrokerConfig.parse(properties)
+    _refuse_quorum(properties, config)
     _warn_of(unknown)
     _warn_of_open(config)
     run(config, on_ready=_say_ready, store_source=source)
@@ -189,6 +190,17 @@ def _configure_logs(log_format: str, log_level: str) -> None:
     from felice.server.logs import configure_logs
 
     configure_logs(as_json=log_format == "json", level=getattr(logging, log_level.upper()))
+
+
+def _refuse_quorum(properties: dict[str, str], config: BrokerConfig) -> None:
+    """A broker that should be one of several, and would be a cluster of its own."""
+    for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
+        count = len(properties.get(name, "").split(","))
+        if count > 1 and config.zookeeper_connect is None:
+            raise Fault(
+                f"{name} names {count} controllers, and ZooKeeper is what brings brokers together here; "
+                "set zookeeper.connect instead"
+            )
 
 
 def _warn_of_open(config: BrokerConfig) -> None:

@@ -154,6 +154,9 @@ class AsyncProducer:
                 future.set_result(message)
             else:
                 future.set_exception(KafkaException(error))
+                if error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+                    # Whoever aborts has given it up: that nobody asks for it is no fault to be told.
+                    future.exception()
 
         content = as_bytes(key, "key"), as_bytes(value, "value"), as_headers(headers)
         when = timestamp or self._settings.env.clock.now_ms()

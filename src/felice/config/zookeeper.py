@@ -122,6 +122,9 @@ def parse_connect(text: str) -> tuple[tuple[str, ...], str]:
     """`a:2181,b/kafka` as hosts with their ports, and the chroot (empty for none); raises `ConfigError`."""
     servers, slash, path = text.partition("/")
     chroot = (slash + path).rstrip("/")
+    if "," in path:
+        # Else the other hosts would be part of a path, and this broker the first of a new cluster there.
+        raise _refused(text, "the path goes once, behind the last host")
     if any(part in ("", ".", "..") for part in chroot.split("/")[1:]):
         raise _refused(text, f"{slash}{path} is not the path of a node")
     return tuple(_server(text, server.strip()) for server in servers.split(",")), chroot

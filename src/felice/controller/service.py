@@ -48,6 +48,7 @@ from felice.metadata.layout import ProducerIdBlock, TopicNode
 from felice.metadata.store import Operation
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.uuids import format_uuid
 
 PRODUCER_ID_BLOCK_SIZE = 1000
 # Kafka's bound on one request; a topic of more partitions is a slip of the finger.
@@ -372,7 +373,7 @@ class Controller:
         while True:
             # Kafka's reserved ids are 0 and 1; ids that begin with '-' would look like options to its tools.
             topic_id = uuid.UUID(int=self._env.random.getrandbits(128), version=4)
-            if not layout.encode_uuid(topic_id).startswith("-"):
+            if not format_uuid(topic_id).startswith("-"):
                 return topic_id
 
     def _new_partitions(self, topic: str, partitions: Mapping[int, tuple[int, ...]]) -> list[Operation]:

@@ -13,7 +13,7 @@ from uuid import UUID
 from felice.config import format_properties, parse_properties
 from felice.env import Disk
 from felice.log.errors import LogDirectoryError
-from felice.log.partition_metadata import format_uuid, parse_uuid
+from felice.protocol.uuids import format_uuid, parse_uuid
 
 FILE_NAME = "meta.properties"
 _NODE_ID_KEYS = {"0": "broker.id", "1": "node.id"}

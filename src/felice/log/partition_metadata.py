@@ -7,23 +7,15 @@ topic of the same name that was deleted.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pathlib import Path
 from uuid import UUID
 
 from felice.config import parse_properties
 from felice.env import Disk
 from felice.log.errors import CorruptLog
+from felice.protocol.uuids import format_uuid, parse_uuid
 
 FILE_NAME = "partition.metadata"
-
-
-def format_uuid(value: UUID) -> str:
-    return urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
-
-
-def parse_uuid(text: str) -> UUID:
-    return UUID(bytes=urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
 
 def looks_damaged(found: UUID | None, expected: UUID) -> bool:

@@ -6,13 +6,14 @@ Everything here is a pure translation between values and (path, data).
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
 from uuid import UUID
+
+from felice.protocol.uuids import format_uuid, parse_uuid
 
 CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
@@ -128,7 +129,7 @@ def identity_path(topic: str) -> str:
 
 def mark_path(topic: str, topic_id: UUID) -> str:
     """Felice's own: there while the topic of this name has this id (`metadata/identity.py`)."""
-    return f"{identity_path(topic)}/{encode_uuid(topic_id)}"
+    return f"{identity_path(topic)}/{format_uuid(topic_id)}"
 
 
 def doom_path(topic: str, topic_id: UUID) -> str:
@@ -156,15 +157,6 @@ def entity_of(config_path: str) -> str:
     return unquote(config_path.rpartition("/")[2])
 
 
-def encode_uuid(value: UUID) -> str:
-    """22 characters of URL-safe base64 without padding, as Kafka prints ids."""
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
-
-
-def decode_uuid(text: str) -> UUID:
-    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
-
-
 def encode_cluster_id(cluster_id: str) -> bytes:
     return _json({"version": "1", "id": cluster_id})
 
@@ -186,7 +178,7 @@ def decode_controller(data: bytes) -> int:
 def encode_topic(node: TopicNode) -> bytes:
     value: dict[str, Any] = {"version": 3 if node.topic_id else 1}
     if node.topic_id:
-        value["topic_id"] = encode_uuid(node.topic_id)
+        value["topic_id"] = format_uuid(node.topic_id)
     value["partitions"] = _replicas(node.partitions)
     if node.topic_id:
         value["adding_replicas"] = _replicas(node.adding)
@@ -198,7 +190,7 @@ def decode_topic(data: bytes) -> TopicNode:
     value = json.loads(data)
     topic_id = value.get("topic_id")
     return TopicNode(
-        decode_uuid(topic_id) if topic_id else None,
+        parse_uuid(topic_id) if topic_id else None,
         _replica_map(value["partitions"]),
         _replica_map(value.get("adding_replicas", {})),
         _replica_map(value.get("removing_replicas", {})),

@@ -39,6 +39,7 @@ from felice.metadata import (
     layout,
 )
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode
+from felice.protocol.uuids import format_uuid
 from felice.server.startup import StartupError
 
 if TYPE_CHECKING:
@@ -307,7 +308,7 @@ def _at(node: object) -> str:
 
 async def prepare_store(store: MetadataStore, new_uuid: Callable[[], uuid.UUID]) -> str:
     """Makes sure of the nodes that everybody counts on; returns the cluster id."""
-    cluster_id = layout.encode_cluster_id(layout.encode_uuid(new_uuid()))
+    cluster_id = layout.encode_cluster_id(format_uuid(new_uuid()))
     wanted = [(path, b"") for path in layout.PERSISTENT_PATHS]
     wanted += [(layout.CONTROLLER_EPOCH, b"0"), (layout.CLUSTER_ID, cluster_id)]
     while True:

@@ -83,6 +83,9 @@ def test_an_offset_file_is_read_or_refused_with_its_form(tmp_path: Path) -> None
     path.write_text('{"partitions": [{"topic": "t"}]}')
     with pytest.raises(Fault, match="is not of the form"):
         read_offset_file(path)
+    path.write_text("")
+    with pytest.raises(Fault, match=r"is not JSON: Expecting value"):
+        read_offset_file(path)
 
 
 def test_replicas_are_written_with_colons() -> None:

@@ -14,6 +14,7 @@ from felice.metadata.image import ImageBuilder
 from felice.metadata.layout import BrokerNode, Endpoint, ProducerIdBlock, StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble
 from felice.metadata.watcher import Watcher
+from felice.protocol.uuids import format_uuid, parse_uuid
 
 TOPIC_ID = UUID("3b1f8a52-6f8e-4c0d-9d5a-0f1e2d3c4b5a")
 
@@ -23,7 +24,7 @@ def test_topic_json_is_kafkas() -> None:
     value = json.loads(layout.encode_topic(node))
     assert value == {
         "version": 3,
-        "topic_id": layout.encode_uuid(TOPIC_ID),
+        "topic_id": format_uuid(TOPIC_ID),
         "partitions": {"0": [1, 2], "1": [2, 1]},
         "adding_replicas": {},
         "removing_replicas": {},
@@ -36,9 +37,9 @@ def test_a_topic_written_before_topic_ids_is_read() -> None:
 
 
 def test_a_topic_id_prints_in_22_characters() -> None:
-    text = layout.encode_uuid(TOPIC_ID)
+    text = format_uuid(TOPIC_ID)
     assert len(text) == 22
-    assert layout.decode_uuid(text) == TOPIC_ID
+    assert parse_uuid(text) == TOPIC_ID
 
 
 def test_state_broker_and_producer_block_come_back_as_they_went() -> None:
