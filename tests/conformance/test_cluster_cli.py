@@ -320,7 +320,7 @@ def test_what_cannot_be_elected_is_one_line(felice: Run, kafka: Run, tmp_path: P
     broken.write_text("{bad")
     way = ("--election-type", "preferred")
     said = kafka(kafka_leader_election, *way, "--path-to-json-file", str(broken), code=1)
-    assert "is not of the form" in said
+    assert "is not JSON" in said
     assert said.count("\n") == 1
 
 

@@ -21,7 +21,7 @@ def test_a_plan_is_written_and_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "not of the form"),
+        ("", "is not JSON"),
         ("[]", "not of the form"),
         ('{"partitions": [{"topic": "t", "partition": 0}]}', "not of the form"),
         ('{"partitions": []}', "names no partition"),
