@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from felice.client.errors import KafkaError
 from felice.client.model import Message
+from felice.client.topology import NO_LEADER
 from felice.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -132,7 +133,17 @@ class ProducerBatch:
 class PartitionQueue:
     """What waits for one partition: batches to send, batches under way, and its numbering."""
 
-    __slots__ = ("identity", "in_flight", "next_sequence", "open", "partition", "ready", "renumber", "topic")
+    __slots__ = (
+        "identity",
+        "in_flight",
+        "next_sequence",
+        "open",
+        "partition",
+        "ready",
+        "renumber",
+        "sent_to",
+        "topic",
+    )
 
     def __init__(self, topic: str, partition: int) -> None:
         self.topic = topic
@@ -140,6 +151,8 @@ class PartitionQueue:
         self.open: ProducerBatch | None = None
         self.ready: deque[ProducerBatch] = deque()
         self.in_flight: list[ProducerBatch] = []
+        # The broker that has what is under way.
+        self.sent_to = NO_LEADER
         self.identity = ANONYMOUS
         self.next_sequence = 0
         self.renumber = False
@@ -149,21 +162,21 @@ class PartitionQueue:
         """The batch at the front was sent before."""
         return bool(self.ready) and self.ready[0].attempts > 0
 
-    @property
-    def may_send(self) -> bool:
-        """While a retry waits, everything sent after it must come back first, or it would be overtaken.
+    def may_send_to(self, leader: int) -> bool:
+        """While a retry waits, everything sent after it must come back first, or it would be overtaken. So it would be
+        over a new leader, who takes any number of a producer that it has not met, while the old one is still asked.
 
         While one is under way it goes alone: each batch written behind it would push it further out of the
         broker's memory, and then it would no longer be recognised as written already.
         """
-        if self.in_flight and (self.renumber or self.retrying):
+        if self.in_flight and (self.renumber or self.retrying or leader != self.sent_to):
             return False
         if any(batch.attempts > 1 for batch in self.in_flight):
             return False
         return len(self.in_flight) < MAX_PARTITION_IN_FLIGHT
 
-    def take(self, identity: ProducerIdentity) -> ProducerBatch:
-        """The next batch, numbered and under way."""
+    def take(self, identity: ProducerIdentity, leader: int) -> ProducerBatch:
+        """The next batch, numbered and under way to `leader`."""
         batch = self.ready.popleft()
         if not batch.numbered and identity is not ANONYMOUS:
             self._follow(identity)
@@ -173,6 +186,7 @@ class PartitionQueue:
             batch.seal()
         batch.attempts += 1
         self.in_flight.append(batch)
+        self.sent_to = leader
         return batch
 
     def _follow(self, identity: ProducerIdentity) -> None:

@@ -282,7 +282,7 @@ class Sender:
             leader = self._cluster.topology.leader(queue.topic, queue.partition)
             if leader == NO_LEADER:
                 leaderless = True
-            elif queue.may_send and not queue.renumber:
+            elif queue.may_send_to(leader) and not queue.renumber:
                 by_leader.setdefault(leader, []).append(queue)
         if unlisted:
             self.on_transaction_changed()
@@ -298,13 +298,15 @@ class Sender:
         if connection is not None:
             limit = self._settings["max.in.flight.requests.per.connection"]
         while self._in_flight.get(leader, 0) < limit:
-            batches = self._collect(queues)
+            batches = self._collect(leader, queues)
             if not batches:
                 return
             self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
             self._cluster.spawn(self._request(leader, batches, connection))
 
-    def _collect(self, queues: list[PartitionQueue]) -> list[tuple[PartitionQueue, ProducerBatch]]:
+    def _collect(
+        self, leader: int, queues: list[PartitionQueue]
+    ) -> list[tuple[PartitionQueue, ProducerBatch]]:
         """At most one batch per partition, as many as make a good request."""
         assert self._identity is not None
         batches: list[tuple[PartitionQueue, ProducerBatch]] = []
@@ -313,9 +315,9 @@ class Sender:
             if size >= _REQUEST_TARGET_BYTES:
                 break
             with self._accumulator.lock:
-                if not queue.ready or not queue.may_send:
+                if not queue.ready or not queue.may_send_to(leader):
                     continue
-                batch = queue.take(self._identity)
+                batch = queue.take(self._identity, leader)
             size += len(batch.data)
             batches.append((queue, batch))
         # A partition that had to wait is served first next time.

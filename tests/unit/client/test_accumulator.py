@@ -27,7 +27,7 @@ def drain(acc: Accumulator) -> dict[int, list[bytes | None]]:
     found: dict[int, list[bytes | None]] = {}
     for queue in acc.queues():
         while queue.ready:
-            batch = queue.take(ANONYMOUS)
+            batch = queue.take(ANONYMOUS, 1)
             records = read_batch(batch.data, BatchHeader.parse(batch.data))
             found.setdefault(queue.partition, []).extend(record.value for record in records)
     return found
@@ -169,7 +169,7 @@ def test_built_batch_goes_behind_what_was_appended_before() -> None:
     put(other, b"built", partition=0)
     other.flushing = 1
     other.close_lingering(0.0)
-    data = other.queues()[0].take(ANONYMOUS).data
+    data = other.queues()[0].take(ANONYMOUS, 1).data
     put(acc, b"first", partition=0)
     acc.append_batch("t", 0, data, 1, None, 0.0)
     put(acc, b"last", partition=0)
