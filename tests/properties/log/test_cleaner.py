@@ -128,11 +128,10 @@ def test_every_key_keeps_its_last_committed_record(steps: list[Any]) -> None:
         world = World(Path(directory))
         for name, *arguments in [*steps, ("roll",), ("clean", 0, 1000), ("reopen", False)]:
             getattr(world, name)(*arguments)
-        first = [segment.log_path.read_bytes() for segment in world.log.segments]
+        segments = len(world.log.segments)
         clean(world.log, world.clean_offset, now_ms=world.now_ms)
         clean(world.log, world.clean_offset, now_ms=world.now_ms)
-        again = [segment.log_path.read_bytes() for segment in world.log.segments]
-        assert len(again) <= len(first)
+        assert len(world.log.segments) <= segments
 
 
 class Crash(BaseException):
