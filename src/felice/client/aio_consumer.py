@@ -17,6 +17,7 @@ from felice.client.errors import KafkaError, KafkaException, error_of
 from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message, TopicPartition, error_message
 from felice.client.options import parse_settings
 from felice.env import Environment
+from felice.env.clock import set_within
 
 
 class AsyncConsumer:
@@ -136,12 +137,8 @@ class AsyncConsumer:
             left = 1.0 if deadline is None else min(1.0, deadline - loop.time())
             if left <= 0:
                 return
-            try:
-                async with asyncio.timeout(left):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
-            self._changed.clear()
+            if await set_within(self._changed, left):
+                self._changed.clear()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         while True:

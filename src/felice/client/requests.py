@@ -29,6 +29,9 @@ LAST_VERSION_BY_NAME = 12
 LAST_EXPLICIT_PRODUCE = 11
 """From 12 on a transactional Produce adds its partitions to the transaction by itself (KIP-890)."""
 
+LAST_INIT_PRODUCER_ID = 5
+"""Version 6 is unstable in Kafka 4.3, and of use to two-phase commits alone."""
+
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     """Partition numbers under their topics, in the order given."""

@@ -25,7 +25,7 @@ from felice.client.connection import Connection
 from felice.client.errors import KafkaError, KafkaException, error_of, kafka_error
 from felice.client.model import Origin
 from felice.client.options import Settings
-from felice.client.requests import produce_request
+from felice.client.requests import LAST_INIT_PRODUCER_ID, produce_request
 from felice.client.topology import NO_LEADER
 from felice.client.transactions import Transaction
 from felice.client.wire import ByVersion
@@ -36,8 +36,6 @@ _REQUEST_TARGET_BYTES = 4 << 20
 # One request opens a connection: if that fails, those behind it would open the next one, and overtake it.
 _IN_FLIGHT_WHILE_CONNECTING = 1
 _LAST_EPOCH = 32_766
-_INIT_PRODUCER_ID_CAP = 5
-"""Version 6 is unstable in Kafka 4.3 and says nothing an idempotent producer needs."""
 
 _RENUMBERING = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -224,7 +222,7 @@ class Sender:
             while True:
                 try:
                     response = await self._cluster.call_any(
-                        ByVersion(InitProducerIdRequest, lambda version: request, _INIT_PRODUCER_ID_CAP)
+                        ByVersion(InitProducerIdRequest, lambda version: request, LAST_INIT_PRODUCER_ID)
                     )
                     if not response.error_code:
                         self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)

@@ -18,7 +18,7 @@ from felice.client.errors import KafkaError, failure, kafka_error
 from felice.client.group_requests import CommittedOffset
 from felice.client.model import ConsumerGroupMetadata, Partition
 from felice.client.options import Settings
-from felice.client.requests import by_topic
+from felice.client.requests import LAST_INIT_PRODUCER_ID, by_topic
 from felice.client.sender import Sender
 from felice.client.transactions import (
     AddOffsets,
@@ -48,7 +48,6 @@ _FEATURE = "transaction.version"
 _IMPLICIT_LEVEL = 2
 _RESUMING_INIT = 3
 """InitProducerId takes a producer that is known already, to give it a new epoch (KIP-360)."""
-_LAST_INIT = 5
 _LAST_EXPLICIT_ADD = 3
 _MEMBER_OFFSETS = 3
 _LAST_EXPLICIT = {EndTxnRequest: 4, TxnOffsetCommitRequest: 4}
@@ -212,7 +211,7 @@ class Transactor:
                 producer_epoch=known.epoch,
             )
 
-        return ByVersion(InitProducerIdRequest, build, _LAST_INIT)
+        return ByVersion(InitProducerIdRequest, build, LAST_INIT_PRODUCER_ID)
 
     def _add_partitions_request(self, partitions: tuple[Partition, ...]) -> ByVersion:
         request = AddPartitionsToTxnRequest(

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from felice.controller.writing import STATES_A_TRANSACTION, write_guarded
 from felice.metadata import Check, Delete, MetadataStore, SetData, TopicImage, identity, layout
-from felice.metadata.image import ZERO_UUID
 from felice.metadata.layout import TopicNode
 from felice.metadata.store import Operation
 
@@ -34,8 +33,7 @@ def whole(topic: TopicImage) -> list[Operation]:
 
 def begun(topic: TopicImage) -> list[Operation]:
     """The topic is gone when these are written; `finish` is the controller's duty from then on."""
-    topic_id = None if topic.topic_id == ZERO_UUID else topic.topic_id
-    node = layout.encode_topic(TopicNode(topic_id, {}, {}, {}))
+    node = layout.encode_topic(TopicNode(topic.known_id, {}, {}, {}))
     return [
         SetData(layout.topic_path(topic.name), node, topic.version),
         *identity.doomed(topic.name, topic.topic_id),

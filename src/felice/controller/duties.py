@@ -13,7 +13,7 @@ from uuid import UUID
 
 from felice.controller.election import first_state, preferred, settled
 from felice.controller.reassignment import Assignment, Move, completed
-from felice.metadata.image import ZERO_UUID, ClusterImage, PartitionImage, TopicImage
+from felice.metadata.image import ClusterImage, PartitionImage, TopicImage
 from felice.metadata.layout import StateNode, TopicNode
 
 MOVES_A_TRANSACTION = 500
@@ -94,7 +94,7 @@ def topic_change(topic: TopicImage, moves: Iterable[Move]) -> TopicChange:
         if move.state is not None:
             states.append(state_change(topic, move.partition, move.state))
     node = TopicNode(
-        None if topic.topic_id == ZERO_UUID else topic.topic_id,
+        topic.known_id,
         {partition: found.replicas for partition, found in assignments.items()},
         {partition: found.adding for partition, found in assignments.items() if found.adding},
         {partition: found.removing for partition, found in assignments.items() if found.removing},

@@ -6,6 +6,7 @@ goes back. Nothing may mix the two.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Protocol
 
@@ -28,3 +29,12 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+
+async def set_within(event: asyncio.Event, seconds: float) -> bool:
+    """Whether the event is set by then."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False

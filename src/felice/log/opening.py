@@ -93,9 +93,8 @@ def _tidy(files: OpenFiles, directory: Path, recovery_point: int | None) -> list
     names = segment_swap.finish(files, directory)
     for name in names:
         if name.endswith((DELETED_SUFFIX, ".tmp")):
-            with suppress(
-                FileNotFoundError
-            ):  # where a log is looked at again, others may be removing these, too
+            # Where a log is looked at again, others may be removing these, too.
+            with suppress(FileNotFoundError):
                 files.disk.remove(directory / name)
     base_offsets = sorted(
         int(name[:-4]) for name in names if name.endswith(LOG_SUFFIX) and name[:-4].isdigit()

@@ -23,8 +23,7 @@ from felice.metadata.store import (
     NoNode,
     Operation,
 )
-
-_NO_ID = UUID(int=0)
+from felice.protocol.primitives import ZERO_UUID
 
 
 def bound(topic: str, topic_id: UUID) -> Check:
@@ -52,7 +51,7 @@ async def adopt(store: MetadataStore, topic: str, topic_id: UUID) -> bool:
     if await store.exists(layout.mark_path(topic, topic_id)) is not None:
         return True
     node = await store.exists(layout.topic_path(topic))
-    if node is None or (layout.decode_topic(node.data).topic_id or _NO_ID) != topic_id:
+    if node is None or (layout.decode_topic(node.data).topic_id or ZERO_UUID) != topic_id:
         return False
     try:
         # Whoever makes a topic of this name meanwhile makes the first of these with it, and outruns us.

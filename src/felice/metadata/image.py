@@ -16,8 +16,8 @@ from uuid import UUID
 from felice.metadata import layout
 from felice.metadata.layout import Endpoint
 from felice.metadata.store import Node
+from felice.protocol.primitives import ZERO_UUID
 
-ZERO_UUID = UUID(int=0)
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
@@ -54,6 +54,11 @@ class TopicImage:
     topic_id: UUID
     partitions: tuple[PartitionImage, ...]
     version: int = 0
+
+    @property
+    def known_id(self) -> UUID | None:
+        """None where the topic's node has none: Kafka wrote such nodes before 2.8."""
+        return None if self.topic_id == ZERO_UUID else self.topic_id
 
     def partition(self, partition: int) -> PartitionImage | None:
         return self.partitions[partition] if 0 <= partition < len(self.partitions) else None

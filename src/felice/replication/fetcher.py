@@ -13,7 +13,6 @@ Leaves:      what an answer means for the log to `follower`, by way of `partitio
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from zlib import crc32
 
 from felice.config import BrokerConfig
 from felice.env import Clock
+from felice.env.clock import set_within
 from felice.metadata import ClusterImage
 from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
@@ -197,14 +197,14 @@ class Fetcher:
             if not self._positions:
                 # The next look must find what this one did not tell anybody.
                 self._touched.update(touched)
-                await self._wait(self._next_retry_s(now_s))
+                await set_within(self._changed, self._next_retry_s(now_s))
                 continue
             try:
                 await self._round(touched)
             except PeerUnavailable as error:
                 self._session.on_failure()
                 self._report_unreachable(error)
-                await self._wait(self._backoff_s)
+                await set_within(self._changed, self._backoff_s)
             except Exception:
                 # A fault here must not end replication for good.
                 _log.exception("fetching failed", extra={"source": self._source})
@@ -219,11 +219,6 @@ class Fetcher:
         if self._was_reached:
             _log.warning("a leader is not reached", extra={"broker": self._source, "reason": str(error)})
         self._was_reached = False
-
-    async def _wait(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
 
     def _next_retry_s(self, now_s: float) -> float:
         """How long nothing is to be done; a change ends the wait."""

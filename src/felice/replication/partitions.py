@@ -94,10 +94,8 @@ class Partitions:
     def _give_up_again(self) -> None:
         """Where nobody could take over from a disk that failed, one who has come back may."""
         for partition in self:
-            if not partition.is_open and self.on_unservable is not None:
-                self.on_unservable(
-                    partition.topic, partition.topic_id, partition.partition, partition.replicas
-                )
+            if not partition.is_open:
+                self._report_unservable(partition)
 
     def _out_of_reach(self, image: ClusterImage) -> set[tuple[UUID, int]]:
         """Replicas that were here before the start, or may have been, and are in no directory that could be read."""
@@ -164,23 +162,24 @@ class Partitions:
     def on_directory_offline(self, directory: LogDirectory) -> None:
         """Nobody is served from there any more, and other brokers take over what they can."""
         for key, partition in list(self._partitions.items()):
-            if directory.logs.get(key) is partition.log and partition.is_open:
-                partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
-                if self.on_unservable is not None:
-                    self.on_unservable(
-                        partition.topic, partition.topic_id, partition.partition, partition.replicas
-                    )
+            if directory.logs.get(key) is partition.log:
+                self._go_offline(partition)
 
     def on_log_offline(self, log: Log) -> None:
         """As `on_directory_offline`, for one log alone."""
         key = log.topic, log.partition
         partition = self._partitions.get(key)
-        if partition is not None and partition.log is log and partition.is_open:
+        if partition is not None and partition.log is log:
+            self._go_offline(partition)
+
+    def _go_offline(self, partition: Partition) -> None:
+        if partition.is_open:
             partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
-            if self.on_unservable is not None:
-                self.on_unservable(
-                    partition.topic, partition.topic_id, partition.partition, partition.replicas
-                )
+            self._report_unservable(partition)
+
+    def _report_unservable(self, partition: Partition) -> None:
+        if self.on_unservable is not None:
+            self.on_unservable(partition.topic, partition.topic_id, partition.partition, partition.replicas)
 
     def without_room(self) -> list[_Key]:
         """Whose logs went offline for want of room."""

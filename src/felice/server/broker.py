@@ -114,6 +114,7 @@ class Broker:
         # The image that partitions and coordinators were told of last, and whether they are told of the next.
         self._followed = ClusterImage()
         self._is_following = False
+        self._is_composed = False
         self._stop_began = False
         # Held while a thread makes files in the directories.
         self._making_logs = asyncio.Lock()
@@ -278,6 +279,7 @@ class Broker:
         self.membership = Membership(self, store, self._store_source.session_timeout_ms)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, env.random)
+        self._is_composed = True
 
     def _broker_epoch_of(self, broker_id: int) -> int | None:
         known = self.image.brokers.get(broker_id)
@@ -468,7 +470,7 @@ class Broker:
         """Gives its leaderships to others, finishes what is under way, and brings everything to disk."""
         if self._stop_began:
             return
-        if not hasattr(self, "partitions"):
+        if not self._is_composed:
             # Nothing was loaded yet, so nothing may be marked clean.
             await self._abandon()
             return
@@ -505,8 +507,9 @@ class Broker:
         self._is_following = False
         self._stop_coordinators()
         await self._stop_replicating()
-        for partition in getattr(self, "partitions", ()):
-            await partition.finish_flush()  # its thread must not meet a closed file
+        if self._is_composed:
+            for partition in self.partitions:
+                await partition.finish_flush()  # its thread must not meet a closed file
         await self.auto_topics.finish()
         await self._abandon(ends_session=False)
 

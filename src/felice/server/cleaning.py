@@ -11,7 +11,6 @@ How:        one worker, with a thread of its own, for each of log.cleaner.thread
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from felice.env.clock import set_within
 from felice.log import cleaner_plan
 from felice.log.cleaner_pass import CleanerSettings, CleanerStats, CleaningAborted, CleaningPass, log_facts
 from felice.log.cleaner_plan import Cleanable
@@ -100,10 +100,7 @@ class Cleaner:
                 self._workers.pop(number, None)
 
     async def _sleep(self, backoff_ms: int) -> None:
-        timeout_s = min(max(backoff_ms, _MIN_SLEEP_MS), _MAX_SLEEP_MS) / 1000
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._woken.wait()
+        await set_within(self._woken, min(max(backoff_ms, _MIN_SLEEP_MS), _MAX_SLEEP_MS) / 1000)
 
     # -- choosing --------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from felice.env.clock import set_within
 from felice.protocol.errors import ApiError
 
 if TYPE_CHECKING:
@@ -75,19 +76,11 @@ class Maintenance:
         self._tasks.clear()
 
     async def _repeat(self, name: str, interval_ms: int, chore: Chore) -> None:
-        while not await self._stops_within(min(interval_ms, _MAX_SLEEP_MS) / 1000):
+        while not await set_within(self._stopping, min(interval_ms, _MAX_SLEEP_MS) / 1000):
             try:
                 await chore()
             except Exception:
                 _log.exception("a chore failed", extra={"chore": name})
-
-    async def _stops_within(self, seconds: float) -> bool:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return False
-        return True
 
     async def _apply_retention(self) -> None:
         now_ms = self._broker.env.clock.now_ms()

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
-from felice.metadata.image import ZERO_UUID
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.add_partitions_to_txn import (
@@ -50,6 +49,7 @@ from felice.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
+from felice.protocol.primitives import ZERO_UUID
 from felice.protocol.schema import schema_of
 from felice.replication.partition import Partition
 from felice.server.broker import Broker

@@ -14,9 +14,10 @@ from felice.controller.config_changes import ChangeKind, ConfigChange, apply_cha
 from felice.controller.duties import MOVES_A_TRANSACTION, TopicChange, due
 from felice.controller.election import first_state, preferred, restarted, settled, stepped_down
 from felice.controller.placement import PlacementError, alternating, check_assignment, place_replicas
-from felice.metadata.image import ZERO_UUID, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from felice.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from felice.metadata.layout import NO_LEADER, StateNode
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.primitives import ZERO_UUID
 
 
 def _unracked(*brokers: int) -> dict[int, str | None]:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from conformance.wire import Wire
-from felice.metadata.image import ZERO_UUID
 from felice.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from felice.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from felice.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -28,6 +27,7 @@ from felice.protocol.messages.incremental_alter_configs import (
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from felice.protocol.primitives import ZERO_UUID
 from felice.records.builder import BatchBuilder
 from felice.server.embedded import EmbeddedBroker
 from felice.server.startup import StartupError

@@ -21,7 +21,7 @@ from felice.client.admin.topics import Results, by_leader, outcome
 from felice.client.cluster import Cluster
 from felice.client.errors import KafkaError, failure
 from felice.client.model import Partition, TopicPartition
-from felice.client.requests import by_topic
+from felice.client.requests import LAST_INIT_PRODUCER_ID, by_topic
 from felice.client.wire import ByVersion
 from felice.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from felice.protocol.messages.describe_transactions import DescribeTransactionsRequest
@@ -33,9 +33,6 @@ from felice.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-
-# Version 6 is unstable in Kafka 4.3.
-_LAST_INIT = 5
 
 
 async def list_transactions(
@@ -100,7 +97,7 @@ async def fence_producer(cluster: Cluster, transactional_id: str, timeout_s: flo
     asked = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=int(timeout_s * 1000)
     )
-    request = ByVersion(InitProducerIdRequest, lambda version: asked, _LAST_INIT)
+    request = ByVersion(InitProducerIdRequest, lambda version: asked, LAST_INIT_PRODUCER_ID)
     response = await _ask(cluster, transactional_id, request, timeout_s)
     _check(cluster, transactional_id, response.error_code)
     return FencedProducer(response.producer_id, response.producer_epoch)

@@ -34,7 +34,7 @@ from felice.coordinator.shard import (
     Waiter,
 )
 from felice.env import Environment
-from felice.metadata.image import ZERO_UUID, ClusterImage, TopicImage
+from felice.metadata.image import ClusterImage, TopicImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.delete_groups import DeletableGroupResult
 from felice.protocol.messages.describe_groups import DescribedGroup
@@ -69,6 +69,7 @@ from felice.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from felice.protocol.primitives import ZERO_UUID
 from felice.records.control import EndTransactionMarker
 
 T = TypeVar("T")

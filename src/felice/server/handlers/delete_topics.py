@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
-from felice.metadata.image import ZERO_UUID, TopicImage
+from felice.metadata.image import TopicImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -18,6 +18,7 @@ from felice.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from felice.protocol.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from felice.controller import topic_names
 from felice.metadata import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from felice.metadata.image import ZERO_UUID
 from felice.metadata.layout import NO_LEADER
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.metadata import (
@@ -23,6 +22,7 @@ from felice.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from felice.protocol.primitives import ZERO_UUID
 from felice.server.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from felice.controller.topic_names import INTERNAL_TOPICS
 from felice.coordinator.transaction.metadata import V1, V2, TopicPartition
 from felice.coordinator.transaction.shard import Identity
 from felice.log.log import AppendInfo
-from felice.metadata.image import ZERO_UUID
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -27,7 +26,7 @@ from felice.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from felice.protocol.primitives import Buffer
+from felice.protocol.primitives import ZERO_UUID, Buffer
 from felice.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader
 from felice.replication.partition import ACKS_ALL, Partition
 from felice.server.admission import Flow, Refusals
