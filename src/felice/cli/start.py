@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import click
 
 from felice.cli.faults import Fault
 from felice.cli.options import key_values
-from felice.config import BROKER_OPTIONS, BrokerConfig, Listener, parse_properties
+from felice.config import BrokerConfig, Listener, parse_properties
 from felice.config.kafka_only import is_kafkas, nearest
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ def start(
         return
     listener = Listener("PLAINTEXT", host, port)
     properties = {"listeners": str(listener), "log.dirs": str(data_dir), **local_settings(1)}
-    properties.update(key_values(options))
-    _run(properties, log_format, log_level, store_descriptor)
+    given = key_values(options)
+    _run({**properties, **given}, given, log_format, log_level, store_descriptor)
 
 
 @click.command()
@@ -120,12 +121,18 @@ def broker(properties_file: Path, overrides: tuple[str, ...], log_format: str, l
         text = properties_file.read_text()
     except UnicodeDecodeError as error:
         raise Fault(f"{properties_file} is not text in UTF-8: {error.reason} at byte {error.start}") from None
-    _run({**parse_properties(text), **key_values(overrides)}, log_format, log_level)
+    over = key_values(overrides)
+    _run({**parse_properties(text), **over}, over, log_format, log_level)
 
 
 def _run(
-    properties: dict[str, str], log_format: str, log_level: str, store_descriptor: int | None = None
+    properties: dict[str, str],
+    given: Collection[str],
+    log_format: str,
+    log_level: str,
+    store_descriptor: int | None = None,
 ) -> None:
+    """`given` are the names of those properties that stand on the command line."""
     from felice.env import SystemClock
     from felice.server.running import run
     from felice.server.store_sources import InheritedSource
@@ -134,6 +141,7 @@ def _run(
     source = None if store_descriptor is None else InheritedSource(store_descriptor, SystemClock())
     config, unknown = BrokerConfig.parse(properties)
     _refuse_quorum(properties, config)
+    _refuse_slips(name for name in unknown if name in given)
     _warn_of(unknown)
     _warn_of_open(config)
     run(config, on_ready=_say_ready, store_source=source)
@@ -182,6 +190,7 @@ def _shared_options(options: dict[str, str]) -> dict[str, str]:
     if fixed := sorted(_EACH_BROKERS_OWN.intersection(options)):
         raise Fault(f"{fixed[0]} is each broker's own; use --host, --port and --data-dir")
     _, unknown = BrokerConfig.parse(options)
+    _refuse_slips(unknown)
     _warn_of(unknown)
     return {name: text for name, text in options.items() if name not in unknown}
 
@@ -211,14 +220,24 @@ def _warn_of_open(config: BrokerConfig) -> None:
             )
 
 
-def _warn_of(unknown: list[str]) -> None:
+def _refuse_slips(unknown: Iterable[str]) -> None:
+    """Who types a name wants what it means. (A file may have names that are somebody else's, as with Kafka.)"""
+    if slips := [
+        f"{name} (did you mean {meant}?)" for name in unknown if (meant := nearest(name)) is not None
+    ]:
+        raise Fault(f"unknown option {', '.join(slips)}")
+
+
+def _warn_of(unknown: Iterable[str]) -> None:
     """Each name that has no effect, told apart: what is Kafka's, and what is a slip."""
+    kafkas = []
     for name in unknown:
-        if (meant := nearest(name, BROKER_OPTIONS)) is not None:
-            click.echo(f"warning: unknown option {name} has no effect; did you mean {meant}?", err=True)
-        elif not is_kafkas(name):
-            click.echo(f"warning: unknown option {name} has no effect", err=True)
-    if kafkas := [name for name in unknown if is_kafkas(name) and nearest(name, BROKER_OPTIONS) is None]:
+        if is_kafkas(name):
+            kafkas.append(name)
+            continue
+        hint = "" if (meant := nearest(name)) is None else f"; did you mean {meant}?"
+        click.echo(f"warning: unknown option {name} has no effect{hint}", err=True)
+    if kafkas:
         click.echo(f"warning: these options of Kafka have no effect here: {', '.join(kafkas)}", err=True)
 
 

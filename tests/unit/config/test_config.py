@@ -11,7 +11,7 @@ from felice.config import (
     Listener,
     TopicConfig,
 )
-from felice.config.kafka_only import is_kafkas, nearest
+from felice.config.kafka_only import KAFKA_ONLY, is_kafkas, nearest
 
 
 def broker(**properties: str) -> BrokerConfig:
@@ -123,12 +123,19 @@ def test_listeners_of_krafts_controller_are_left_out() -> None:
     [
         ("process.roles", True, None),
         ("ssl.keystore.location", True, None),
-        ("num.partitons", True, "num.partitions"),
+        ("listener.name.internal.ssl.keystore.location", True, None),
+        ("group.share.session.timeout.ms", True, None),
+        ("num.partitons", False, "num.partitions"),
+        ("retention.ms", False, "log.retention.ms"),
         ("my.own.thing", False, None),
     ],
 )
 def test_a_slip_is_told_from_an_option_of_kafkas(name: str, is_its: bool, meant: str | None) -> None:
-    assert (is_kafkas(name), nearest(name, BROKER_OPTIONS)) == (is_its, meant)
+    assert (is_kafkas(name), nearest(name)) == (is_its, meant)
+
+
+def test_what_is_kafkas_alone_is_none_of_ours() -> None:
+    assert KAFKA_ONLY.isdisjoint(BROKER_OPTIONS)
 
 
 def test_a_listener_prints_as_it_is_written() -> None:
