@@ -133,7 +133,7 @@ def _append_nothing(log: Log, valid: Any, *args: Any) -> AppendInfo:
 
 def _skip_head_of_segment(original: Any) -> Any:
     def read(log: Log, offset: int, *args: Any, **kwargs: Any) -> Any:
-        is_head = offset > log.log_start_offset and offset in log._bases
+        is_head = offset > log.log_start_offset and offset in log.segments.bases
         if is_head and offset + 1 < kwargs["end_offset"]:
             return original(log, offset + 1, *args, **kwargs)
         return original(log, offset, *args, **kwargs)

@@ -1,6 +1,6 @@
 """One partition's commit log, in Kafka's directory and file layout.
 
-`log` is the face; `segment` and the index files lie below it, `producers`, `epochs`
+`log` is the face; `segments` are many of `segment`, which has the index files below it; `producers`, `epochs`
 and `retention` decide beside it, `recovery` and `opening` bring files into shape
 before anything is served, and `directory` holds all partitions of one disk. The
 cleaner is `cleaner_plan` (what, how far), `cleaner_pass` (the work, on a thread) and

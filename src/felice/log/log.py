@@ -16,8 +16,7 @@ replicas: who may read how far, and when an append counts as committed, is for
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 from zlib import crc32
@@ -41,6 +40,7 @@ from felice.log.files import OpenFiles
 from felice.log.flush import Flush
 from felice.log.producers import ProducerStates, RememberedBatch
 from felice.log.segment import MAX_RELATIVE_OFFSET, SWAP_SUFFIX, Segment
+from felice.log.segments import Segments
 from felice.log.transaction_index import AbortedTransaction
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.batch import BatchHeader, stamp
@@ -66,7 +66,7 @@ class Log:
         self.partition = partition
         self.topic_id: UUID | None = None
         self.directory = directory
-        self.segments: list[Segment] = []
+        self.segments: Segments
         self.epochs = LeaderEpochs(disk, directory)
         self.producers = ProducerStates(producer_id_expiration_ms)
         self.log_start_offset = 0
@@ -82,7 +82,6 @@ class Log:
         self._clock = clock
         self._files = files
         self._offline: str | None = None
-        self._bases: list[int] = []
         self._flush: Flush | None = None
         self._truncations = 0
         self._last_flush_ms = clock.now_ms()
@@ -90,7 +89,7 @@ class Log:
         self._names_changed = True
         self._saved_at: tuple[int, int] | None = None
         self._deleted_files: list[tuple[int, Path]] = []
-        self.update_config(config)
+        self.config, self._rules = config, ProduceRules.of(config)
 
     @classmethod
     def open(
@@ -183,15 +182,14 @@ class Log:
         where = self._disk, self.directory.parent
         if self.topic_id is not None:
             failed_sync.write_again(*where, self._files.get(self.directory / partition_metadata.FILE_NAME))
-        for segment in self.segments[max(bisect_right(self._bases, self.recovery_point) - 1, 0) :]:
+        for segment in self.segments.since(self.recovery_point):
             for file in segment.open_files(with_indexes=False):
                 failed_sync.write_again(*where, file, segment.position_of(self.recovery_point))
 
-    def _take_segments(self, segments: list[Segment]) -> None:
-        self.segments = segments
-        self._bases = [segment.base_offset for segment in segments]
-        self.log_end_offset = segments[-1].next_offset
-        self._jitter_ms = self._jitter_of(segments[-1])
+    def _take_segments(self, segments: Iterable[Segment]) -> None:
+        self.segments = Segments(segments)
+        self.log_end_offset = self.segments.end_offset
+        self._jitter_ms = self._jitter_of(self.segments.active)
 
     def _restore_producers(self, rescanned: Sequence[Segment], now_ms: int) -> None:
         recovery.restore_producers(
@@ -220,10 +218,8 @@ class Log:
         return self._offline
 
     def update_config(self, config: TopicConfig) -> None:
-        self.config = config
-        self._rules = ProduceRules.of(config)
-        if self.segments:
-            self._jitter_ms = self._jitter_of(self.segments[-1])
+        self.config, self._rules = config, ProduceRules.of(config)
+        self._jitter_ms = self._jitter_of(self.segments.active)
 
     def _jitter_of(self, active: Segment) -> int:
         """Taken off segment.ms, so that partitions made together do not roll together."""
@@ -326,18 +322,18 @@ class Log:
 
     def _index_aborted(self, aborted: AbortedTransaction) -> None:
         try:
-            self.segments[-1].transaction_index.append(aborted)
+            self.segments.active.transaction_index.append(aborted)
         except OSError as error:
             # The marker is in the log: going on would show the aborted records to consumers.
             raise self._fail(error) from error
 
     def _write(self, data: Buffer, headers: Sequence[BatchHeader], now_ms: int) -> None:
         """One write for all of `data`; on an I/O error the log stays as it was."""
-        active = self.segments[-1]
+        active = self.segments.active
         try:
             if self._must_roll(active, headers, len(data), now_ms):
                 self._roll_at(headers[0].base_offset)
-                active = self.segments[-1]
+                active = self.segments.active
             active.append(data, headers, self.config.index_interval_bytes)
         except OSError as error:
             raise self._append_failed(active, error) from error
@@ -395,20 +391,18 @@ class Log:
             raise LogOffline(f"{self.name} could not begin a new segment: {error}") from error
 
     def _roll_at(self, offset: int) -> None:
-        active = self.segments[-1]
+        active = self.segments.active
         if active.size_bytes == 0 and active.base_offset == offset:
             return
         # Everything that can fail comes first: a log that did not roll goes on in its old segment.
         active.write_indexes()
         segment = self._new_segment(offset)
         if active.size_bytes == 0:
-            self._discard([self.segments.pop()], self._clock.now_ms())
-            self._bases.pop()
+            self._discard([active], self._clock.now_ms())
         else:
             active.seal()
             self._due_snapshots.append(self._snapshot_at(offset))
-        self.segments.append(segment)
-        self._bases.append(offset)
+        self.segments.roll_to(segment)
         self._names_changed = True
         self._jitter_ms = self._jitter_of(segment)
 
@@ -428,7 +422,7 @@ class Log:
             return False
         return (
             self.needs_flush
-            or self.recovery_point < self.segments[-1].base_offset
+            or self.recovery_point < self.segments.active.base_offset
             or now_ms - self._last_flush_ms >= self.config.flush_ms
         )
 
@@ -440,14 +434,13 @@ class Log:
         """Collects what a flush up to the log's end must write. One at a time."""
         self._check_online()
         assert self._flush is None, f"{self.name} is being flushed"
-        # A segment that ends at the recovery point comes too: its indexes were not complete at that flush.
-        first = max(bisect_left(self._bases, self.recovery_point) - 1, 0)
         files = []
         try:
             if self._names_changed and self.topic_id is not None:
                 files.append(self._files.get(self.directory / partition_metadata.FILE_NAME))
-            for segment in self.segments[first:]:
-                with_indexes = is_closing or segment is not self.segments[-1]
+            # The one that ends there comes too: its indexes were not complete at that flush.
+            for segment in self.segments.reaching(self.recovery_point):
+                with_indexes = is_closing or segment is not self.segments.active
                 files.extend(segment.open_files(with_indexes=with_indexes))
         except OSError as error:
             raise self._fail(error) from error
@@ -457,7 +450,7 @@ class Log:
         )  # fmt: skip
         self._due_snapshots = []
         # The first batch makes files.
-        self._names_changed = not self.segments[-1].has_files
+        self._names_changed = not self.segments.active.has_files
         return self._flush
 
     def end_flush(self, flush: Flush) -> None:
@@ -504,8 +497,8 @@ class Log:
         self.take_offline("it was closed")
 
     def _save(self) -> None:
-        if self.segments[-1].has_files:
-            self.segments[-1].write_indexes()
+        if self.segments.active.has_files:
+            self.segments.active.write_indexes()
             self._due_snapshots.append(self._snapshot_at(self.log_end_offset))
         self.flush(is_closing=True)
 
@@ -525,7 +518,7 @@ class Log:
         if offset >= end_offset:
             return None
         try:
-            segment = self._segment_from(offset)
+            segment = self.segments.holding(offset)
             return segment.read(offset, max_bytes, end_offset=end_offset, min_one=min_one)
         except CorruptLog as error:
             self._fail(error)
@@ -538,14 +531,6 @@ class Log:
         if is_shortage(error):
             return LogOffline(f"{self.name} cannot be read at the moment: {error}")
         return self._fail(error)
-
-    def _segment_from(self, offset: int) -> Segment:
-        """The segment that holds `offset`, or the next records after it."""
-        number = bisect_right(self._bases, offset) - 1
-        last = len(self.segments) - 1
-        while number < last and self.segments[number].next_offset <= offset:
-            number += 1
-        return self.segments[number]
 
     def read_bytes(self, offset: int, max_bytes: int, *, end_offset: int, min_one: bool = True) -> bytes:
         found = self.read(offset, max_bytes, end_offset=end_offset, min_one=min_one)
@@ -594,7 +579,7 @@ class Log:
         return sorted(found, key=lambda aborted: aborted.first_offset)
 
     def _aborted_between(self, start_offset: int, end_offset: int) -> Iterator[AbortedTransaction]:
-        for segment in self.segments[max(bisect_right(self._bases, start_offset) - 1, 0) :]:
+        for segment in self.segments.since(start_offset):
             for aborted in segment.transaction_index.entries():
                 if aborted.last_offset >= start_offset and aborted.first_offset < end_offset:
                     yield aborted
@@ -624,7 +609,7 @@ class Log:
         self._check_online()
         deletes = self.config.deletes_old_segments
         reasons = retention.deletable(
-            self._segment_facts(), now_ms=now_ms, high_watermark=high_watermark,
+            self.segments.facts(), now_ms=now_ms, high_watermark=high_watermark,
             log_start_offset=self.log_start_offset,
             retention_bytes=self.config.retention_bytes if deletes else -1,
             retention_ms=self.config.retention_ms if deletes else -1,
@@ -637,8 +622,8 @@ class Log:
                 self._discard(victims, now_ms)
             except OSError as error:
                 raise self._fail(error) from error
-            del self.segments[: len(victims)], self._bases[: len(victims)]
-            self.log_start_offset = max(self.log_start_offset, self._bases[0])
+            self.segments.drop_oldest(len(victims))
+            self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
             self.epochs.truncate_from_start(self.log_start_offset)
             # The recovery point stays, even below the log start: until the new names are on disk, a loss of power
             # may bring the old segments back, and then the log may end where they were flushed up to.
@@ -647,16 +632,6 @@ class Log:
             DeletedSegment(segment.base_offset, segment.size_bytes, reason)
             for segment, reason in zip(victims, reasons, strict=True)
         ]
-
-    def _segment_facts(self) -> list[retention.SegmentFacts]:
-        ends = [*self._bases[1:], self.log_end_offset]
-        return [
-            retention.SegmentFacts(
-                segment.base_offset, end, segment.size_bytes, segment.largest_timestamp_or_mtime,
-                segment is self.segments[-1],
-            )
-            for segment, end in zip(self.segments, ends, strict=True)
-        ]  # fmt: skip
 
     def _discard(self, segments: Sequence[Segment], now_ms: int) -> None:
         """Renames the files; `collect_deleted` gives them out after file.delete.delay.ms."""
@@ -698,17 +673,14 @@ class Log:
         start completes the swap.
         """
         self._check_online()
-        first = bisect_right(self._bases, old[0].base_offset) - 1
-        found = self.segments[max(first, 0) : first + len(old)]
-        if truncations != self._truncations or list(map(id, found)) != list(map(id, old)):
+        if truncations != self._truncations or not self.segments.have(old):
             return False
-        assert self.segments[-1] is not old[-1], f"the active segment of {self.name} is not to be cleaned"
+        assert self.segments.active is not old[-1], f"the active segment of {self.name} is not to be cleaned"
         try:
             self._swap(old, new)
         except OSError as error:
             raise self._fail(error) from error
-        self.segments[first : first + len(old)] = [new]
-        self._bases[first : first + len(old)] = [new.base_offset]
+        self.segments.replace(old, new)
         self._names_changed = True
         return True
 
@@ -733,18 +705,19 @@ class Log:
             # A term in which we led and wrote nothing begins there; who leads now may not know of it.
             self.epochs.truncate_from_end(self.log_end_offset)
             return
-        if offset < self._bases[0]:
+        if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
         now_ms = self._clock.now_ms()
-        kept = bisect_right(self._bases, offset)
+        above = self.segments.above(offset)
+        kept = self.segments[: len(self.segments) - len(above)]
         try:
-            self._lower_recovery_point(self._bases[kept - 1])
-            self._discard(self.segments[kept:], now_ms)
-            if kept < len(self.segments):
-                self.segments[kept - 1].unseal(self.config.segment_index_bytes)
-            self.segments[kept - 1].truncate(offset)
-            self._take_segments(self.segments[:kept])
+            self._lower_recovery_point(kept[-1].base_offset)
+            self._discard(above, now_ms)
+            if above:
+                kept[-1].unseal(self.config.segment_index_bytes)
+            kept[-1].truncate(offset)
+            self._take_segments(kept)
             self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
             self.epochs.truncate_from_end(self.log_end_offset)
             self._after_truncation()
@@ -788,6 +761,6 @@ class Log:
 
     def _sync_cut(self) -> None:
         """What was cut off is gone for good before anything else is written: mixed with that, it might come back."""
-        files = self.segments[-1].open_files(with_indexes=False)
+        files = self.segments.active.open_files(with_indexes=False)
         failed_sync.sync(self._disk, self.directory.parent, files)
         self._disk.sync_dir(self.directory)

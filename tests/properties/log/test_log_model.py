@@ -146,7 +146,7 @@ class LogMachine(RuleBasedStateMachine):
             return
         assert (self.log.log_start_offset, self.log.log_end_offset) == (self.start, self.end)
         assert self.log.recovery_point <= self.end
-        assert [segment.base_offset for segment in self.log.segments] == self.log._bases
+        assert [segment.base_offset for segment in self.log.segments] == self.log.segments.bases
 
     @rule(max_bytes=st.integers(1, 1000))
     def read_everything(self, max_bytes: int) -> None:
