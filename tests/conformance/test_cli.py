@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -72,6 +73,32 @@ def test_more_replicas_in_sync_than_there_are_is_told(
     assert main.run(main.felice, words) == 0
     said = capsysbinary.readouterr().err.decode()
     assert "min.insync.replicas=2 counts as 1, for hopeful has no more replicas" in said
+
+
+def test_a_topic_that_a_record_made_is_told_once(broker: EmbeddedBroker) -> None:
+    command = [str(BIN / "felice"), "produce", "mistyped", "-b", broker.bootstrap]
+    first, second = (
+        subprocess.run(command, input="a\nb\n", text=True, check=True, timeout=60, capture_output=True)
+        for _ in range(2)
+    )
+    assert first.stderr == "warning: there was no topic mistyped; it was created with 1 partition\n"
+    assert (first.stdout, second.stdout, second.stderr) == ("", "", "")
+
+
+def test_a_consumer_that_is_interrupted_ends_as_kafkas(broker: EmbeddedBroker) -> None:
+    produce(broker, "interrupted", "a\n")
+    command = [str(BIN / "felice"), "consume", "interrupted", "--from-beginning", "--json"]
+    consumer = subprocess.Popen(
+        [*command, "-b", broker.bootstrap], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert consumer.stdout is not None
+        assert json.loads(consumer.stdout.readline())["value"] == "a"
+        consumer.send_signal(signal.SIGINT)
+        _, said = consumer.communicate(timeout=60)
+    finally:
+        consumer.kill()
+    assert (consumer.returncode, said) == (130, "")
 
 
 def test_a_topic_lives_and_dies(felice: Run) -> None:
@@ -253,7 +280,7 @@ def test_a_consumer_that_is_asked_to_end_leaves_its_group(broker: EmbeddedBroker
         assert process.stdout is not None
         assert process.stdout.readline() == "a\n"
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(20) == 130
     found = json.loads(felice("groups", "describe", "g", "--json"))
     assert (found["state"], found["members"]) == ("Empty", [])
 

@@ -8,15 +8,27 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.options import client_config, connection_options, form_of, json_option, key_values
-from felice.cli.output import show_json
+from felice.cli.options import (
+    client_config,
+    connection_options,
+    form_of,
+    json_option,
+    key_values,
+    quiet_logger,
+    tell_of_waiting,
+)
+from felice.cli.output import as_json_text
+
+if TYPE_CHECKING:
+    from felice.client import Consumer
 
 _POLL_S = 0.2
+_REACH_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +94,10 @@ def record_as_json(message: Any) -> dict[str, Any]:
     }
 
 
+def json_line(message: Any) -> bytes:
+    return as_json_text(record_as_json(message)).encode() + b"\n"
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which records: from where, how many, and how long to wait for the next one."""
@@ -99,7 +115,12 @@ def consume_records(config: Mapping[str, Any], selection: Selection) -> Iterator
     """The records, until the selection is satisfied. The consumer is closed when the iterator is."""
     from felice.client import Consumer, TopicPartition
 
-    settings = {"client.id": "console-consumer", "enable.partition.eof": selection.stop_at_end, **config}
+    settings = {
+        "client.id": "console-consumer",
+        "enable.partition.eof": selection.stop_at_end,
+        "logger": quiet_logger(),
+        **config,
+    }
     consumer = Consumer(settings)
     try:
         if selection.partition is not None:
@@ -112,39 +133,68 @@ def consume_records(config: Mapping[str, Any], selection: Selection) -> Iterator
         consumer.close()
 
 
-def _poll(consumer: Any, selection: Selection) -> Iterator[Any]:
+def _poll(consumer: Consumer, selection: Selection) -> Iterator[Any]:
     from felice.client import KafkaError, KafkaException
 
     count = 0
-    ended: set[tuple[str, int]] = set()
+    ended: set[tuple[str | None, int | None]] = set()
     waited_since = time.monotonic()
-    while selection.max_records is None or count < selection.max_records:
-        message = consumer.poll(_POLL_S)
-        if message is None:
-            if selection.timeout_s is not None and time.monotonic() - waited_since >= selection.timeout_s:
-                return
-            continue
-        error = message.error()
-        if error is None:
-            yield message
-            count += 1
-            waited_since = time.monotonic()
-        elif error.code() == KafkaError._PARTITION_EOF:
-            ended.add((message.topic(), message.partition()))
-            if ended >= {(found.topic, found.partition) for found in consumer.assignment()}:
-                return
-        elif not error.retriable() or (selection.stop_at_end and error == KafkaError.UNKNOWN_TOPIC_OR_PART):
-            # A topic that is not there has no end to stop at.
-            raise KafkaException(error)
-        else:
-            click.echo(f"waiting: {error.str()}", err=True)
+    nobody_yet = False
+    try:
+        while selection.max_records is None or count < selection.max_records:
+            message = consumer.poll(_POLL_S)
+            if message is None:
+                if selection.timeout_s is not None and time.monotonic() - waited_since >= selection.timeout_s:
+                    break
+                continue
+            error = message.error()
+            if error is None:
+                nobody_yet = False
+                yield message
+                count += 1
+                waited_since = time.monotonic()
+            elif error.code() == KafkaError._PARTITION_EOF:
+                nobody_yet = False
+                ended.add((message.topic(), message.partition()))
+                if ended >= {(found.topic, found.partition) for found in consumer.assignment()}:
+                    break
+            elif not error.retriable() or (
+                selection.stop_at_end and error == KafkaError.UNKNOWN_TOPIC_OR_PART
+            ):
+                # A topic that is not there has no end to stop at.
+                raise KafkaException(error)
+            else:
+                nobody_yet = count == 0 and error.code() == KafkaError._ALL_BROKERS_DOWN
+                tell_of_waiting(error)
+    except KeyboardInterrupt:
+        if nobody_yet:
+            _check_reached(consumer)
+        raise
+    if nobody_yet:
+        _check_reached(consumer)
+
+
+def _check_reached(consumer: Consumer) -> None:
+    """Waiting for records that did not come is a normal end; having spoken to nobody is none."""
+    from felice.client import KafkaException
+
+    try:
+        consumer.list_topics("", timeout=_REACH_TIMEOUT_S)
+    except KafkaException:
+        raise Fault("no broker was reached; is one running, and is --bootstrap-server its address?") from None
+
+
+class Written(NamedTuple):
+    records: int
+    interrupted: bool
 
 
 def write_records(
     records: Iterator[Any], write: Callable[[Any], bytes], out: BinaryIO, flush_each: bool
-) -> int:
-    """Prints records as they come; interrupting is a normal end."""
+) -> Written:
+    """Prints records as they come, until they end or somebody asks to end."""
     count = 0
+    interrupted = False
     try:
         for message in records:
             out.write(write(message))
@@ -152,9 +202,9 @@ def write_records(
             if flush_each:
                 out.flush()
     except KeyboardInterrupt:
-        pass
+        interrupted = True
     out.flush()
-    return count
+    return Written(count, interrupted)
 
 
 def parse_offset(text: str) -> int:
@@ -252,8 +302,8 @@ def consume(
     )
     form = RecordFormat.parse(key_values(properties))
     records = consume_records(reader_config(config, group, from_beginning=from_beginning), selection)
-    if as_json:
-        for message in records:
-            show_json(record_as_json(message))
-    else:
-        write_records(records, form.line, sys.stdout.buffer, sys.stdout.isatty())
+    write = json_line if as_json else form.line
+    # A line of JSON goes to a program, which may wait for it.
+    written = write_records(records, write, sys.stdout.buffer, as_json or sys.stdout.isatty())
+    if written.interrupted:
+        raise click.Abort

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import fields
@@ -14,6 +15,7 @@ import click
 from felice.cli.faults import Fault
 
 if TYPE_CHECKING:
+    from felice.client import KafkaError
     from felice.client.admin import AdminClient
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,6 +56,19 @@ def client_config(bootstrap: str, command_config: Path | None, extra: Iterable[s
     config.update(key_values(extra))
     config["bootstrap.servers"] = bootstrap
     return config
+
+
+def quiet_logger() -> logging.Logger:
+    """For a client whose command tells itself what goes wrong: logged beside it the reason would be there twice."""
+    logger = logging.getLogger("felice.cli.client")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return logger
+
+
+def tell_of_waiting(error: KafkaError) -> None:
+    """What may pass: nobody is reached, or a topic is not there yet."""
+    click.echo(f"waiting: {error.str()}", err=True)
 
 
 def admin_client(bootstrap: str, command_config: Path | None) -> AdminClient:

@@ -25,7 +25,12 @@ def show(rows: Sequence[Row], as_json: bool, *, empty: str = "") -> None:
 
 
 def show_json(value: Any) -> None:
-    click.echo(json.dumps(value, default=_jsonable))
+    click.echo(as_json_text(value))
+
+
+def as_json_text(value: Any) -> str:
+    """On one line."""
+    return json.dumps(value, default=_jsonable)
 
 
 def _jsonable(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.options import client_config, connection_options, form_of, json_option, key_values
+from felice.cli.options import (
+    client_config,
+    connection_options,
+    form_of,
+    json_option,
+    key_values,
+    quiet_logger,
+    tell_of_waiting,
+)
 from felice.cli.output import show_json
 
 if TYPE_CHECKING:
@@ -20,6 +28,8 @@ if TYPE_CHECKING:
 
 # A producer that is asked to end waits so long for answers.
 _PARTING_S = 2.0
+# And so long for a word about its topic.
+_LOOK_S = 5.0
 CODECS = click.Choice(["none", "gzip", "snappy", "lz4", "zstd"])
 
 
@@ -87,34 +97,77 @@ def produce_lines(
     from felice.client import KafkaException, Producer
 
     failures: list[Any] = []
-    sent = 0
+    sent = delivered = 0
 
     def on_delivery(error: Any, _: Any) -> None:
-        if error is not None:
+        nonlocal delivered
+        if error is None:
+            delivered += 1
+        else:
             failures.append(error)
 
+    settings = {"client.id": "console-producer", "logger": quiet_logger(), "error_cb": tell_of_waiting}
     try:
-        with Producer({"client.id": "console-producer", **config}) as producer, brief_parting(producer):
+        with Producer({**settings, **config}) as producer, brief_parting(producer):
+            new_topic = NewTopicNotice(producer, topic)
             for number, line in enumerate(lines, start=1):
                 record = form.record(line.rstrip(b"\n").removesuffix(b"\r"), number)
                 if partition >= 0:
                     record["partition"] = partition
+                if number == 1:
+                    new_topic.look_before()
                 send_when_room(producer, topic, on_delivery=on_delivery, **record)
                 sent += 1
                 producer.poll(0)
                 if failures:
                     break
+                if delivered:
+                    new_topic.tell()
             producer.flush()
+            if delivered:
+                new_topic.tell()
     except KeyboardInterrupt:
         if failures:
             raise undelivered(len(failures), sent) from None
         raise
     if failures:
-        delivered = sent - len(failures)
         if delivered:
             click.echo(f"{delivered} records were sent before and beside the failure", err=True)
         raise KafkaException(failures[0])
     return {"records": sent}
+
+
+class NewTopicNotice:
+    """Says once that a topic was created by what was sent to it: its name may have been a slip."""
+
+    def __init__(self, producer: Producer, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._was_missing = False
+
+    def look_before(self) -> None:
+        """Before the first record, which has the broker create the topic, where it may."""
+        from felice.client import KafkaError, KafkaException
+
+        # If nobody answers, sending the record will say so.
+        with suppress(KafkaException):
+            found = self._producer.list_topics(self._topic, timeout=_LOOK_S).topics[self._topic]
+            self._was_missing = found.error == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+    def tell(self) -> None:
+        """After a record was delivered."""
+        from felice.client import KafkaException
+
+        if not self._was_missing:
+            return
+        self._was_missing = False
+        # Whatever goes wrong now, the record is delivered.
+        with suppress(KafkaException):
+            found = self._producer.list_topics(self._topic, timeout=_LOOK_S).topics[self._topic]
+            partitions = f"{len(found.partitions)} partition{'s' * (len(found.partitions) != 1)}"
+            click.echo(
+                f"warning: there was no topic {self._topic}; it was created with {partitions}", err=True
+            )
 
 
 @contextmanager

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from felice.cli import perf, produce
-from felice.cli.consume import RecordFormat, parse_offset, write_records
+from felice.cli import consume, main, perf, produce
+from felice.cli.consume import RecordFormat, Written, parse_offset, write_records
 from felice.cli.faults import Fault
 from felice.cli.produce import LineFormat, produce_lines
+from felice.client import Consumer, KafkaError
 
 
 class Message:
@@ -92,7 +93,7 @@ def test_interrupting_keeps_what_was_printed() -> None:
         raise KeyboardInterrupt
 
     out = io.BytesIO()
-    assert write_records(records(), RecordFormat().line, out, False) == 1
+    assert write_records(records(), RecordFormat().line, out, False) == Written(1, interrupted=True)
     assert out.getvalue() == b"v\n"
 
 
@@ -150,3 +151,31 @@ def test_a_producer_that_is_asked_to_end_when_all_is_delivered_just_ends() -> No
 def _interrupted() -> Iterator[bytes]:
     raise KeyboardInterrupt
     yield b""
+
+
+def _closed_port() -> int:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port: int = nobody.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("words", [["--timeout-ms", "1"], []], ids=["timeout", "interrupt"])
+def test_a_consumer_that_reached_nobody_says_why_once_and_fails(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def tell_and_interrupt(error: KafkaError) -> None:
+        told(error)
+        if not words:
+            raise KeyboardInterrupt
+
+    told, poll = consume.tell_of_waiting, Consumer.poll
+    # However slow the machine: the first poll ends with the first word.
+    timeouts = iter([-1.0])
+    monkeypatch.setattr(Consumer, "poll", lambda consumer, timeout: poll(consumer, next(timeouts, timeout)))
+    monkeypatch.setattr(consume, "tell_of_waiting", tell_and_interrupt)
+    port = _closed_port()
+    code = main.run(consume.consume, ["t", "-b", f"127.0.0.1:{port}", *words])
+    waiting, error = capsys.readouterr().err.splitlines()
+    assert (code, waiting.startswith("waiting: "), str(port) in waiting) == (1, True, True)
+    assert error.startswith("error: no broker was reached")

@@ -99,13 +99,15 @@ def kafka_console_consumer(
         timeout_ms=timeout_ms,
     )
     form = RecordFormat.parse(key_values(properties))
-    count = write_records(
+    written = write_records(
         consume_records(reader_config(config, group, from_beginning=from_beginning), selection),
         form.line,
         sys.stdout.buffer,
         sys.stdout.isatty(),
     )
-    click.echo(f"Processed a total of {count} messages", err=True)
+    click.echo(f"Processed a total of {written.records} messages", err=True)
+    if written.interrupted:
+        raise click.Abort
 
 
 def produce_main() -> None:
