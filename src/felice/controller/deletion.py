@@ -1,7 +1,7 @@
 """How a topic's nodes go: all at once, or where they are too many for one transaction, little by little.
 
 Keeps true: a topic is there or gone, for everybody at once. A large one is gone with the write that begins its end:
-            its node says then that it has no partitions, which no other topic's does, and is the last one to go.
+            a node below its own says so then, in the place of its mark. Its own is the last one to go.
             Whoever is the controller finishes what the image shows as begun, wherever the last one stopped; the name
             is free afterwards, so nothing of another topic is there to be deleted.
 """
@@ -33,10 +33,10 @@ def whole(topic: TopicImage) -> list[Operation]:
 
 def begun(topic: TopicImage) -> list[Operation]:
     """The topic is gone when these are written; `finish` is the controller's duty from then on."""
-    node = layout.encode_topic(TopicNode(topic.known_id, {}, {}, {}))
+    node = layout.encode_topic(TopicNode(topic.topic_id, {}, {}, {}))
     return [
-        SetData(layout.topic_path(topic.name), node, topic.version),
         *identity.doomed(topic.name, topic.topic_id),
+        SetData(layout.topic_path(topic.name), node, topic.version),
     ]
 
 

@@ -94,7 +94,7 @@ def topic_change(topic: TopicImage, moves: Iterable[Move]) -> TopicChange:
         if move.state is not None:
             states.append(state_change(topic, move.partition, move.state))
     node = TopicNode(
-        topic.known_id,
+        topic.topic_id,
         {partition: found.replicas for partition, found in assignments.items()},
         {partition: found.adding for partition, found in assignments.items() if found.adding},
         {partition: found.removing for partition, found in assignments.items() if found.removing},

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from uuid import UUID
 
 from felice.config import BrokerConfig
-from felice.controller import deletion
+from felice.controller import deletion, topic_ids
 from felice.controller.duties import Decision, due, rebalanced
 from felice.controller.writing import EpochPassed, wait_shown, write_decisions
 from felice.env import Clock
@@ -47,6 +48,7 @@ class ControllerRole:
         clock: Clock,
         broker_id: int,
         config: Callable[[], BrokerConfig],
+        new_topic_id: Callable[[], UUID],
     ) -> None:
         # 0 while another broker is the controller.
         self.epoch = 0
@@ -56,7 +58,9 @@ class ControllerRole:
         self._clock = clock
         self._broker_id = broker_id
         self._config = config
+        self._new_topic_id = new_topic_id
         self._looked_at: ClusterImage | None = None  # the last image of which nothing was left to do
+        self._faults_seen_to: Mapping[str, str] | None = None  # those of the last image that were looked at
         self._balance_is_due = False
         self._reported: str | None = None  # why the last look failed
         self._wake = asyncio.Event()
@@ -152,6 +156,7 @@ class ControllerRole:
 
     def _take(self, epoch: int, version: int) -> None:
         self.epoch, self._epoch_version, self._looked_at = epoch, version, None
+        self._faults_seen_to = None
         _log.info("this broker is the controller", extra={"broker": self._broker_id, "epoch": epoch})
 
     # Duties
@@ -169,6 +174,10 @@ class ControllerRole:
             await wait_shown(self._watcher, image, decisions)
         for topic, topic_id in image.doomed.items():
             await deletion.finish(self._store, self._epoch_version, topic, topic_id)
+        if image.topic_faults is not self._faults_seen_to:
+            for topic in image.topic_faults:
+                await topic_ids.mend(self._store, self._epoch_version, image, topic, self._new_topic_id)
+            self._faults_seen_to = image.topic_faults
 
     def _allows_unclean(self, image: ClusterImage) -> Callable[[str], bool]:
         default = bool(self._config().topic_defaults().get("unclean_leader_election_enable", False))

@@ -279,6 +279,11 @@ class Controller:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
         if wish.name in self._image.topics:
             raise _already_exists(wish.name)
+        if fault := self._image.topic_faults.get(wish.name):
+            raise ApiError(
+                ErrorCode.TOPIC_ALREADY_EXISTS,
+                f"Topic '{wish.name}' already exists, but its node in the metadata store means nothing: {fault}",
+            )
         if wish.name in self._image.doomed:
             raise ApiError(
                 ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' is being deleted; try again soon."
@@ -293,7 +298,7 @@ class Controller:
             raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {null}")
         configs = {name: value for name, value in wish.configs.items() if value is not None}
         check_topic_config(configs, self._config())
-        return PlannedTopic(wish.name, self._new_topic_id(), partitions, configs)
+        return PlannedTopic(wish.name, self.new_topic_id(), partitions, configs)
 
     def _assigned(self, wish: NewTopic) -> Mapping[int, tuple[int, ...]]:
         if wish.partition_count != -1 or wish.replication_factor != -1:
@@ -369,7 +374,7 @@ class Controller:
     def _racks(self) -> dict[int, str | None]:
         return {broker_id: broker.rack for broker_id, broker in sorted(self._image.brokers.items())}
 
-    def _new_topic_id(self) -> uuid.UUID:
+    def new_topic_id(self) -> uuid.UUID:
         while True:
             # Kafka's reserved ids are 0 and 1; ids that begin with '-' would look like options to its tools.
             topic_id = uuid.UUID(int=self._env.random.getrandbits(128), version=4)

@@ -2,7 +2,11 @@
 
 Keeps true: an image never changes; a new one shares with the old what did not change.
             A partition whose state node is not there (yet) has no leader.
-How:        `ImageBuilder` takes nodes one by one, in any order, and gives the next image.
+            A topic is its node: one that was made again is another topic, and one whose text somebody edited is still
+            the same. Its id is what its mark says (`metadata/identity.py`), and without one what its text says.
+            Only a topic that somebody asked to delete is gone: one whose node means nothing is in `topic_faults`, and
+            stays as it was known.
+How:        `ImageBuilder` takes nodes one by one and gives the next image.
 """
 
 from __future__ import annotations
@@ -14,12 +18,15 @@ from typing import TypeVar
 from uuid import UUID
 
 from felice.metadata import layout
-from felice.metadata.layout import Endpoint
+from felice.metadata.layout import Endpoint, Mark
 from felice.metadata.store import Node
-from felice.protocol.primitives import ZERO_UUID
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
+
+
+class _Meaningless(ValueError):
+    """A topic's node that can be read, but is none that Felice or Kafka would have written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +61,8 @@ class TopicImage:
     topic_id: UUID
     partitions: tuple[PartitionImage, ...]
     version: int = 0
-
-    @property
-    def known_id(self) -> UUID | None:
-        """None where the topic's node has none: Kafka wrote such nodes before 2.8."""
-        return None if self.topic_id == ZERO_UUID else self.topic_id
+    # When the topic's node was made: no other topic of its name has the same.
+    created_zxid: int = 0
 
     def partition(self, partition: int) -> PartitionImage | None:
         return self.partitions[partition] if 0 <= partition < len(self.partitions) else None
@@ -86,6 +90,10 @@ class ClusterImage:
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
     # Topics that are gone, but whose nodes are not yet, by name.
     doomed: Mapping[str, UUID] = field(default_factory=dict)
+    # What is wrong with the nodes of topics, by name.
+    topic_faults: Mapping[str, str] = field(default_factory=dict)
+    # The marks that were found below topics, and when they were made.
+    marks: Mapping[str, tuple[tuple[Mark, int], ...]] = field(default_factory=dict)
     topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # By broker id, or `layout.DEFAULT_ENTITY` for the configuration of every broker.
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -116,10 +124,15 @@ class ClusterImage:
 
 
 class ImageBuilder:
-    """The next image: give it every node that changed, then `build`."""
+    """The next image: give it every node that changed, then `build`.
 
-    def __init__(self, image: ClusterImage) -> None:
-        self._image = image
+    Marks come before their topics' nodes, and never without them; topics' nodes before their partitions' states.
+    """
+
+    def __init__(self, image: ClusterImage, *, is_anew: bool = False) -> None:
+        """With `is_anew` every node of the store is going to be given."""
+        self._image = ClusterImage() if is_anew else image
+        self._known = image.topics
         self._changes: dict[str, object] = {}
         self._topics: dict[str, TopicImage] | None = None
         # Partitions of topics whose states come one by one: thousands of them must not each copy the rest.
@@ -131,6 +144,8 @@ class ImageBuilder:
         match parts:
             case ["brokers", "topics", topic]:
                 self._put_topic(topic, node)
+            case ["brokers", "topics", topic, "topic_id", name]:
+                self._put_mark(topic, name, node)
             case ["brokers", "topics", topic, "partitions", partition, "state"]:
                 self._put_state(topic, int(partition), node)
             case ["brokers", "ids", broker_id]:
@@ -155,42 +170,106 @@ class ImageBuilder:
             for name, partitions in self._partitions.items():
                 self._topics[name] = replace(self._topics[name], partitions=tuple(partitions))
             self._partitions.clear()
+            names = self._named()
             self._changes["topics"] = MappingProxyType(self._topics)
-            self._changes["topic_names"] = MappingProxyType(
-                {topic.topic_id: name for name, topic in self._topics.items() if topic.topic_id != ZERO_UUID}
-            )
+            self._changes["topic_names"] = MappingProxyType(names)
         return replace(self._image, **self._changes) if self._changes else self._image  # type: ignore[arg-type]
+
+    def _named(self) -> dict[UUID, str]:
+        """Topics by id. A copy that somebody made of a topic's node is no topic: its id is the other's."""
+        topics = self._writable_topics()
+        names: dict[UUID, str] = {}
+        for name in list(topics):
+            other = names.setdefault(topics[name].topic_id, name)
+            if other != name:
+                first, copy = sorted((name, other), key=self._claim)
+                names[topics[first].topic_id] = first
+                self._put_fault(copy, f"its topic id is that of {first}")
+                del topics[copy]
+        return names
+
+    def _claim(self, name: str) -> tuple[bool, int, str]:
+        """Sorts first whose an id is: whoever has a mark of it, or had it before."""
+        assert self._topics is not None
+        topic = self._topics[name]
+        is_marked = any(mark.topic_id == topic.topic_id for mark in self._marks_of(name, topic.created_zxid))
+        return not is_marked, topic.created_zxid, name
+
+    def _put_mark(self, topic: str, name: str, node: Node | None) -> None:
+        mark = layout.parse_mark(name)
+        marks = self._writable("marks", self._image.marks)
+        found = tuple(entry for entry in marks.pop(topic, ()) if entry[0] != mark)
+        if node is not None:
+            found = (*found, (mark, node.created_zxid))
+        if found:
+            marks[topic] = found
+
+    def _marks_of(self, topic: str, created_zxid: int) -> list[Mark]:
+        """Those of the topic whose node was made then, not of one that had its name before."""
+        marks = self._changes.get("marks", self._image.marks)
+        assert isinstance(marks, Mapping)
+        return [mark for mark, marked_zxid in marks.get(topic, ()) if marked_zxid >= created_zxid]
 
     def _put_topic(self, name: str, node: Node | None) -> None:
         topics = self._writable_topics()
-        if name in self._image.doomed:
-            self._writable("doomed", self._image.doomed).pop(name, None)
-        known = self._open_partitions(name)
+        for kind in ("doomed", "topic_faults"):
+            current = getattr(self._image, kind)
+            if name in current or name in self._changes.get(kind, ()):  # type: ignore[operator]
+                self._writable(kind, current).pop(name, None)
+        partitions = self._open_partitions(name)
         self._partitions.pop(name, None)
+        old = topics.pop(name, None) or self._known.get(name)
         if node is None:
-            topics.pop(name, None)
             return
+        if old is not None and old.created_zxid != node.created_zxid:
+            old, partitions = None, []  # deleted and made again between two reads
+        marks = self._marks_of(name, node.created_zxid)
+        if end := next((mark for mark in marks if mark.is_doom), None):
+            self._writable("doomed", self._image.doomed)[name] = end.topic_id
+            return
+        try:
+            topics[name] = self._topic_of(name, node, marks, partitions, old)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self._put_fault(name, str(error) if isinstance(error, _Meaningless) else repr(error))
+            if old is not None:
+                topics[name] = old
+                self._partitions[name] = partitions or list(old.partitions)
+
+    def _topic_of(
+        self,
+        name: str,
+        node: Node,
+        marks: list[Mark],
+        known: list[PartitionImage],
+        old: TopicImage | None,
+    ) -> TopicImage:
         value = layout.decode_topic(node.data)
-        topic_id = value.topic_id or ZERO_UUID
-        if not value.partitions:
-            topics.pop(name, None)
-            self._writable("doomed", self._image.doomed)[name] = topic_id
-            return
-        old = topics.get(name)
-        if old is not None and old.topic_id != topic_id:
-            known = []  # deleted and made again between two reads
-        partitions = []
-        for partition in range(len(value.partitions)):
-            fresh = known[partition] if partition < len(known) else PartitionImage(partition, ())
-            partitions.append(
-                replace(
-                    fresh,
-                    replicas=value.partitions[partition],
-                    adding=value.adding.get(partition, ()),
-                    removing=value.removing.get(partition, ()),
-                )
+        count = len(value.partitions)
+        if not count:
+            raise _Meaningless("it has no partitions")
+        if sorted(value.partitions) != list(range(count)):
+            raise _Meaningless(f"its {count} partitions are not those from 0 to {count - 1}")
+        if old is not None and count < len(old.partitions):
+            raise _Meaningless(f"it has {count} partitions, and had {len(old.partitions)}")
+        marked = [mark.topic_id for mark in marks]
+        topic_id = value.topic_id if not marked or value.topic_id in marked else marked[0]
+        if topic_id is None:
+            raise _Meaningless("it has no topic id")
+        if topic_id != value.topic_id:
+            self._put_fault(name, f"its topic id is {value.topic_id}, and was {topic_id}")
+        partitions = [
+            replace(
+                known[partition] if partition < len(known) else PartitionImage(partition, ()),
+                replicas=value.partitions[partition],
+                adding=value.adding.get(partition, ()),
+                removing=value.removing.get(partition, ()),
             )
-        topics[name] = TopicImage(name, topic_id, tuple(partitions), node.version)
+            for partition in range(count)
+        ]
+        return TopicImage(name, topic_id, tuple(partitions), node.version, node.created_zxid)
+
+    def _put_fault(self, topic: str, reason: str) -> None:
+        self._writable("topic_faults", self._image.topic_faults)[topic] = reason
 
     def _put_state(self, name: str, partition: int, node: Node | None) -> None:
         partitions = self._open_partitions(name)

@@ -65,6 +65,7 @@ IMAGE_ROOTS = (
 
 NO_LEADER = -1
 _FEATURES_ENABLED = 1
+_DOOM_SUFFIX = ".deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,14 @@ class TopicNode:
     partitions: Mapping[int, tuple[int, ...]]
     adding: Mapping[int, tuple[int, ...]]
     removing: Mapping[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Which topic a topic's node is, by a node below it, and whether that topic is being deleted."""
+
+    topic_id: UUID
+    is_doom: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +143,18 @@ def mark_path(topic: str, topic_id: UUID) -> str:
 
 def doom_path(topic: str, topic_id: UUID) -> str:
     """Felice's own: there while the topic that had this id is being deleted, in place of its mark."""
-    return f"{mark_path(topic, topic_id)}.deleted"
+    return f"{mark_path(topic, topic_id)}{_DOOM_SUFFIX}"
+
+
+def parse_mark(name: str) -> Mark:
+    """The name of a node below `identity_path`. Raises ValueError."""
+    return Mark(parse_uuid(name.removesuffix(_DOOM_SUFFIX)), name.endswith(_DOOM_SUFFIX))
+
+
+def marked_topic(path: str) -> str | None:
+    """The topic whose mark is at this path, None if no topic's is."""
+    parts = path.removeprefix(f"{TOPICS}/").split("/")
+    return parts[0] if path.startswith(TOPICS) and len(parts) == 3 and parts[1] == "topic_id" else None
 
 
 def state_path(topic: str, partition: int) -> str:
@@ -187,10 +207,10 @@ def encode_topic(node: TopicNode) -> bytes:
 
 
 def decode_topic(data: bytes) -> TopicNode:
+    """An id that is none, such as one with a slip of the pen, counts as missing."""
     value = json.loads(data)
-    topic_id = value.get("topic_id")
     return TopicNode(
-        parse_uuid(topic_id) if topic_id else None,
+        _topic_id(value.get("topic_id")),
         _replica_map(value["partitions"]),
         _replica_map(value.get("adding_replicas", {})),
         _replica_map(value.get("removing_replicas", {})),
@@ -293,6 +313,14 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 def _sanitize(name: str) -> str:
     return name if name == DEFAULT_ENTITY else quote(name, safe="")
+
+
+def _topic_id(text: object) -> UUID | None:
+    try:
+        topic_id = parse_uuid(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return topic_id if topic_id != UUID(int=0) else None
 
 
 def _replicas(partitions: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from felice.metadata import layout
 from felice.metadata.image import ClusterImage, ImageBuilder
@@ -116,10 +116,12 @@ class Watcher:
             marked, self._marked = self._marked, set()
             is_anew, self._is_to_reload = self._is_to_reload, False
             if is_anew:
-                marked = await self._paths_to_read()
-            builder = ImageBuilder(ClusterImage() if is_anew else self.image)
+                marked = await self._paths_below(layout.IMAGE_ROOTS)
+            else:
+                marked |= await self._with_them(marked)
+            builder = ImageBuilder(self.image, is_anew=is_anew)
             # Parents sort before their children, so a topic is known before its partitions' states.
-            paths = sorted(marked)
+            paths = sorted(marked, key=lambda path: (layout.marked_topic(path) is None, path))
             for path, node in zip(paths, await self._store.get_many(paths), strict=True):
                 _put(builder, path, node)
             image = builder.build()
@@ -134,9 +136,16 @@ class Watcher:
         except Exception:
             _log.exception("a change of the cluster was not prepared")
 
-    async def _paths_to_read(self) -> set[str]:
-        """Every node's path, level by level."""
-        found = level = list(layout.IMAGE_ROOTS)
+    async def _with_them(self, marked: set[str]) -> set[str]:
+        """What else is to be read: a topic with its mark, and all of one that nothing was made of so far."""
+        marks = (layout.marked_topic(path) for path in marked)
+        topics = {layout.topic_path(topic) for topic in marks if topic is not None}
+        lost = (layout.topic_path(name) for name in self.image.topic_faults.keys() - self.image.topics.keys())
+        return topics | await self._paths_below([path for path in lost if path in topics or path in marked])
+
+    async def _paths_below(self, roots: Iterable[str]) -> set[str]:
+        """The roots and every node below, level by level."""
+        found = level = list(roots)
         while level:
             families = zip(level, await self._store.children_many(level), strict=True)
             level = [f"{path}/{name}" for path, names in families for name in names or ()]
@@ -146,6 +155,7 @@ class Watcher:
     def _publish(self, image: ClusterImage) -> None:
         old, self.image = self.image, image
         if image is not old:
+            _report_faults(old, image)
             self._tell(old, image)
         for condition, future in self._waiting:
             if not future.done() and condition(image):
@@ -156,6 +166,15 @@ class Watcher:
             self._on_image(old, image)
         except Exception:
             _log.exception("a change of the cluster was not followed")
+
+
+def _report_faults(old: ClusterImage, image: ClusterImage) -> None:
+    for topic, reason in image.topic_faults.items():
+        if old.topic_faults.get(topic) != reason:
+            _log.error(
+                "the node of a topic in the metadata store is not as it should be",
+                extra={"topic": topic, "reason": reason},
+            )
 
 
 def _put(builder: ImageBuilder, path: str, node: Node | None) -> None:

@@ -82,8 +82,12 @@ class Partitions:
             self._unreachable = self._out_of_reach(new)
         for name, topic in old.topics.items():
             kept = new.topics.get(name)
-            if kept is None or kept.topic_id != topic.topic_id:
+            if kept is None and name in new.topic_faults:
+                self._let_go(topic)
+            elif kept is None or kept.created_zxid != topic.created_zxid:
                 self._delete(topic)
+            elif kept.topic_id != topic.topic_id:
+                self._set_aside(topic, kept.topic_id)
         for name, topic in new.topics.items():
             if old.topics.get(name) is not topic:
                 self._update(topic)
@@ -220,7 +224,8 @@ class Partitions:
         """Takes out the logs that no image speaks of: left by a topic's deletion, or by a lost store."""
         for directory in self._directories:
             for key in list(directory.logs):
-                if key not in self._partitions and key not in self._damaged:
+                is_kept = key in self._damaged or key[0] in self._image.topic_faults
+                if key not in self._partitions and not is_kept:
                     _report_failure(directory.set_aside_as_stray, key)
 
     def reconfigure(self, image: ClusterImage, topics: Iterable[str] | None = None) -> None:
@@ -304,6 +309,26 @@ class Partitions:
     def _delete(self, topic: TopicImage) -> None:
         for image in topic.partitions:
             self._delete_partition((topic.name, image.partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _let_go(self, topic: TopicImage) -> None:
+        """Its node means nothing: nobody is served, and nothing is lost, until somebody mends it."""
+        for image in topic.partitions:
+            partition = self._partitions.pop((topic.name, image.partition), None)
+            if partition is not None:
+                partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _set_aside(self, topic: TopicImage, other_id: UUID) -> None:
+        """Somebody edited the id of a topic that goes on: what it had is not the other's, but a person may want it."""
+        _log.error(
+            "the id of a topic was changed by hand: its logs are set aside as strays",
+            extra={"topic": topic.name, "was": topic.topic_id, "id": other_id},
+        )
+        self._let_go(topic)
+        for image in topic.partitions:
+            key = topic.name, image.partition
+            for directory in self._directories:
+                if key in directory.logs or key in directory.failed:
+                    _report_failure(directory.set_aside_as_stray, key)
 
     def _delete_partition(self, key: tuple[str, int], reason: ErrorCode) -> None:
         partition = self._partitions.pop(key, None)

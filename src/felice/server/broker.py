@@ -274,7 +274,7 @@ class Broker:
         self.controller = Controller(store, self.watcher, env, self.broker_id, lambda: self.config)
         self.leaderships = Leaderships(store, self.watcher)
         self.controller_role = ControllerRole(
-            store, self.watcher, env.clock, self.broker_id, lambda: self.config
+            store, self.watcher, env.clock, self.broker_id, lambda: self.config, self.controller.new_topic_id
         )
         self.membership = Membership(self, store, self._store_source.session_timeout_ms)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from uuid import UUID
 
 import pytest
 
@@ -21,6 +23,9 @@ from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.metadata.store import Operation
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.uuids import format_uuid
+
+FIRST_ID, SECOND_ID, NEW_ID = UUID(int=8), UUID(int=9), UUID(int=100)
 
 
 class Candidate:
@@ -28,7 +33,10 @@ class Candidate:
         config = BrokerConfig.parse({name.replace("_", "."): text for name, text in options.items()})[0]
         self.store = store
         self.watcher = Watcher(store, lambda old, new: self.role.on_image())
-        self.role = ControllerRole(store, self.watcher, SystemClock(), broker_id, lambda: config)
+        new_ids = map(UUID, map("{:032x}".format, itertools.count(NEW_ID.int)))
+        self.role = ControllerRole(
+            store, self.watcher, SystemClock(), broker_id, lambda: config, lambda: next(new_ids)
+        )
 
     async def start(self) -> None:
         await self.watcher.start()
@@ -65,7 +73,7 @@ async def _topic_led_by_the_dead(store: MemoryStore) -> None:
     await store.create(layout.broker_path(2), layout.encode_broker(node))
     await store.multi(
         [
-            Create(layout.topic_path("a"), layout.encode_topic(TopicNode(None, {0: (1, 2)}, {}, {}))),
+            Create(layout.topic_path("a"), layout.encode_topic(TopicNode(FIRST_ID, {0: (1, 2)}, {}, {}))),
             Create(layout.partitions_path("a")),
             Create(layout.partition_path("a", 0)),
             Create(layout.state_path("a", 0), layout.encode_state(StateNode(1, 0, 4, (1, 2)))),
@@ -99,7 +107,9 @@ def test_nothing_is_decided_twice_while_the_image_lags(caplog: pytest.LogCapture
         await _topic_led_by_the_dead(admin)
         count = 2 * STATES_A_TRANSACTION + 1
         replicas: dict[int, tuple[int, ...]] = dict.fromkeys(range(count), (2,))
-        await admin.create(layout.topic_path("b"), layout.encode_topic(TopicNode(None, replicas, {}, {})))
+        await admin.create(
+            layout.topic_path("b"), layout.encode_topic(TopicNode(SECOND_ID, replicas, {}, {}))
+        )
         await one.start()
         await one.sees(lambda image: all(row.leader == 2 for row in image.topics["b"].partitions))
         await one.stop()
@@ -280,3 +290,131 @@ def test_the_name_of_a_large_topic_is_free_when_its_deletion_returns() -> None:
         await one.stop()
 
     run(scenario)
+
+
+# Topics that others than Felice wrote
+
+
+async def _store_of_topic_a(store: MemoryStore, topic_id: UUID | None, *below: str) -> None:
+    """`a-0`, led by broker 2, with the nodes of these names below `topic_id`."""
+    node = BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), {"PLAINTEXT": "PLAINTEXT"}, None, 0)
+    await store.create(layout.broker_path(2), layout.encode_broker(node))
+    identity = layout.identity_path("a")
+    await store.multi(
+        [
+            Create(layout.topic_path("a"), layout.encode_topic(TopicNode(topic_id, {0: (2,)}, {}, {}))),
+            Create(layout.partitions_path("a")),
+            Create(layout.partition_path("a", 0)),
+            Create(layout.state_path("a", 0), layout.encode_state(StateNode(2, 3, 4, (2,)))),
+            *([Create(identity)] if below else []),
+            *(Create(f"{identity}/{name}") for name in below if name),
+        ]
+    )
+
+
+async def _told_id(store: MemoryStore) -> tuple[UUID | None, list[str]]:
+    """What the text of `a` says, and its marks."""
+    text = layout.decode_topic((await store.get(layout.topic_path("a"))).data)
+    marks = await store.children_many([layout.identity_path("a")])
+    return text.topic_id, marks[0] or []
+
+
+FIRST_MARK, NEW_MARK = format_uuid(FIRST_ID), format_uuid(NEW_ID)
+
+
+@pytest.mark.parametrize(
+    ("told", "below", "comes_to"),
+    [
+        (None, (), NEW_ID),  # as Kafka's tools wrote topics before 2.8
+        (None, ("",), NEW_ID),
+        (None, (FIRST_MARK,), FIRST_ID),
+        (SECOND_ID, (FIRST_MARK,), FIRST_ID),
+    ],
+)
+def test_a_topic_comes_to_have_one_id(told: UUID | None, below: tuple[str, ...], comes_to: UUID) -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        one, admin = Candidate(ensemble.connect(), 1), ensemble.connect()
+        await _store_of_topic_a(admin, told, *below)
+        await one.start()
+        await one.sees(lambda image: "a" in image.topics and not image.topic_faults)
+        assert await _told_id(admin) == (comes_to, [format_uuid(comes_to)])
+        topic = one.watcher.image.topics["a"]
+        assert topic.topic_id == comes_to
+        assert (topic.partitions[0].leader, topic.partitions[0].leader_epoch) == (2, 3)
+        # And writes can be bound to it.
+        await admin.delete(layout.broker_path(2))
+        await one.sees(lambda image: _leader(image) == -1)
+        await one.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("edit", ["text", "mark", "mark alone", "both"])
+def test_what_a_hand_takes_from_a_topics_id_comes_back_while_it_is_known(edit: str) -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        one, admin = Candidate(ensemble.connect(), 1), ensemble.connect()
+        await _store_of_topic_a(admin, FIRST_ID, FIRST_MARK)
+        await one.start()
+        await one.sees(lambda image: _leader(image) == 2 and image.controller_id == 1)
+        path = layout.topic_path("a")
+        if edit != "text":
+            await admin.delete(layout.mark_path("a", FIRST_ID))
+            if edit != "mark alone":
+                await admin.delete(layout.identity_path("a"))
+        if edit in ("text", "both"):
+            await admin.set(path, layout.encode_topic(TopicNode(None, {0: (2,)}, {}, {})))
+            await one.sees(lambda image: image.topics["a"].version >= 2)
+        await admin.delete(layout.broker_path(2))
+        await one.sees(lambda image: _leader(image) == -1)
+        assert one.watcher.image.topics["a"].topic_id == FIRST_ID
+        assert await _told_id(admin) == (FIRST_ID, [FIRST_MARK])
+        await one.stop()
+
+    run(scenario)
+
+
+def test_a_copy_of_a_topics_node_gets_an_id_of_its_own() -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        one, admin = Candidate(ensemble.connect(), 1), ensemble.connect()
+        await _store_of_topic_a(admin, FIRST_ID, FIRST_MARK)
+        await one.start()
+        await one.sees(lambda image: _leader(image) == 2)
+        copied = (await admin.get(layout.topic_path("a"))).data
+        await admin.create(layout.topic_path("b"), copied)
+        await one.sees(lambda image: "b" in image.topics and image.topics["b"].partitions[0].leader == 2)
+        ids = {name: topic.topic_id for name, topic in one.watcher.image.topics.items()}
+        assert ids == {"a": FIRST_ID, "b": NEW_ID} and not one.watcher.image.topic_faults
+        await one.stop()
+
+    run(scenario)
+
+
+def test_only_a_topic_that_somebody_asked_to_delete_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        one, admin = Candidate(ensemble.connect(), 1), ensemble.connect()
+        await _store_of_topic_a(admin, FIRST_ID, FIRST_MARK)
+        await admin.create(layout.topic_path("b"), b'{"version":3,"partitions":{}}')
+        await one.start()
+        await one.sees(lambda image: _leader(image) == 2 and image.controller_id == 1)
+        await admin.set(layout.topic_path("a"), b'{"version":3,"partitions":{}}')
+        await one.sees(lambda image: image.topic_faults.keys() == {"a", "b"})
+        assert not one.watcher.image.doomed
+        assert await admin.children(layout.TOPICS) == ["a", "b"]
+        # The one that is known goes on, and the other begins when it gets partitions.
+        for name in ("a", "b"):
+            value = layout.decode_topic((await admin.get(layout.topic_path(name))).data)
+            assert value.topic_id == (FIRST_ID if name == "a" else NEW_ID), "as Kafka's controller does"
+            if name == "b":
+                whole = layout.encode_topic(TopicNode(value.topic_id, {0: (2,)}, {}, {}))
+                await admin.set(layout.topic_path(name), whole)
+        await one.sees(lambda image: "b" in image.topics and image.topics["b"].partitions[0].leader == 2)
+        await admin.delete(layout.broker_path(2))
+        await one.sees(lambda image: _leader(image) == -1)
+        await one.stop()
+
+    with caplog.at_level(logging.ERROR):
+        run(scenario)
+    assert [(record.topic, record.reason) for record in caplog.records] == [  # type: ignore[attr-defined]
+        ("b", "it has no partitions"),
+        ("a", "it has no partitions"),
+    ]

@@ -62,8 +62,8 @@ def test_config_paths_name_their_entity(name: str) -> None:
     assert layout.entity_of(path) == name
 
 
-def _node(data: bytes, version: int = 0) -> Node:
-    return Node(data, version, 5, 5)
+def _node(data: bytes, version: int = 0, created_zxid: int = 5) -> Node:
+    return Node(data, version, created_zxid, created_zxid)
 
 
 def _orders(partitions: int) -> Node:
@@ -113,26 +113,86 @@ def test_a_topic_made_again_forgets_the_leaders_of_the_old() -> None:
     builder = ImageBuilder(_image_with_orders())
     builder.put(
         "/brokers/topics/orders",
-        _node(layout.encode_topic(TopicNode(UUID(int=2), {0: (1,), 1: (1,)}, {}, {}))),
+        _node(layout.encode_topic(TopicNode(UUID(int=2), {0: (1,), 1: (1,)}, {}, {})), created_zxid=6),
     )
     image = builder.build()
     assert [p.leader for p in image.topics["orders"].partitions] == [-1, -1]
     assert image.topic_by_id(TOPIC_ID) is None
 
 
-def test_a_topic_without_partitions_is_gone_but_for_its_nodes() -> None:
-    builder = ImageBuilder(_image_with_orders())
-    builder.put("/brokers/topics/orders", _orders(0))
-    builder.put(layout.state_path("orders", 1), _node(layout.encode_state(StateNode(1, 3, 1, (1,))), 7))
-    doomed = builder.build()
+def _with(image: ClusterImage, *nodes: tuple[str, Node | None], is_anew: bool = False) -> ClusterImage:
+    builder = ImageBuilder(image, is_anew=is_anew)
+    for path, node in nodes:
+        builder.put(path, node)
+    return builder.build()
+
+
+def test_a_topic_that_is_being_deleted_is_gone_but_for_its_nodes() -> None:
+    doom = (layout.doom_path("orders", TOPIC_ID), _node(b""))
+    state = (layout.state_path("orders", 1), _node(layout.encode_state(StateNode(1, 3, 1, (1,))), 7))
+    topic = layout.topic_path("orders")
+    doomed = _with(_image_with_orders(), doom, (topic, _orders(0)), state)
     assert (doomed.topics, doomed.topic_names, doomed.doomed) == ({}, {}, {"orders": TOPIC_ID})
-    builder = ImageBuilder(doomed)
-    builder.put("/brokers/topics/orders", None)
-    assert builder.build().doomed == {}
-    builder = ImageBuilder(doomed)
-    builder.put("/brokers/topics/orders", _orders(1))
-    again = builder.build()
+    assert not doomed.topic_faults
+    assert _with(doomed, (doom[0], None), (topic, None)).doomed == {}
+    again = _with(doomed, (topic, _node(_orders(1).data, created_zxid=6)))
     assert (list(again.topics), again.doomed) == (["orders"], {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"version":3,"partitions":{}}',
+        b'{"version":1,"partitions":{"0":[1],"1":[1]}}',
+        b'{"version":1,"partitions":{"0":[1],"2":[1]}}',
+        b'{"version":1,"partitions":{"0":[1]}}',
+        b'{"version":1}',
+        b"gibberish",
+    ],
+)
+@pytest.mark.parametrize("is_anew", [False, True])
+def test_a_topic_whose_node_means_nothing_stays_as_it_was_known(text: bytes, is_anew: bool) -> None:
+    before = _image_with_orders()
+    topic = layout.topic_path("orders")
+    state = layout.encode_state(StateNode(2, 4, 1, (2,)))
+    broken = (topic, _node(text, version=1))
+    image = _with(before, broken, (layout.state_path("orders", 1), _node(state, 8)), is_anew=is_anew)
+    assert list(image.topic_faults) == ["orders"] and not image.doomed
+    held = image.topics["orders"]
+    assert (held.topic_id, held.version, len(held.partitions)) == (TOPIC_ID, 0, 2)
+    assert held.partitions[1].leader == 2, "its leadership goes on"
+    mended = _with(image, (topic, _node(_orders(2).data, version=2)))
+    assert not mended.topic_faults and mended.topics["orders"].version == 2
+    assert mended.topics["orders"].partitions[1].leader == 2
+    remade = _with(before, (topic, _node(text, created_zxid=9)))
+    assert not remade.topics, "it is not the one that was known"
+
+
+def test_a_mark_holds_against_the_topics_text() -> None:
+    topic, mark = layout.topic_path("orders"), (layout.mark_path("orders", TOPIC_ID), _node(b""))
+    for other in (UUID(int=7), None):
+        text = layout.encode_topic(TopicNode(other, {0: (1,)}, {}, {}))
+        image = _with(ClusterImage(), mark, (topic, _node(text, 1)))
+        assert image.topics["orders"].topic_id == TOPIC_ID
+        assert "its topic id is" in image.topic_faults["orders"]
+    older = (mark[0], _node(b"", created_zxid=4))
+    text = layout.encode_topic(TopicNode(UUID(int=7), {0: (1,)}, {}, {}))
+    image = _with(ClusterImage(), older, (topic, _node(text)))
+    assert image.topics["orders"].topic_id == UUID(int=7), "the mark is of a topic that had the name before"
+    assert not image.topic_faults
+
+
+def test_no_two_topics_have_one_id() -> None:
+    copy, orders = layout.topic_path("copy"), layout.topic_path("orders")
+    later = _node(_orders(2).data, created_zxid=6)
+    for nodes in ([(copy, later), (orders, _orders(2))], [(orders, _orders(2)), (copy, later)]):
+        image = _with(ClusterImage(), *nodes)
+        assert list(image.topics) == ["orders"] and image.topic_names == {TOPIC_ID: "orders"}
+        assert image.topic_faults == {"copy": "its topic id is that of orders"}
+    # Whoever has a mark has had the id for longer than its node may say.
+    mark = (layout.mark_path("copy", TOPIC_ID), _node(b"", created_zxid=6))
+    image = _with(ClusterImage(), mark, (copy, later), (orders, _orders(2)))
+    assert list(image.topics) == ["copy"]
 
 
 def test_the_watcher_follows_the_store() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from uuid import UUID
 
 import pytest
 
@@ -21,7 +22,9 @@ from felice.metadata.layout import TopicNode
 from felice.metadata.memory import MemoryEnsemble
 from felice.metadata.watcher import Watcher
 
-TOPIC = layout.encode_topic(TopicNode(None, {0: (1,)}, {}, {}))
+
+def _topic(number: int) -> bytes:
+    return layout.encode_topic(TopicNode(UUID(int=number), {0: (1,)}, {}, {}))
 
 
 def run(scenario: Callable[[MemoryEnsemble], Awaitable[None]]) -> None:
@@ -106,12 +109,12 @@ def test_the_image_catches_up_with_what_a_suspended_session_missed() -> None:
     async def scenario(ensemble: MemoryEnsemble) -> None:
         store, other = ensemble.connect(), ensemble.connect()
         await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])
-        await store.create("/brokers/topics/goes", TOPIC)
+        await store.create("/brokers/topics/goes", _topic(1))
         images: list[ClusterImage] = []
         watcher = Watcher(store, lambda old, new: images.append(new))
         await watcher.start()
         ensemble.suspend(store.session_id)
-        await other.create("/brokers/topics/comes", TOPIC)
+        await other.create("/brokers/topics/comes", _topic(2))
         await other.delete("/brokers/topics/goes")
         ensemble.resume(store.session_id)
         assert await watcher.wait_until(lambda image: set(image.topics) == {"comes"}, 1.0)
@@ -121,7 +124,7 @@ def test_the_image_catches_up_with_what_a_suspended_session_missed() -> None:
         await asyncio.sleep(0.01)
         assert len(images) == seen, "nothing changed, so nobody is told"
         ensemble.expire(store.session_id)
-        await other.create("/brokers/topics/later", TOPIC)
+        await other.create("/brokers/topics/later", _topic(3))
         await store.renew()
         assert await watcher.wait_until(lambda image: "later" in image.topics, 1.0)
         await watcher.stop()
@@ -134,7 +137,7 @@ def test_a_node_that_means_nothing_is_passed_over() -> None:
         store = ensemble.connect()
         await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])
         await store.create("/brokers/topics/bad", b"{not json")
-        await store.create("/brokers/topics/good", TOPIC)
+        await store.create("/brokers/topics/good", _topic(4))
         watcher = Watcher(store, lambda old, new: None)
         await watcher.start()
         assert set(watcher.image.topics) == {"good"}

@@ -6,15 +6,22 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from felice.metadata import ClusterImage, Create, StoreUnavailable, layout
+from felice.controller import deletion
+from felice.metadata import ClusterImage, Create, StoreUnavailable, identity, layout
 from felice.metadata import watcher as watcher_module
+from felice.metadata.image import ImageBuilder
 from felice.metadata.layout import BrokerNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.metadata.store import Node, NotAllowed
 from felice.metadata.watcher import Watcher
+
+
+def _topic(number: int) -> bytes:
+    return layout.encode_topic(TopicNode(UUID(int=number), {0: (1,)}, {}, {}))
 
 
 def test_a_fault_in_following_one_image_costs_nobody_the_next(caplog: pytest.LogCaptureFixture) -> None:
@@ -24,10 +31,9 @@ def test_a_fault_in_following_one_image_costs_nobody_the_next(caplog: pytest.Log
         seen.append(sorted(new.topics))
         if "bad" in new.topics and "bad" not in old.topics:
             # Something else changes before the fault comes to light.
-            ensemble.write(ensemble.tree.plan([Create("/brokers/topics/late", topic)], 0)[0])
+            ensemble.write(ensemble.tree.plan([Create("/brokers/topics/late", _topic(1))], 0)[0])
             raise RuntimeError("a fault")
 
-    topic = layout.encode_topic(TopicNode(None, {0: (1,)}, {}, {}))
     ensemble = MemoryEnsemble()
 
     async def scenario() -> None:
@@ -35,7 +41,7 @@ def test_a_fault_in_following_one_image_costs_nobody_the_next(caplog: pytest.Log
         await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])
         watcher = Watcher(store, follow)
         await watcher.start()
-        await store.create("/brokers/topics/bad", topic)
+        await store.create("/brokers/topics/bad", _topic(2))
         assert await watcher.wait_until(lambda image: "late" in image.topics, 1.0)
         await watcher.stop()
 
@@ -70,7 +76,6 @@ def test_a_read_that_failed_is_tried_again_and_no_change_is_lost(
     failures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watcher_module, "_RETRY_S", 0.001)
-    topic = layout.encode_topic(TopicNode(None, {0: (1,)}, {}, {}))
 
     async def scenario() -> None:
         store = FailingStore(MemoryEnsemble().connect())
@@ -78,7 +83,7 @@ def test_a_read_that_failed_is_tried_again_and_no_change_is_lost(
         watcher = Watcher(store, lambda old, new: None)
         await watcher.start()
         store.failures = failures
-        await store.create("/brokers/topics/a", topic)
+        await store.create("/brokers/topics/a", _topic(3))
         assert await watcher.wait_until(lambda image: "a" in image.topics, 1.0)
         await watcher.stop()
 
@@ -87,7 +92,6 @@ def test_a_read_that_failed_is_tried_again_and_no_change_is_lost(
 
 def test_what_belongs_to_others_is_not_read() -> None:
     """As in an ensemble without a chroot, where somebody else's nodes may be many, and not for us."""
-    topic = layout.encode_topic(TopicNode(None, {0: (1,)}, {}, {}))
 
     async def scenario() -> None:
         store = FailingStore(MemoryEnsemble().connect())
@@ -98,7 +102,7 @@ def test_what_belongs_to_others_is_not_read() -> None:
         watcher = Watcher(store, lambda old, new: None)
         await watcher.start()
         await store.set("/others/secret", b"changed")
-        await store.create("/brokers/topics/a", topic)
+        await store.create("/brokers/topics/a", _topic(3))
         assert await watcher.wait_until(lambda image: "a" in image.topics, 1.0)
         await watcher.stop()
 
@@ -134,7 +138,6 @@ def test_what_changes_while_the_store_is_first_read_is_in_the_image(after_turns:
 
 
 def test_an_image_is_shown_when_it_is_ready_for_and_what_comes_meanwhile_is_in_the_next() -> None:
-    topic = layout.encode_topic(TopicNode(None, {0: (1,)}, {}, {}))
     steps: list[str] = []
 
     async def scenario() -> None:
@@ -144,14 +147,61 @@ def test_an_image_is_shown_when_it_is_ready_for_and_what_comes_meanwhile_is_in_t
         async def prepare(image: ClusterImage) -> None:
             steps.append(f"prepare {sorted(image.topics)}")
             if list(image.topics) == ["a"]:
-                await store.create("/brokers/topics/b", topic)
+                await store.create("/brokers/topics/b", _topic(4))
                 raise RuntimeError("a fault that costs no image")
 
         watcher = Watcher(store, lambda old, new: steps.append(f"show {sorted(new.topics)}"), prepare)
         await watcher.start()
-        await store.create("/brokers/topics/a", topic)
+        await store.create("/brokers/topics/a", _topic(3))
         assert await watcher.wait_until(lambda image: "b" in image.topics, 1.0)
         await watcher.stop()
 
     asyncio.run(scenario())
     assert steps == ["prepare ['a']", "show ['a']", "prepare ['a', 'b']", "show ['a', 'b']"]
+
+
+def test_a_topic_is_read_again_with_its_mark() -> None:
+    async def scenario() -> None:
+        store = MemoryEnsemble().connect()
+        await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])
+        await store.create("/brokers/topics/a", _topic(1))
+        watcher = Watcher(store, lambda old, new: None)
+        await watcher.start()
+        assert watcher.image.topics["a"].topic_id == UUID(int=1)
+        await store.multi(identity.made("a", UUID(int=2)))
+        assert await watcher.wait_until(lambda image: image.topics["a"].topic_id == UUID(int=2), 5.0)
+        assert list(watcher.image.topic_faults) == ["a"]
+        await store.multi(identity.unmade("a", UUID(int=2)))
+        assert await watcher.wait_until(lambda image: image.topics["a"].topic_id == UUID(int=1), 5.0)
+        assert not watcher.image.topic_faults
+        await watcher.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_that_is_being_deleted_is_never_taken_for_one_that_somebody_broke() -> None:
+    """Whichever events of the write have come when the nodes are read."""
+
+    async def scenario() -> None:
+        ensemble = MemoryEnsemble()
+        store = ensemble.connect()
+        await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])
+        await store.multi([Create("/brokers/topics/a", _topic(1)), *identity.made("a", UUID(int=1))])
+        watcher = Watcher(store, lambda old, new: None)
+        await watcher.start()
+        await watcher.stop()
+        topic = watcher.image.topics["a"]
+        changes, _ = ensemble.tree.plan(deletion.begun(topic), 0)
+        ensemble.write(changes)
+        paths = [change.path for change in changes]
+        for count in range(1, len(paths) + 1):
+            builder = ImageBuilder(watcher.image)
+            for path in sorted(
+                {*paths[:count], "/brokers/topics/a"}, key=lambda path: (path.count("/") < 5, path)
+            ):
+                builder.put(path, ensemble.tree.find(path))
+            image = builder.build()
+            assert not image.topic_faults, paths[:count]
+        assert image.doomed == {"a": UUID(int=1)}
+
+    asyncio.run(scenario())

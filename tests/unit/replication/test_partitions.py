@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -41,7 +42,7 @@ def topic(name: str, topic_id: UUID, count: int, replicas: tuple[int, ...] = (1,
         PartitionImage(number, replicas, replicas[0], 0, replicas, partition_epoch=0)
         for number in range(count)
     )
-    return TopicImage(name, topic_id, partitions)
+    return TopicImage(name, topic_id, partitions, created_zxid=topic_id.int & 0xFF)
 
 
 def test_partitions_come_with_the_image_and_go_with_it(tmp_path: Path) -> None:
@@ -74,6 +75,47 @@ def test_a_topic_made_again_begins_empty(tmp_path: Path) -> None:
     after = partitions.find("a", 0)
     assert after is not before
     assert (after.topic_id, after.log_end_offset) == (SECOND, 0)
+    directory.close()
+
+
+def test_a_topic_whose_id_was_edited_by_hand_gets_none_of_the_others_records(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    before = topic("a", FIRST, 1)
+    edited = dataclasses.replace(before, topic_id=SECOND)
+    partitions.apply(image(), image(before))
+    held = partitions.find("a", 0)
+    partitions.apply(image(before), image(edited))
+    assert not held.is_open
+    assert (partitions.find("a", 0).topic_id, directory.logs["a", 0].topic_id) == (SECOND, SECOND)
+    assert [path.name[-6:] for path in tmp_path.glob("a-0.*")] == ["-stray"], "a person may want them"
+    assert "changed by hand" in caplog.text
+    directory.close()
+
+
+def test_a_topic_whose_node_means_nothing_loses_nothing(tmp_path: Path) -> None:
+    known = image(topic("a", FIRST, 1), topic("b", SECOND, 1))
+    broken = dataclasses.replace(image(topic("b", SECOND, 1)), topic_faults={"a": "it has no partitions"})
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    partitions.apply(image(), known)
+    served = partitions.find("a", 0)
+    partitions.apply(known, broken)
+    with pytest.raises(ApiError) as error:
+        partitions.find("a", 0)
+    assert error.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not served.is_open
+    partitions.apply(broken, known)
+    assert partitions.find("a", 0).log is served.log
+    directory.close()
+    # A broker that starts meanwhile does not take the logs for strays either.
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    partitions.apply(image(), broken)
+    partitions.set_strays_aside()
+    assert sorted(directory.logs) == [("a", 0), ("b", 0)]
     directory.close()
 
 

@@ -1,0 +1,71 @@
+"""How topics get back the ids that they should have: those that an older tool or a hand left out or changed.
+
+Keeps true: a topic has one id as long as its node lives, and no two topics have the same.
+How:        the mark below the topic knows the id (`metadata/identity.py`), else whoever is the controller may have
+            seen it, else the topic gets a new one, as from Kafka's controller. What holds the id is read and written
+            in one compare-and-set.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from felice.controller.writing import LOST_RACE, write_guarded
+from felice.metadata import Check, ClusterImage, MetadataStore, SetData, identity, layout
+from felice.metadata.layout import Mark
+from felice.metadata.store import NotEmpty, Operation
+
+_log = logging.getLogger("felice.controller")
+
+
+async def mend(
+    store: MetadataStore, epoch_version: int, image: ClusterImage, topic: str, new_id: Callable[[], UUID]
+) -> None:
+    """Lets node and mark of a topic say its id. What else is wrong with it a person must mend.
+
+    Raises `EpochPassed`, and `StoreError`.
+    """
+    node = await store.exists(layout.topic_path(topic))
+    [found] = await store.children_many([layout.identity_path(topic)])
+    if node is None:
+        return
+    try:
+        value = layout.decode_topic(node.data)
+        marks = _marks(found or ())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return
+    if any(mark.is_doom for mark in marks):
+        return
+    topic_id = next((mark.topic_id for mark in marks if _may_have(image, topic, mark.topic_id)), None)
+    operations: list[Operation] = []
+    if topic_id is not None:
+        operations.append(Check(layout.mark_path(topic, topic_id)))
+    else:
+        known = image.topics.get(topic)
+        own = value.topic_id if _may_have(image, topic, value.topic_id) else None
+        topic_id = own or (known.topic_id if known is not None else new_id())
+        operations += identity.renewed(topic, topic_id, found)
+    if value.topic_id == topic_id:
+        return
+    text = layout.encode_topic(replace(value, topic_id=topic_id))
+    operations.append(SetData(layout.topic_path(topic), text, node.version))
+    try:
+        await write_guarded(store, epoch_version, operations)
+    except (*LOST_RACE, NotEmpty) as error:
+        _log.debug("a topic's id lost a race", extra={"topic": topic, "reason": str(error)})
+        return
+    _log.warning(
+        "a topic that did not say its id got it",
+        extra={"topic": topic, "id": topic_id, "instead_of": value.topic_id},
+    )
+
+
+def _marks(names: Sequence[str]) -> list[Mark]:
+    return [layout.parse_mark(name) for name in names]
+
+
+def _may_have(image: ClusterImage, topic: str, topic_id: UUID | None) -> bool:
+    return topic_id is not None and image.topic_names.get(topic_id, topic) == topic
