@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,13 +67,42 @@ def produce(broker: EmbeddedBroker, topic: str, text: str, *options: str) -> Non
     subprocess.run(command, input=text, text=True, check=True, timeout=30)
 
 
+@pytest.mark.parametrize(
+    ("command", "create", "alter"),
+    [
+        pytest.param(
+            (main.felice, main.felice),
+            "topics create NAME -b BROKER",
+            "configs alter topics NAME -b BROKER --set",
+            id="felice",
+        ),
+        pytest.param(
+            (kafka_topics, kafka_configs),
+            "--create --topic NAME --bootstrap-server BROKER",
+            "--alter --topic NAME --bootstrap-server BROKER --add-config",
+            id="kafka",
+        ),
+    ],
+)
 def test_more_replicas_in_sync_than_there_are_is_told(
-    broker: EmbeddedBroker, capsysbinary: pytest.CaptureFixture[bytes]
+    command: tuple[Any, Any],
+    create: str,
+    alter: str,
+    broker: EmbeddedBroker,
+    capsysbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    words = ("topics", "create", "hopeful", "-b", broker.bootstrap, "--config", "min.insync.replicas=2")
-    assert main.run(main.felice, words) == 0
-    said = capsysbinary.readouterr().err.decode()
-    assert "min.insync.replicas=2 counts as 1, for hopeful has no more replicas" in said
+    topic = f"hopeful-{alter.split()[0].strip('-')}"
+
+    def said(words: str, option: str, program: Any) -> str:
+        words = words.replace("NAME", topic).replace("BROKER", broker.bootstrap)
+        assert main.run(program, [*words.split(), option]) == 0
+        return capsysbinary.readouterr().err.decode()
+
+    warning = f"warning: min.insync.replicas=2 counts as 1, for {topic} has no more replicas"
+    assert warning in said(create + " --config", "min.insync.replicas=2", command[0])
+    assert said(alter, "min.insync.replicas=1", command[1]) == ""
+    assert warning in said(alter, "min.insync.replicas=2", command[1])
+    assert said(alter, "retention.ms=1000", command[1]) == ""
 
 
 def test_a_topic_that_a_record_made_is_told_once(broker: EmbeddedBroker) -> None:

@@ -11,6 +11,7 @@ import click
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option, key_values, wait_all
 from felice.cli.output import show
+from felice.cli.topics import warn_of_min_insync
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
@@ -43,6 +44,7 @@ def describe_entity(admin: AdminClient, entity_type: str, name: str) -> list[dic
 def alter_entity(
     admin: AdminClient, entity_type: str, name: str, add: Mapping[str, str], remove: Iterable[str]
 ) -> None:
+    """Changes them, and warns of an option that cannot mean what it says."""
     from felice.client.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
     changes = [
@@ -51,6 +53,8 @@ def alter_entity(
     changes += [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in remove]
     resource = ConfigResource(ResourceType[ENTITY_TYPES[entity_type]], name, incremental_configs=changes)
     wait_all(admin.incremental_alter_configs([resource]))
+    if entity_type == "topics":
+        warn_of_min_insync(admin, name, add)
 
 
 def parse_added(text: str) -> dict[str, str]:

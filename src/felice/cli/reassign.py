@@ -234,7 +234,10 @@ def reassign() -> None:
 def generate_command(
     topics: tuple[str, ...], bootstrap: str, command_config: Path | None, brokers: str, seed: int | None
 ) -> None:
-    """Print a plan that spreads topics' partitions over brokers."""
+    """Print a plan that spreads topics' partitions over brokers, with as many replicas as they have.
+
+    More or fewer replicas take longer or shorter lists in the plan: edit it before it is executed.
+    """
     admin = admin_client(bootstrap, command_config)
     click.echo(format_plan(proposed_plan(admin, topics, broker_ids(brokers), seed)))
 
@@ -311,12 +314,22 @@ def _wait_until_over(admin: AdminClient, plan: Plan) -> dict[tuple[str, int], st
 @plan_argument
 @connection_options
 def cancel_command(plan_file: Path, bootstrap: str, command_config: Path | None) -> None:
-    """End the moves of a plan that are under way: partitions stay where they were, without throttles."""
+    """End the moves of a plan that are under way: partitions stay where they were, without throttles.
+
+    Brokers that the plan keeps stay in its order, as with Kafka, and the first of them is to lead. What
+    `execute` printed, executed, has the order of before, at once.
+    """
     plan = read_plan(plan_file)
     admin = admin_client(bootstrap, command_config)
     ended = cancel(admin, plan)
     clear_throttles(admin, topics_there(states(admin, plan)))
     click.echo(f"{len(ended)} moves were cancelled.")
+    if any(len(plan[partition]) > 1 for partition in ended):
+        click.echo(
+            "The order of their replicas may be the plan's now; "
+            "executing what `felice reassign execute` printed brings that of before back at once.",
+            err=True,
+        )
 
 
 @reassign.command("list")

@@ -50,6 +50,7 @@ def create_topic(
     config: Mapping[str, str] | None = None,
     replica_assignment: Sequence[Sequence[int]] | None = None,
 ) -> None:
+    """Creates it, and warns of an option that cannot mean what it says."""
     from felice.client.admin import NewTopic
 
     facts: dict[str, Any] = {"config": dict(config or {})}
@@ -64,6 +65,26 @@ def create_topic(
             replication_factor=-1 if replication_factor is None else replication_factor,
         )
     wait_all(admin.create_topics([NewTopic(name, **facts)]))
+    warn_of_min_insync(admin, name, config or {})
+
+
+def warn_of_min_insync(admin: AdminClient, name: str, config: Mapping[str, str]) -> None:
+    """Brokers take any number, and let it count as the number of replicas, which may be less than was hoped for."""
+    from felice.client import KafkaException
+
+    if _MIN_INSYNC not in config:
+        return
+    try:
+        [row] = describe_topics(admin, [name])
+    except KafkaException:
+        return  # a broker that has not heard of the topic yet; another has logged it
+    replicas = min(len(partition["replicas"]) for partition in row["partitions"])
+    if (wanted := int(config[_MIN_INSYNC])) > replicas:
+        click.echo(
+            f"warning: {_MIN_INSYNC}={wanted} counts as {replicas}, for {name} has no more replicas; "
+            f"set it to {replicas} or less, or give the topic more replicas with felice reassign",
+            err=True,
+        )
 
 
 def delete_topics(admin: AdminClient, names: Sequence[str]) -> None:
@@ -219,19 +240,6 @@ def create_command(
         replica_assignment=assignment,
     )
     click.echo(f"Created topic {name}.")
-    if _MIN_INSYNC in config:
-        _warn_of_min_insync(admin, name, int(config[_MIN_INSYNC]))
-
-
-def _warn_of_min_insync(admin: AdminClient, name: str, wanted: int) -> None:
-    """As in Kafka it counts as the number of replicas that there are, which may be less than was hoped for."""
-    [row] = describe_topics(admin, [name])
-    if wanted > (replicas := row["replication_factor"]):
-        click.echo(
-            f"warning: {_MIN_INSYNC}={wanted} counts as {replicas}, for {name} has no more replicas; "
-            f"set it to {replicas} or less, or give the topic more replicas with felice reassign",
-            err=True,
-        )
 
 
 @topics.command("describe")

@@ -10,6 +10,7 @@ Leaves:     telling brokers: they watch the store. What nobody asks for is the d
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,6 +56,9 @@ PRODUCER_ID_BLOCK_SIZE = 1000
 MAX_PARTITIONS_A_TOPIC = 10_000
 _MAX_ATTEMPTS = 10
 _FOLLOW_TIMEOUT_S = 10.0
+_MIN_INSYNC = "min.insync.replicas"
+
+_log = logging.getLogger("felice.controller")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,10 @@ class Controller:
         """Makes the topic; the image shows it when this returns."""
         for _ in range(_MAX_ATTEMPTS):
             planned = self._plan_topic(wish)
-            if validate_only or await self._try_create(planned):
+            if validate_only:
+                return planned
+            if await self._try_create(planned):
+                _warn_of_min_insync(planned.name, planned.configs, planned.replication_factor)
                 return planned
         raise ApiError(ErrorCode.NOT_CONTROLLER, "controllers kept changing")
 
@@ -204,7 +211,10 @@ class Controller:
     ) -> None:
         """Replaces the topic's overrides by what `edit` makes of them."""
 
+        changed: Mapping[str, str] = {}
+
         def checked(current: Mapping[str, str]) -> Mapping[str, str]:
+            nonlocal changed
             changed = edit(current)
             check_topic_config(changed, self._config())
             return changed
@@ -215,6 +225,8 @@ class Controller:
             await self._change_config(layout.topic_config_path(name), checked, validate_only, topic)
         except NoNode:
             raise _unknown_topic() from None
+        if not validate_only:
+            _warn_of_min_insync(name, changed, min(len(partition.target) for partition in topic.partitions))
 
     @answering
     async def change_broker_config(
@@ -458,6 +470,15 @@ def check_topic_config(configs: Mapping[str, str], broker: BrokerConfig) -> None
         TopicConfig.parse(configs, broker)
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _warn_of_min_insync(topic: str, configs: Mapping[str, str], replicas: int) -> None:
+    """Kafka takes it without a word, and lets it count as the number of replicas that there are."""
+    if _MIN_INSYNC in configs and int(configs[_MIN_INSYNC]) > replicas:
+        _log.warning(
+            f"{_MIN_INSYNC} is above the number of replicas, and counts as that",
+            extra={"topic": topic, _MIN_INSYNC: configs[_MIN_INSYNC], "replicas": replicas},
+        )
 
 
 def _check_assignment(

@@ -290,6 +290,31 @@ def test_configuration_changes_are_checked_then_followed() -> None:
     run(scenario)
 
 
+def test_more_replicas_in_sync_than_there_are_is_taken_and_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def warned() -> list[str]:
+        names = [record.topic for record in caplog.records if "min.insync.replicas" in record.message]  # type: ignore[attr-defined]
+        caplog.clear()
+        return names
+
+    async def scenario(f: Fixture) -> None:
+        two = {"partition_count": 1, "replication_factor": 2}
+        hopeful = {"min.insync.replicas": "3"}
+        await f.controller.create_topic(NewTopic("a", **two, configs=hopeful), validate_only=True)
+        assert warned() == []
+        await f.controller.create_topic(NewTopic("a", **two, configs=hopeful))
+        assert warned() == ["a"]
+        await f.controller.create_topic(NewTopic("b", **two, configs={"min.insync.replicas": "2"}))
+        await f.controller.change_topic_config("b", lambda _: hopeful, validate_only=True)
+        assert warned() == []
+        await f.controller.change_topic_config("b", lambda _: hopeful)
+        assert warned() == ["b"]
+        assert f.watcher.image.topic_configs == {"a": hopeful, "b": hopeful}
+
+    run(scenario, brokers=3)
+
+
 def test_replicas_are_spread_over_the_brokers_alive() -> None:
     async def scenario(f: Fixture) -> None:
         await f.controller.create_topic(NewTopic("a", 6, 2))
