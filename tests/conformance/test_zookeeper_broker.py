@@ -235,7 +235,13 @@ def test_two_brokers_of_one_number_and_a_directory_of_another_cluster_are_refuse
         pytest.raises(StartupError, match=r"another broker with node\.id 7 is alive at 127\.0\.0\.1"),
     ):
         start(tmp_path / "two", f"{connect}/mine", zookeeper_session_timeout_ms="1000")
-    with pytest.raises(StartupError, match="belongs to cluster .*, this broker to cluster"):
+    with pytest.raises(
+        StartupError, match=r"belongs to cluster .*, and there is none at .*/theirs; .*chroot"
+    ):
+        start(tmp_path / "one", f"{connect}/theirs")
+    with start(tmp_path / "two", f"{connect}/theirs"):
+        pass
+    with pytest.raises(StartupError, match=r"belongs to cluster .*, this broker to cluster .*chroot"):
         start(tmp_path / "one", f"{connect}/theirs")
 
 

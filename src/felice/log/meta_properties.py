@@ -53,7 +53,7 @@ def check(found: MetaProperties, directory: Path, *, node_id: int, cluster_id: s
         raise LogDirectoryError(
             directory,
             f"belongs to cluster {found.cluster_id}, this broker to cluster {cluster_id}; "
-            "choose another log.dirs, or look where zookeeper.connect leads",
+            "choose another log.dirs, or see where zookeeper.connect, with its chroot, leads",
         )
     if found.node_id != node_id:
         raise LogDirectoryError(

@@ -44,9 +44,10 @@ from felice.server.cleaning import Cleaner
 from felice.server.config_entries import BrokerLayers
 from felice.server.fetch_sessions import FetchSessions
 from felice.server.handlers.table import OFFERED, Handle, Handlers
+from felice.server.identity import broker_id_of, prepare_store
 from felice.server.listener import Listener
 from felice.server.maintenance import Maintenance
-from felice.server.membership import Membership, broker_id_of, prepare_store
+from felice.server.membership import Membership
 from felice.server.metrics import Metrics
 from felice.server.producer_ids import ProducerIds
 from felice.server.replica_moves import ReplicaMoves
@@ -172,7 +173,9 @@ class Broker:
 
     async def _start(self) -> None:
         store = self._store = await self._store_source.open()
-        cluster_id = await prepare_store(store, self._new_uuid)
+        cluster_id = await prepare_store(
+            store, self._new_uuid, self.env.disk, self.config.log_directories, self._store_source.where
+        )
         self.broker_id = await broker_id_of(
             self.config, self.env.disk, store, stands_alone=self._store_source.stands_alone
         )

@@ -1,4 +1,4 @@
-"""How a broker belongs to its cluster: identity, registration, sessions that end, and leaving in good order.
+"""How a broker belongs to its cluster: registration, sessions that end, and leaving in good order.
 
 Keeps true: C4 a broker id is one broker's: a second is refused. A broker whose session has ended leads nothing,
             from the moment that it hears of it until it is registered again.
@@ -11,25 +11,17 @@ How:        the registration is ephemeral; the node of an earlier life is waited
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from felice.config import BrokerConfig
 from felice.controller import features
 from felice.controller.duties import Decision, StateChange, state_change
 from felice.controller.election import restarted, stepped_down
 from felice.controller.writing import FOLLOW_TIMEOUT_S, carry_out
-from felice.env import Disk
 from felice.env.network import hostname
-from felice.log import meta_properties
-from felice.log.errors import LogDirectoryError
 from felice.metadata import (
     ClusterImage,
-    Create,
     MetadataStore,
     NodeExists,
     PartitionImage,
@@ -39,7 +31,6 @@ from felice.metadata import (
     layout,
 )
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode
-from felice.protocol.uuids import format_uuid
 from felice.server.startup import StartupError
 
 if TYPE_CHECKING:
@@ -301,64 +292,3 @@ def _at(node: object) -> str:
         return ""
     endpoints = layout.decode_broker(data).endpoints
     return f" at {endpoints[0].host}:{endpoints[0].port}" if endpoints else ""
-
-
-# Identity
-
-
-async def prepare_store(store: MetadataStore, new_uuid: Callable[[], uuid.UUID]) -> str:
-    """Makes sure of the nodes that everybody counts on; returns the cluster id."""
-    cluster_id = layout.encode_cluster_id(format_uuid(new_uuid()))
-    wanted = [(path, b"") for path in layout.PERSISTENT_PATHS]
-    wanted += [(layout.CONTROLLER_EPOCH, b"0"), (layout.CLUSTER_ID, cluster_id)]
-    while True:
-        found = await store.get_many([path for path, _ in wanted])
-        missing = [Create(*row) for row, node in zip(wanted, found, strict=True) if node is None]
-        if any(one.path == layout.CLUSTER_ID for one in missing):
-            # Only a new cluster: one that is there keeps what it settled on, be it nothing.
-            missing.append(Create(layout.FEATURES, layout.encode_features(features.FIRST_LEVELS)))
-        try:
-            await store.multi(missing)
-        except NodeExists:
-            continue  # another broker starts at the same time
-        return layout.decode_cluster_id((await store.get(layout.CLUSTER_ID)).data)
-
-
-async def broker_id_of(config: BrokerConfig, disk: Disk, store: MetadataStore, *, stands_alone: bool) -> int:
-    """The configured id; for -1 the one in the log directories, or the next that the store generates.
-
-    A cluster's broker that is not told its id has -1, as with Kafka; one that stands alone is number 0.
-    """
-    is_told = stands_alone or "node.id" in config.originals or "broker.id" in config.originals
-    if is_told and config.node_id >= 0:
-        return config.node_id
-    if not config.broker_id_generation_enable:
-        raise StartupError("node.id is not set, and broker.id.generation.enable is false; set node.id")
-    unreadable = None
-    for path in config.log_directories:
-        try:
-            found = _stored_id(disk, path)
-        except OSError as error:
-            unreadable = StartupError(f"{path} cannot be used: {error.strerror or error}; set node.id")
-            continue
-        if found is not None:
-            return found
-    if unreadable is not None:
-        raise unreadable  # it may hold the id that this broker had
-    return config.reserved_broker_max_id + await _next_in_sequence(store)
-
-
-def _stored_id(disk: Disk, path: Path) -> int | None:
-    try:
-        meta = meta_properties.read(disk, path)
-    except LogDirectoryError as error:
-        raise StartupError(str(error)) from error
-    return meta.node_id if meta is not None else None
-
-
-async def _next_in_sequence(store: MetadataStore) -> int:
-    """As Kafka counts: the version that a write of an empty node leaves."""
-    if await store.exists(layout.BROKER_SEQUENCE) is None:
-        with contextlib.suppress(NodeExists):  # another broker starts at the same time
-            await store.create(layout.BROKER_SEQUENCE)
-    return await store.set(layout.BROKER_SEQUENCE, b"")

@@ -33,6 +33,11 @@ class StoreSource(Protocol):
         ...
 
     @property
+    def where(self) -> str | None:
+        """The option that leads to the store, with its value; None where no option does."""
+        ...
+
+    @property
     def session_timeout_ms(self) -> int:
         """How long the session of a broker that died may outlive it."""
         ...
@@ -48,6 +53,7 @@ class StoreSource(Protocol):
 
 class EmbeddedSource:
     stands_alone = True
+    where = None
     session_timeout_ms = 0
 
     def __init__(self, disk: Disk, directory: Path) -> None:
@@ -64,6 +70,7 @@ class SharedSource:
     """`connect` begins a session with a store that somebody else opens and closes."""
 
     stands_alone = False
+    where = None
 
     def __init__(self, connect: Callable[[], MetadataStore], session_timeout_ms: int = 0) -> None:
         self._connect = connect
@@ -80,6 +87,7 @@ class InheritedSource:
     """A session with a store that this process's parent keeps, over a connection that it left open for us."""
 
     stands_alone = False
+    where = None
 
     def __init__(self, descriptor: int, clock: Clock) -> None:
         self._descriptor = descriptor

@@ -27,6 +27,10 @@ class ZooKeeperSource:
         self._store: ZooKeeperStore | None = None
 
     @property
+    def where(self) -> str:
+        return f"zookeeper.connect={self._config.zookeeper_connect}"
+
+    @property
     def session_timeout_ms(self) -> int:
         """As ZooKeeper granted it, and as it rounds: up to its next tick, of which a session has two or more."""
         granted = self._store.session_timeout_ms if self._store else self._config.zookeeper_session_timeout_ms
@@ -44,7 +48,7 @@ class ZooKeeperSource:
         try:
             self._store = await ZooKeeperStore.open(zookeeper_settings(self._config), self._clock)
         except StoreError as error:
-            raise StartupError(f"zookeeper.connect={self._config.zookeeper_connect}: {error}") from error
+            raise StartupError(f"{self.where}: {error}") from error
         return self._store
 
     def release(self) -> None:

@@ -301,10 +301,45 @@ def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await (await world.start(1)).stop()
         other = World(tmp_path)
-        with pytest.raises(StartupError, match="belongs to cluster"):
+        with pytest.raises(StartupError, match=r"belongs to cluster .*, whose metadata is gone"):
             await other.start(1)
+        # Nothing was made there, and whoever is new may begin a cluster.
+        await other.start(2)
+        with pytest.raises(StartupError, match=r"belongs to cluster .*, this broker to cluster .* chroot"):
+            await other.start(1)
+        for broker in other.brokers:
+            await broker.stop()
 
     run(tmp_path, scenario)
+
+
+def test_a_new_cluster_is_told_where_an_option_leads_to_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SharedSource, "where", "zookeeper.connect=h:2181/kafak")
+
+    def began() -> list[tuple[str, str]]:
+        found = [
+            (record.levelname, record.at)  # type: ignore[attr-defined]
+            for record in caplog.records
+            if "a NEW one begins" in record.message
+        ]
+        caplog.clear()
+        return found
+
+    async def scenario(world: World) -> None:
+        await world.start(1)
+        assert began() == [("WARNING", "zookeeper.connect=h:2181/kafak")]
+        await (await world.start(2)).stop()
+        assert began() == []
+        other = World(tmp_path)
+        refused = r"belongs to cluster .*, and there is none at zookeeper.connect=h:2181/kafak; .*chroot"
+        with pytest.raises(StartupError, match=refused):
+            await other.start(2)
+        assert began() == []
+
+    with caplog.at_level("INFO", "felice.server"):
+        run(tmp_path, scenario)
 
 
 def test_a_broker_whose_id_was_taken_while_it_had_no_session_gives_up(tmp_path: Path) -> None:

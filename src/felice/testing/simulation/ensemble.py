@@ -202,6 +202,7 @@ class _Way:
 
 class SimSource:
     stands_alone = False
+    where = None
 
     def __init__(self, ensemble: SimEnsemble, host: str, process: Process) -> None:
         self._ensemble = ensemble

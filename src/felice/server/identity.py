@@ -1,0 +1,115 @@
+"""Which cluster this broker is of, and which number it has there.
+
+Keeps true: a directory of one cluster never becomes another's, nor begins one: who finds no cluster where it is led
+            to, and has been of one, was led astray.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from felice.config import BrokerConfig
+from felice.controller import features
+from felice.env import Disk
+from felice.log import meta_properties
+from felice.log.errors import LogDirectoryError
+from felice.log.meta_properties import MetaProperties
+from felice.metadata import Create, MetadataStore, NodeExists, layout
+from felice.protocol.uuids import format_uuid
+from felice.server.startup import StartupError
+
+_log = logging.getLogger("felice.server")
+
+
+async def prepare_store(
+    store: MetadataStore,
+    new_uuid: Callable[[], uuid.UUID],
+    disk: Disk,
+    log_directories: Sequence[Path],
+    where: str | None,
+) -> str:
+    """Makes sure of the nodes that everybody counts on; returns the cluster id.
+
+    `where` is the option that leads to the store, None where no option does. Raises `StartupError` where there is no
+    cluster and the log directories are of one.
+    """
+    cluster_id = layout.encode_cluster_id(format_uuid(new_uuid()))
+    wanted = [(path, b"") for path in layout.PERSISTENT_PATHS]
+    wanted += [(layout.CONTROLLER_EPOCH, b"0"), (layout.CLUSTER_ID, cluster_id)]
+    while True:
+        found = await store.get_many([path for path, _ in wanted])
+        missing = [Create(*row) for row, node in zip(wanted, found, strict=True) if node is None]
+        is_new = any(one.path == layout.CLUSTER_ID for one in missing)
+        if is_new:
+            _check_new(disk, log_directories, where)
+            # Only a new cluster: one that is there keeps what it settled on, be it nothing.
+            missing.append(Create(layout.FEATURES, layout.encode_features(features.FIRST_LEVELS)))
+        try:
+            await store.multi(missing)
+        except NodeExists:
+            continue  # another broker starts at the same time
+        name = layout.decode_cluster_id((await store.get(layout.CLUSTER_ID)).data)
+        if is_new:
+            # Once in a cluster's life, and where a slip in an option leads to another one its only sign.
+            level = logging.INFO if where is None else logging.WARNING
+            _log.log(
+                level,
+                "there was no cluster: a NEW one begins",
+                extra={"cluster": name, "at": where or "here"},
+            )
+        return name
+
+
+def _check_new(disk: Disk, log_directories: Sequence[Path], where: str | None) -> None:
+    for path in log_directories:
+        with contextlib.suppress(OSError):  # whoever acquires the directory says what is wrong with it
+            if (meta := _stored(disk, path)) is not None:
+                reason = (
+                    "whose metadata is gone; choose another log.dirs"
+                    if where is None
+                    else f"and there is none at {where}; see that its hosts and the chroot behind them are right"
+                )
+                raise StartupError(f"log directory {path} belongs to cluster {meta.cluster_id}, {reason}")
+
+
+async def broker_id_of(config: BrokerConfig, disk: Disk, store: MetadataStore, *, stands_alone: bool) -> int:
+    """The configured id; for -1 the one in the log directories, or the next that the store generates.
+
+    A cluster's broker that is not told its id has -1, as with Kafka; one that stands alone is number 0.
+    """
+    is_told = stands_alone or "node.id" in config.originals or "broker.id" in config.originals
+    if is_told and config.node_id >= 0:
+        return config.node_id
+    if not config.broker_id_generation_enable:
+        raise StartupError("node.id is not set, and broker.id.generation.enable is false; set node.id")
+    unreadable = None
+    for path in config.log_directories:
+        try:
+            found = _stored(disk, path)
+        except OSError as error:
+            unreadable = StartupError(f"{path} cannot be used: {error.strerror or error}; set node.id")
+            continue
+        if found is not None:
+            return found.node_id
+    if unreadable is not None:
+        raise unreadable  # it may hold the id that this broker had
+    return config.reserved_broker_max_id + await _next_in_sequence(store)
+
+
+def _stored(disk: Disk, path: Path) -> MetaProperties | None:
+    try:
+        return meta_properties.read(disk, path)
+    except LogDirectoryError as error:
+        raise StartupError(str(error)) from error
+
+
+async def _next_in_sequence(store: MetadataStore) -> int:
+    """As Kafka counts: the version that a write of an empty node leaves."""
+    if await store.exists(layout.BROKER_SEQUENCE) is None:
+        with contextlib.suppress(NodeExists):  # another broker starts at the same time
+            await store.create(layout.BROKER_SEQUENCE)
+    return await store.set(layout.BROKER_SEQUENCE, b"")
