@@ -84,6 +84,12 @@ class Watcher:
             self._waiting.remove(entry)
         return True
 
+    async def catch_up(self, timeout_s: float) -> bool:
+        """Whether the image came to show in time all that was heard of."""
+        if self._refreshing is not None and not self._refreshing.done():
+            await asyncio.wait({self._refreshing}, timeout=timeout_s)
+        return self._refreshing is None or self._refreshing.done()
+
     def _on_event(self, event: Event) -> None:
         if event.kind is EventKind.MISSED:
             self._is_to_reload = True

@@ -51,6 +51,8 @@ class Partitions:
         self._image = ClusterImage()
         # Here, but not to be told from another topic's: a person must look.
         self._damaged: set[tuple[str, int]] = set()
+        # Made for an image that is not shown yet.
+        self._made_ahead: list[tuple[LogDirectory, Log]] = []
         # What a directory may hold that could not be used at the start, by topic id: it is not new.
         self._unreachable: set[tuple[UUID, int]] | None = None
 
@@ -80,6 +82,7 @@ class Partitions:
         self._image = new
         if self._unreachable is None:
             self._unreachable = self._out_of_reach(new)
+        self._delete_made_in_vain(new)
         for name, topic in old.topics.items():
             kept = new.topics.get(name)
             if kept is None and name in new.topic_faults:
@@ -122,6 +125,19 @@ class Partitions:
                 begin = directory.create_many(logs[start : start + _LOGS_AT_ONCE])
                 adopt = await asyncio.get_running_loop().run_in_executor(None, begin)
                 adopt()
+                made = (directory.logs.get(key) for key, _, _ in logs[start : start + _LOGS_AT_ONCE])
+                self._made_ahead += [(directory, log) for log in made if log is not None]
+
+    def _delete_made_in_vain(self, image: ClusterImage) -> None:
+        """The image that logs were made for was never shown, and by the one that is they are not wanted."""
+        for directory, log in self._made_ahead:
+            key = log.topic, log.partition
+            topic, partition = image.topics.get(log.topic), image.partition(*key)
+            is_its_topics = topic is not None and topic.topic_id == log.topic_id
+            is_wanted = is_its_topics and partition is not None and self._broker_id in partition.replicas
+            if not is_wanted and directory.logs.get(key) is log:
+                _report_failure(directory.delete, key)
+        self._made_ahead.clear()
 
     def _planned_logs(self, new: ClusterImage) -> dict[LogDirectory, list[tuple[_Key, TopicConfig, UUID]]]:
         if any(directory.offline_reason is not None for directory in self._directories):
@@ -186,15 +202,21 @@ class Partitions:
             self.on_unservable(partition.topic, partition.topic_id, partition.partition, partition.replicas)
 
     def without_room(self) -> list[_Key]:
-        """Whose logs went offline for want of room."""
-        return [key for key, partition in self._partitions.items() if partition.log.wants_room]
+        """Whose logs went offline for want of room, or are back, but not taken up."""
+        return [
+            key
+            for key, partition in self._partitions.items()
+            if partition.log.wants_room or _has_no_role(partition)
+        ]
 
     async def retry_log(self, key: _Key, is_free: Callable[[Log], bool]) -> bool:
-        """Looks again at one of those; whether it is back.
+        """Looks again at one of those; whether it is back, for `take_up`.
 
-        The image must not change meanwhile. `is_free` says of which logs nobody else has the files in hand.
+        No image may be applied meanwhile. `is_free` says of which logs nobody else has the files in hand.
         """
         partition = self._partitions.get(key)
+        if partition is not None and _has_no_role(partition):
+            return True
         # Not the log: of a flush that ended after its partition was closed it never hears.
         if partition is None or partition.is_flushing or not is_free(partition.log):
             return False
@@ -207,18 +229,16 @@ class Partitions:
         reopened = adopt()
         if reopened is None or self._partitions.get(key) is not partition:
             return False
-        self._replace(partition, reopened)
+        self._partitions[key] = Partition(
+            self._broker_id, reopened, partition.topic_id, self._surroundings, partition.high_watermark
+        )
         return True
 
-    def _replace(self, old: Partition, log: Log) -> None:
-        """The role goes on as the image says: whoever had to give it up follows, a last member leads on."""
-        key = old.topic, old.partition
-        self._partitions[key] = Partition(
-            self._broker_id, log, old.topic_id, self._surroundings, old.high_watermark
-        )
-        topic, image = self._image.topics[old.topic], self._image.partition(*key)
-        assert image is not None, "a partition of the image"
-        self._update_partition(topic, image)
+    def take_up(self, key: _Key) -> None:
+        """Goes on in the role that the image gives: whoever had to give it up follows, a last member leads on."""
+        topic, image = self._image.topics.get(key[0]), self._image.partition(*key)
+        if topic is not None and image is not None and key in self._partitions:
+            self._update_partition(topic, image)
 
     def set_strays_aside(self) -> None:
         """Takes out the logs that no image speaks of: left by a topic's deletion, or by a lost store."""
@@ -337,6 +357,11 @@ class Partitions:
         for directory in self._directories:
             if key in directory.logs or key in directory.failed:
                 _report_failure(directory.delete, key)
+
+
+def _has_no_role(partition: Partition) -> bool:
+    """Its log is back, and no image has been looked at since."""
+    return partition.is_open and not partition.replicas
 
 
 def _take_role(partition: Partition, image: PartitionImage) -> None:

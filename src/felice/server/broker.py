@@ -63,6 +63,7 @@ _log = logging.getLogger("felice.server")
 
 _DRAIN_TIMEOUT_S = 3.0
 _CONTROLLER_TIMEOUT_S = 3.0
+_IMAGE_TIMEOUT_S = 1.0
 # Memory for large requests that is kept for the next: eight of a producer's usual batches of a megabyte.
 _FRAME_POOL_BYTES = 8 * 1024 * 1024
 _MAPPED_FRAME_BYTES = 1024 * 1024
@@ -194,8 +195,7 @@ class Broker:
         await self.membership.join()
         self.controller_role.start()
         await self.watcher.wait_until(lambda image: image.controller_id >= 0, _CONTROLLER_TIMEOUT_S)
-        await self.prepare_to_lead()
-        self.lead_again()
+        await self.lead_again()
         if self.failure is not None:
             raise StartupError(self.failure)  # the last disk failed under what the image asked for
         self.partitions.set_strays_aside()
@@ -340,24 +340,25 @@ class Broker:
             async with self._making_logs:
                 await self.partitions.make_logs(new, lambda: self._is_following)
 
-    async def prepare_to_lead(self) -> None:
-        """What takes time of `lead_again`."""
-        async with self._making_logs:
-            await self.partitions.make_logs(self.image, lambda: not self._stop_began)
-
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         if self._is_following:
             self.metrics.on_image(old, new)
             self._follow(new)
             self.controller_role.on_image()
 
-    def lead_again(self) -> None:
-        """The broker is registered: what the image says of it holds."""
-        if self._stop_began:
-            return
-        self._is_following = True
-        self._follow(self.image)
-        self.controller_role.on_image()
+    async def lead_again(self) -> bool:
+        """The broker is registered: what the image says of it holds. False if its session has ended again."""
+        async with self._making_logs:
+            await self.partitions.make_logs(self.image, lambda: not self._stop_began)
+            if self._stop_began:
+                return True
+            if self._store is None or self._store.session_state is SessionState.EXPIRED:
+                return False
+            # While nothing makes files, and before anybody else can begin to.
+            self._is_following = True
+            self._follow(self.image)
+            self.controller_role.on_image()
+        return True
 
     def stop_leading(self) -> None:
         """The broker's session has ended: others may lead by now what it leads."""
@@ -449,8 +450,11 @@ class Broker:
                 if self._stop_began:
                     return
                 came_back = await self.partitions.retry_log(key, self._is_untouched)
-            if came_back and self._is_following:
-                self._follow_what_is_open()
+            # The image that waited tells what became of it: others may lead, or the topic be gone.
+            if came_back and await self.watcher.catch_up(_IMAGE_TIMEOUT_S):
+                self.partitions.take_up(key)
+                if self._is_following:
+                    self._follow_what_is_open()
 
     def _is_untouched(self, log: Log) -> bool:
         return not self.cleaner.is_cleaning(log)

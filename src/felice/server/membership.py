@@ -248,7 +248,6 @@ class Membership:
         try:
             while not await self._try_rejoin():
                 await asyncio.sleep(_RETRY_PAUSE_S)
-            self._broker.lead_again()
         except StartupError as error:
             self._broker.fail(str(error))
         finally:
@@ -267,8 +266,7 @@ class Membership:
         except StoreError as error:
             _log.warning("the cluster could not be joined again", extra={"reason": str(error)})
             return False
-        await self._broker.prepare_to_lead()
-        return self._store.session_state is not SessionState.EXPIRED
+        return await self._broker.lead_again()
 
     async def stop(self) -> None:
         self._stop_listening()

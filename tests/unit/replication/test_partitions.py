@@ -95,6 +95,26 @@ def test_a_topic_whose_id_was_edited_by_hand_gets_none_of_the_others_records(
     directory.close()
 
 
+@pytest.mark.parametrize("successor", [None, SECOND])
+def test_logs_that_were_made_for_an_image_that_was_never_shown_go(
+    tmp_path: Path, successor: UUID | None
+) -> None:
+    """As where a topic goes, or another takes its name, while a broker makes ready to lead again."""
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    kept = topic("b", UUID(int=3), 20)
+    made = image(topic("a", FIRST, 20), kept)
+    asyncio.run(partitions.make_logs(made, lambda: True))
+    shown = image(kept) if successor is None else image(kept, topic("a", successor, 2))
+    partitions.apply(image(), shown)
+    assert len(directory.logs) == len(partitions) == sum(len(one.partitions) for one in shown.topics.values())
+    assert not list(tmp_path.glob("*-stray"))
+    # What was wanted is not looked at again.
+    partitions.apply(shown, image())
+    assert not directory.logs
+    directory.close()
+
+
 def test_a_topic_whose_node_means_nothing_loses_nothing(tmp_path: Path) -> None:
     known = image(topic("a", FIRST, 1), topic("b", SECOND, 1))
     broken = dataclasses.replace(image(topic("b", SECOND, 1)), topic_faults={"a": "it has no partitions"})

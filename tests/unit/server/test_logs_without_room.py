@@ -6,8 +6,10 @@ import asyncio
 import errno
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from itertools import pairwise
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -23,6 +25,7 @@ from felice.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from felice.replication.partition import Partition
 from felice.server import maintenance
 from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
 from felice.testing.simulation.disk import DiskFault, SimDisk
@@ -246,3 +249,98 @@ def test_a_stop_waits_for_a_look_under_way(served: tuple[SimDisk, EmbeddedBroker
 
     broker.run(look_and_stop())
     assert broker.broker.failure is None
+
+
+def slowed(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> None:
+    """Every look at a log lasts until `meanwhile` has ended, on the thread of the look."""
+    look = LogDirectory.reopen
+
+    def reopen(directory: LogDirectory, key: tuple[str, int]) -> Callable[[], Callable[[], Log | None]]:
+        scan = look(directory, key)
+
+        def scan_slowly() -> Callable[[], Log | None]:
+            meanwhile()
+            return scan()
+
+        return scan_slowly
+
+    monkeypatch.setattr(LogDirectory, "reopen", reopen)
+
+
+def test_what_changed_during_the_look_counts_before_it_leads_again(
+    served: tuple[SimDisk, EmbeddedBroker, Wire, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, broker, wire, full, _ = served
+    led: list[UUID | None] = []
+    lead = Partition._lead
+    first_id = broker.broker.image.topics["a"].topic_id
+    fill(disk, home_of(broker, full))
+    assert produce(wire, "a", full, b"refused") == STORAGE_ERROR
+    loop = broker.run(running_loop())
+    deleting: list[Future[None]] = []
+
+    def delete_the_topic() -> None:
+        if deleting:
+            return
+        deleting.append(asyncio.run_coroutine_threadsafe(broker.broker.controller.delete_topic("a"), loop))
+        store = broker.broker._store
+        assert store is not None
+        eventually(
+            lambda: asyncio.run_coroutine_threadsafe(store.exists("/brokers/topics/a"), loop).result() is None
+        )
+
+    def spy(partition: Partition, image: PartitionImage) -> None:
+        led.append(partition.log.topic_id)
+        lead(partition, image)
+
+    slowed(monkeypatch, delete_the_topic)
+    monkeypatch.setattr(Partition, "_lead", spy)
+    disk.heal()
+    eventually(lambda: deleting and deleting[0].done())
+    deleting[0].result()
+    assert create(wire, "a") == 0
+    assert fetch(wire, "a", full) == []
+    assert first_id not in led
+    assert offline(broker) == {}
+
+
+async def running_loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+def test_a_log_that_is_back_waits_for_the_image_that_tells_of_its_role(
+    served: tuple[SimDisk, EmbeddedBroker, Wire, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, broker, wire, full, _ = served
+    fill(disk, home_of(broker, full))
+    assert produce(wire, "a", full, b"refused") == STORAGE_ERROR
+    waits = [False] * 3
+
+    async def catch_up(timeout_s: float) -> bool:
+        return waits.pop() if waits else True
+
+    monkeypatch.setattr(broker.broker.watcher, "catch_up", catch_up)
+    disk.heal()
+    eventually(lambda: produce(wire, "a", full, b"after") == 0)
+    assert not waits
+    assert broker.broker.partitions.without_room() == []
+    assert fetch(wire, "a", full) == [b"before", b"after"]
+
+
+def test_nobody_leads_while_a_thread_makes_files(
+    served: tuple[SimDisk, EmbeddedBroker, Wire, int, int],
+) -> None:
+    _, broker, *_ = served
+
+    async def scenario() -> None:
+        whole = broker.broker
+        whole.stop_leading()
+        async with whole._making_logs:
+            leading = asyncio.ensure_future(whole.lead_again())
+            await asyncio.wait([leading], timeout=0.05)
+            assert not leading.done()
+            assert not any(partition.is_leader for partition in whole.partitions)
+        assert await leading
+        assert all(partition.is_leader for partition in whole.partitions)
+
+    broker.run(scenario())
