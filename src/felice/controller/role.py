@@ -19,6 +19,7 @@ from felice.controller import deletion, topic_ids
 from felice.controller.duties import Decision, due, rebalanced
 from felice.controller.writing import EpochPassed, wait_shown, write_decisions
 from felice.env import Clock
+from felice.env.clock import set_within
 from felice.metadata import (
     BadVersion,
     ClusterImage,
@@ -64,6 +65,7 @@ class ControllerRole:
         self._balance_is_due = False
         self._reported: str | None = None  # why the last look failed
         self._wake = asyncio.Event()
+        self._was_elected = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -157,6 +159,7 @@ class ControllerRole:
     def _take(self, epoch: int, version: int) -> None:
         self.epoch, self._epoch_version, self._looked_at = epoch, version, None
         self._faults_seen_to = None
+        self._was_elected.set()
         _log.info("this broker is the controller", extra={"broker": self._broker_id, "epoch": epoch})
 
     # Duties
@@ -195,9 +198,13 @@ class ControllerRole:
         return rebalanced(image, self.epoch, self._config().leader_imbalance_per_broker_percentage)
 
     async def _call_for_balance(self) -> None:
-        pause_s = _FIRST_BALANCE_S
+        """Soon after each election of this broker, then by the clock."""
+        pause_s: float = self._config().leader_imbalance_check_interval_seconds
         while True:
-            await asyncio.sleep(pause_s)
+            if await set_within(self._was_elected, pause_s):
+                self._was_elected.clear()
+                pause_s = _FIRST_BALANCE_S
+                continue
             config = self._config()
             if config.auto_leader_rebalance_enable and self.is_controller:
                 self._balance_is_due = True

@@ -213,6 +213,31 @@ def test_that_the_store_cannot_be_used_is_said_once(
     assert said == [str(StoreUnavailable(layout.CONTROLLER_EPOCH, why)) for why in ("away", "elsewhere")] * 2
 
 
+def test_who_takes_over_gives_leaderships_back_soon_however_long_it_has_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not when its own clock would have it next, which is up to leader.imbalance.check.interval.seconds away."""
+    monkeypatch.setattr(role, "_FIRST_BALANCE_S", 0.05)
+
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        one, two, admin = Candidate(ensemble.connect(), 1), Candidate(ensemble.connect(), 2), ensemble.connect()
+        await one.start()
+        await one.sees(lambda image: image.controller_id == 1)
+        await two.start()
+        await asyncio.sleep(0.2)  # longer than the first look of one that has just started
+        await one.stop()
+        await _topic_led_by_the_dead(admin)
+        node = await admin.get(layout.broker_path(2))
+        await admin.create(layout.broker_path(1), node.data)
+        await admin.set(layout.state_path("a", 0), layout.encode_state(StateNode(2, 1, 4, (1, 2))), 0)
+        await two.sees(lambda image: _leader(image) == 2)
+        ensemble.expire(one.store.session_id)
+        await two.sees(lambda image: _leader(image) == 1)
+        await two.stop()
+
+    run(scenario)
+
+
 COUNT = 2 * STATES_A_TRANSACTION + 1
 
 
