@@ -330,28 +330,6 @@ def leader_of_known(cluster: EmbeddedCluster, by: int, topic: str) -> tuple[int,
     return found.leader, found.isr
 
 
-def test_a_consumer_reads_from_its_own_rack(tmp_path: Path) -> None:
-    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-    with EmbeddedCluster(
-        tmp_path / "data",
-        3,
-        properties={**SETTINGS, "replica.selector.class": selector},
-        racks=("r1", "r2", "r3"),
-    ) as cluster:
-        topic = create(cluster, "t", (1, 2, 3))
-        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
-        for number in range(500):
-            producer.produce(topic, b"%d" % number, partition=0)
-        assert producer.flush(30) == 0
-        served: list[int] = []
-        follower = replica(cluster, 3, topic)
-        read = follower.fetch
-        follower.fetch = lambda *args, **facts: served.append(args[0]) or read(*args, **facts)  # type: ignore[method-assign, func-returns-value]
-        found = values_of(cluster, topic, 500, **{"client.rack": "r3"})
-        assert found == [b"%d" % number for number in range(500)]
-        assert served
-
-
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_a_throttled_replica_comes_back_slowly_and_holds_up_nobody(tmp_path: Path, side: str) -> None:
     rate, size = 200_000, 500_000

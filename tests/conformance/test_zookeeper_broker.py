@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 
 from conformance.wire import Wire
 from felice.protocol.errors import ErrorCode
@@ -22,7 +23,8 @@ from felice.protocol.messages.list_offsets import ListOffsetsPartition, ListOffs
 from felice.server.embedded import EmbeddedBroker
 from felice.server.startup import StartupError
 from peers.apache_kafka import free_port
-from peers.zookeeper import require_ensemble
+from peers.certificates import make_certificates
+from peers.zookeeper import require_ensemble, secure_port
 
 
 @pytest.fixture(scope="module")
@@ -259,3 +261,56 @@ def test_the_command_says_in_one_line_what_keeps_it_from_its_ensemble(tmp_path: 
     assert line.startswith("error: zookeeper.connect=127.0.0.1:")
     assert "within 700 ms" in line and "connection refused" in line
     assert not (tmp_path / "data").exists(), "nothing is made before the cluster is known"
+
+
+def test_a_broker_keeps_its_metadata_by_tls_and_password_and_nobody_else_changes_them(tmp_path: Path) -> None:
+    make_certificates(tmp_path)
+    port = free_port()
+    settings = secure_port(port, tmp_path)
+    tls = {
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.ssl.truststore.location": str(tmp_path / "ca.pem"),
+        "zookeeper.set.acl": "true",
+    }
+
+    def command(number: int, password: str, certificate: str) -> list[str]:
+        properties = tmp_path / f"server-{number}.properties"
+        lines = {
+            "node.id": str(number),
+            "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
+            "log.dirs": str(tmp_path / f"data-{number}"),
+            "zookeeper.connect": f"localhost:{port}/secure",
+            "zookeeper.digest.auth": f"felice:{password}",
+            "zookeeper.ssl.keystore.location": str(tmp_path / certificate),
+            **tls,
+        }
+        properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        return [sys.executable, "-m", "felice.cli.main", "broker", str(properties)]
+
+    with require_ensemble(tmp_path / "zookeeper", nodes=1, settings=settings, with_tls=True) as ensemble:
+        broker = subprocess.Popen(command(1, "right", "client.pem"), stdout=subprocess.PIPE, text=True)
+        assert broker.stdout is not None
+        try:
+            bootstrap = broker.stdout.readline().strip().rpartition("//")[2]
+            admin = AdminClient({"bootstrap.servers": bootstrap})
+            admin.create_topics([NewTopic("orders", 1)])["orders"].result(20)
+            stranger = KazooClient(ensemble.connect)
+            stranger.start()
+            assert stranger.get_children("/secure/brokers/topics") == ["orders"]
+            for path in ("/secure/brokers/topics/orders", "/secure/controller", "/secure/brokers/ids/1"):
+                with pytest.raises(NoAuthError):
+                    stranger.set(path, b"{}")
+            with pytest.raises(NoAuthError):
+                stranger.create("/secure/config/users/alice", b"")
+            stranger.stop()
+            stranger.close()
+            refused = subprocess.run(
+                command(2, "wrong", "server.pem"), capture_output=True, text=True, timeout=60
+            )
+            assert refused.returncode == 1
+            [line] = refused.stderr.splitlines()
+            assert "ZooKeeper does not allow it; check zookeeper.digest.auth" in line
+            assert "right" not in line and "wrong" not in line
+        finally:
+            broker.terminate()
+            broker.communicate(timeout=30)

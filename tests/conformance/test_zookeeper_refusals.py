@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -17,7 +16,8 @@ from felice.env import SystemClock
 from felice.metadata.store import NotAllowed, StoreError
 from felice.metadata.zookeeper import TlsSettings, ZooKeeperSettings, ZooKeeperStore
 from peers.apache_kafka import free_port
-from peers.zookeeper import open_zookeeper, require_ensemble
+from peers.certificates import make_certificates
+from peers.zookeeper import open_zookeeper, require_ensemble, secure_port
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -163,44 +163,9 @@ def test_a_write_that_zookeeper_would_hang_up_on_is_refused_before(ensemble: Ens
     asyncio.run(scenario())
 
 
-def openssl(directory: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True, timeout=60)
-
-
-def make_certificates(directory: Path) -> None:
-    """A `ca.pem`, and a `server.pem` and a `client.pem` signed by it, each with its key."""
-    subject = ["-nodes", "-newkey", "rsa:2048", "-days", "2"]
-    openssl(directory, "req", "-x509", *subject, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
-    (directory / "names").write_text("subjectAltName=DNS:localhost\n")
-    for name in ("server", "client"):
-        openssl(
-            directory,
-            "req",
-            *subject,
-            "-keyout",
-            f"{name}.key",
-            "-out",
-            f"{name}.csr",
-            "-subj",
-            f"/CN={name}",
-        )
-        openssl(
-            directory, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-            "-days", "2", "-extfile", "names", "-out", f"{name}.crt",
-        )  # fmt: skip
-        pem = (directory / f"{name}.key").read_text() + (directory / f"{name}.crt").read_text()
-        (directory / f"{name}.pem").write_text(pem)
-
-
 def test_tls_asks_for_certificates_both_ways(tmp_path: Path) -> None:
     make_certificates(tmp_path)
     port = free_port()
-    secure = {
-        "secureClientPort": str(port),
-        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-        "ssl.keyStore.location": str(tmp_path / "server.pem"),
-        "ssl.trustStore.location": str(tmp_path / "ca.pem"),
-    }
 
     async def write(host: str, tls: TlsSettings | None, timeout_ms: int = 15_000) -> None:
         settings = ZooKeeperSettings((f"{host}:{port}",), "/tls", connection_timeout_ms=timeout_ms, tls=tls)
@@ -224,5 +189,6 @@ def test_tls_asks_for_certificates_both_ways(tmp_path: Path) -> None:
         missing = await refused("localhost", TlsSettings(tmp_path / "none.pem", client))
         assert "none.pem: zookeeper.ssl.truststore.location" in missing
 
+    secure = secure_port(port, tmp_path)
     with require_ensemble(tmp_path / "zookeeper", nodes=1, settings=secure, with_tls=True):
         asyncio.run(scenario())

@@ -41,3 +41,13 @@ async def open_zookeeper(
         hosts, chroot, session_timeout_ms=session_timeout_ms, connection_timeout_ms=connection_timeout_ms
     )
     return await ZooKeeperStore.open(settings, SystemClock())
+
+
+def secure_port(port: int, certificates: Path) -> dict[str, str]:
+    """Settings of a node that takes TLS on this port, from clients with a certificate (`peers.certificates`)."""
+    return {
+        "secureClientPort": str(port),
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location": str(certificates / "server.pem"),
+        "ssl.trustStore.location": str(certificates / "ca.pem"),
+    }
