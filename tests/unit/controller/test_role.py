@@ -220,7 +220,11 @@ def test_who_takes_over_gives_leaderships_back_soon_however_long_it_has_run(
     monkeypatch.setattr(role, "_FIRST_BALANCE_S", 0.05)
 
     async def scenario(ensemble: MemoryEnsemble) -> None:
-        one, two, admin = Candidate(ensemble.connect(), 1), Candidate(ensemble.connect(), 2), ensemble.connect()
+        one, two, admin = (
+            Candidate(ensemble.connect(), 1),
+            Candidate(ensemble.connect(), 2),
+            ensemble.connect(),
+        )
         await one.start()
         await one.sees(lambda image: image.controller_id == 1)
         await two.start()
