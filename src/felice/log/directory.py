@@ -118,7 +118,8 @@ class LogDirectory:
             raise LogDirectoryError(self.path, "is in use by another broker") from error
         except OSError as error:
             self._release()
-            self.fail(error)
+            # Nothing of it is served yet; the broker knows whether it can go on, and says so.
+            self.offline_reason = str(error)
             raise LogDirectoryError(self.path, f"cannot be used: {error.strerror or error}") from error
         except LogDirectoryError:
             self._release()

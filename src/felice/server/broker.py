@@ -238,6 +238,8 @@ class Broker:
             self.directories.append(directory)
         if len(reasons) == len(self.directories):
             raise StartupError("; ".join(reasons))
+        for reason in reasons:
+            _log.error("a log directory is offline; the broker starts without it", extra={"reason": reason})
 
     def _load_directories(self) -> None:
         """One whose disk is dead stays offline; the broker starts with the others."""

@@ -312,16 +312,31 @@ def test_a_directory_that_is_dead_at_the_start_costs_its_own_partitions_alone(pa
         assert fetch(wire, "new0", 1) == fetch(wire, "new1", 1) == [b"x"]
 
 
-def test_without_any_directory_the_broker_does_not_start_and_names_them_all() -> None:
+def test_without_any_directory_the_broker_does_not_start_and_names_them_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     disk = SimDisk()
     with broker_on(disk):
         pass
     disk.fail("*", path="*/meta.properties")
     with (
+        caplog.at_level("WARNING", "felice"),
         pytest.raises(StartupError, match=f"{FIRST} cannot be used.*{SECOND} cannot be used"),
         broker_on(disk),
     ):
         pass
+    assert caplog.records == [], "the reason it does not start is told once"
+
+
+def test_a_directory_that_a_broker_starts_without_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimDisk()
+    with broker_on(disk):
+        pass
+    disk.fail("*", path=f"{SECOND}/meta.properties")
+    with caplog.at_level("WARNING", "felice"), broker_on(disk):
+        pass
+    [told] = caplog.records
+    assert f"{SECOND} cannot be used" in told.reason  # type: ignore[attr-defined]
 
 
 def test_a_directory_of_another_broker_is_refused_however_many_others_there_are() -> None:
