@@ -31,6 +31,7 @@ from felice.metadata import (
     layout,
 )
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode
+from felice.server.reaching import why_not_found
 from felice.server.startup import StartupError
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("felice.server")
 
 _RETRY_PAUSE_S = 1.0
-_REACH_TIMEOUT_S = 5.0
 _POLL_S = 0.1
 
 NextState = Callable[[PartitionImage, ClusterImage, int], StateNode | None]
@@ -120,26 +120,27 @@ class Membership:
         )
 
     def look_for_itself(self) -> None:
-        """Warns, a little later, of addresses that were told to others and lead nowhere. (No reason not to serve:
-        a name may come to mean something, and some networks let nobody come back to themselves.)
+        """Warns, a little later, of addresses that were told to others and lead nowhere, or to somebody else. (No
+        reason not to serve: a name may come to mean something, and some networks let nobody come back to themselves.)
         """
-        if self._broker.config.advertised_listeners is not None:
+        config = self._broker.config
+        # Where an address to listen on is told as it is, it has led here.
+        if config.advertised_listeners is not None or not all(one.host for one in config.parsed_listeners):
             self._reaching = asyncio.get_running_loop().create_task(self._reach_itself())
 
     async def _reach_itself(self) -> None:
+        env, image = self._broker.env, self._broker.image
         for endpoint in self._description().endpoints:
-            try:
-                async with asyncio.timeout(_REACH_TIMEOUT_S):
-                    network = self._broker.env.network
-                    transport, _ = await network.connect(asyncio.Protocol, endpoint.host, endpoint.port)
-                transport.close()
-            except (OSError, TimeoutError) as error:
+            reason = await why_not_found(
+                env.network, env.clock, endpoint, self._broker.broker_id, image.cluster_id
+            )
+            if reason is not None:
                 _log.warning(
                     "clients and other brokers are told an address at which this broker does not find itself; "
                     "check advertised.listeners",
                     extra={
                         "listener": f"{endpoint.listener}://{endpoint.host}:{endpoint.port}",
-                        "reason": str(error) or f"no connection in {_REACH_TIMEOUT_S:g} s",
+                        "reason": reason,
                     },
                 )
 

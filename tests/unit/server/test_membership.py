@@ -23,10 +23,12 @@ from felice.replication import follower
 from felice.replication.follower import TruncateTo
 from felice.replication.leader import IsrProposal
 from felice.replication.partition import NO_EPOCH
+from felice.server import membership
 from felice.server.broker import Broker
 from felice.server.local_cluster import known_config, local_settings
 from felice.server.startup import StartupError
 from felice.server.store_sources import SharedSource
+from peers.apache_kafka import free_port
 
 
 class World:
@@ -368,11 +370,47 @@ def test_an_address_that_leads_nowhere_is_told(tmp_path: Path, caplog: pytest.Lo
     assert [row.listener for row in caplog.records if hasattr(row, "listener")] == ["PLAINTEXT://127.0.0.1:1"]
 
 
-def test_addresses_at_which_a_broker_finds_itself_are_no_matter(
+def test_an_address_at_which_another_answers_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    async def reason(world: World, port: int) -> str:
+        """What a broker 2 says that is told to be at somebody else's port."""
+        caplog.clear()
+        broker = await world.start(2, advertised_listeners=f"PLAINTEXT://localhost:{port}")
+        assert broker.membership._reaching is not None
+        await broker.membership._reaching
+        await broker.stop()
+        [told] = [row for row in caplog.records if hasattr(row, "listener")]
+        return str(told.reason)  # type: ignore[attr-defined]
+
     async def scenario(world: World) -> None:
-        one = await world.start(1, advertised_listeners="PLAINTEXT://localhost:0")
+        one, stranger = await world.start(1), World(tmp_path / "elsewhere")
+        neighbour = await reason(world, one.port())
+        assert "another broker of this cluster answers there" in neighbour
+        assert "expected 1" in neighbour
+        other = await stranger.start(2)
+        assert f"a broker of cluster {other.image.cluster_id} answers there" == await reason(
+            world, other.port()
+        )
+        await other.stop()
+        hangs_up = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        async with hangs_up:
+            assert "closed the connection" in await reason(world, hangs_up.sockets[0].getsockname()[1])
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("host", ["localhost", ""])
+def test_addresses_at_which_a_broker_finds_itself_are_no_matter(
+    host: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "hostname", lambda: "localhost")
+
+    async def scenario(world: World) -> None:
+        # One port for all addresses of the machine, and both families of them.
+        everywhere = {"listeners": f"PLAINTEXT://:{free_port()}"}
+        told = {"advertised_listeners": f"PLAINTEXT://{host}:0"} if host else everywhere
+        one = await world.start(1, **told)
         assert one.membership._reaching is not None
         await one.membership._reaching
 

@@ -1,0 +1,50 @@
+"""Who answers at an address that others are told is this broker's."""
+
+from __future__ import annotations
+
+import asyncio
+
+from felice.env import Clock, Network
+from felice.metadata.layout import Endpoint
+from felice.protocol.api import API
+from felice.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    ResourceType,
+)
+from felice.protocol.messages.metadata import MetadataRequest
+from felice.replication.peers import Destination, Peers, PeerUnavailable
+
+_TIMEOUT_S = 5.0
+
+
+async def why_not_found(
+    network: Network, clock: Clock, endpoint: Endpoint, broker_id: int, cluster_id: str | None
+) -> str | None:
+    """What a client would meet at `endpoint` instead of this broker; None where it is this broker."""
+    peers = Peers(network, clock, broker_id, lambda _: Destination(endpoint.host, endpoint.port, epoch=0))
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            return await _who_else(peers, broker_id, cluster_id)
+    except TimeoutError:
+        return f"no answer in {_TIMEOUT_S:g} s"
+    except PeerUnavailable as error:
+        return str(error)
+    finally:
+        await peers.close()
+
+
+async def _who_else(peers: Peers, broker_id: int, cluster_id: str | None) -> str | None:
+    metadata = await peers.call(broker_id, API.METADATA, MetadataRequest(topics=[]), _TIMEOUT_S)
+    if metadata.cluster_id != cluster_id:
+        return f"a broker of cluster {metadata.cluster_id} answers there"
+    # Only the broker itself tells its configuration (as in Kafka): no other question has the number of who answers.
+    asked = DescribeConfigsResource(
+        resource_type=ResourceType.BROKER, resource_name=str(broker_id), configuration_keys=["node.id"]
+    )
+    request = DescribeConfigsRequest(resources=[asked])
+    answer = await peers.call(broker_id, API.DESCRIBE_CONFIGS, request, _TIMEOUT_S)
+    [result] = answer.results
+    return (
+        f"another broker of this cluster answers there: {result.error_message}" if result.error_code else None
+    )
