@@ -127,7 +127,7 @@ def test_a_broker_that_is_down_shows_and_fails_the_check(felice: Run, cluster: C
     assert "--brokers goes with --check" in felice("cluster", "--brokers", "3", code=1)
     shown = felice("cluster", "--check", "--brokers", "3")
     assert "Offline partitions: none" in shown
-    assert "Not led by the preferred replica: 1 (seen-0)" in shown
+    assert "Not led by the preferred replica: 1\n  seen  0\n" in shown
 
 
 def test_nobody_at_the_address_is_one_line(felice: Run) -> None:

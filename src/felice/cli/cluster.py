@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option
-from felice.cli.output import show, show_json, show_table
+from felice.cli.output import partition_lines, show, show_json, show_table
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
@@ -164,16 +164,16 @@ def _print(status: dict[str, Any]) -> None:
         f"{status['topics']} topics, {status['partitions']} partitions"
     )
     show_table([{**row, "controller": "*" if row["controller"] else ""} for row in status["brokers"]])
+    click.echo(f"Brokers that have replicas and are not there: {_joined(status['missing_brokers'])}")
     for title, names in (
-        ("Brokers that have replicas and are not there", status["missing_brokers"]),
         ("Offline partitions", status["offline_partitions"]),
         ("Under-replicated partitions", status["under_replicated_partitions"]),
         ("Not led by the preferred replica", status["not_led_by_preferred"]),
     ):
-        click.echo(f"{title}: {_some(names)}")
+        click.echo(f"{title}: {len(names) or 'none'}")
+        for line in partition_lines(names):
+            click.echo(line)
 
 
-def _some(names: list[Any], most: int = 20) -> str:
-    shown = ", ".join(str(name) for name in names[:most])
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{len(names)} ({shown}{more})" if names else "none"
+def _joined(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers)) or "none"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ import click
 
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option
-from felice.cli.output import show
+from felice.cli.output import partition_lines, show_json
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
@@ -66,9 +66,25 @@ def elect_leaders(
         {"partition": f"{topic}-{number}", "result": error or "elected"}
         for (topic, number), error in sorted(results.items())
     ]
-    show(rows, as_json, empty="No partition needed an election.")
+    if as_json:
+        show_json(rows)
+    else:
+        _print(rows)
     if any(error not in (None, "ELECTION_NOT_NEEDED") for error in results.values()):
         click.get_current_context().exit(1)
+
+
+def _print(rows: Sequence[Mapping[str, str]]) -> None:
+    """Grouped: a broker that is not there has one reason for all of its partitions."""
+    if not rows:
+        click.echo("No partition needed an election.", err=True)
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        groups.setdefault(row["result"], []).append(row["partition"])
+    for result, names in sorted(groups.items()):
+        click.echo(f"{result}: {len(names)} partition{'s' * (len(names) != 1)}")
+        for line in partition_lines(names):
+            click.echo(line)
 
 
 def _partitions(admin: AdminClient, topics: Sequence[str], partition: int | None) -> list[tuple[str, int]]:

@@ -70,6 +70,31 @@ def _cell(value: Any) -> str:
     return escape(str(value))
 
 
+def partition_lines(names: Iterable[str], most: int = 20) -> Iterator[str]:
+    """Partitions, named as `orders-0`, on a line for each topic: `orders  0-4, 7`. At most `most` topics."""
+    topics: dict[str, list[int]] = {}
+    for name in names:
+        topic, _, number = name.rpartition("-")
+        topics.setdefault(topic, []).append(int(number))
+    shown = sorted(topics)[:most]
+    width = max(map(len, shown), default=0)
+    for topic in shown:
+        yield f"  {topic:<{width}}  {_ranges(sorted(topics[topic]))}"
+    if more := len(topics) - len(shown):
+        yield f"  and those of {more} more topics; --json has them all"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`0-4, 7` for 0, 1, 2, 3, 4 and 7."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
 def padded(columns: Sequence[str], rows: Iterable[Sequence[object]], widths: Sequence[int]) -> Iterator[str]:
     """Lines in the fixed columns of Kafka's tools."""
     for cells in (columns, *rows):
