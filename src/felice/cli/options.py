@@ -59,11 +59,22 @@ def client_config(bootstrap: str, command_config: Path | None, extra: Iterable[s
 
 
 def quiet_logger() -> logging.Logger:
-    """For a client whose command tells itself what goes wrong: logged beside it the reason would be there twice."""
+    """For a client whose command tells itself what goes wrong: logged beside it the reason would be there twice.
+
+    Why it waits for a coordinator the client only logs: that is told.
+    """
     logger = logging.getLogger("felice.cli.client")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
+        from felice.client.waiting import WAITING_LOGGER
+
+        logger.getChild(WAITING_LOGGER).addHandler(_Teller())
     return logger
+
+
+class _Teller(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(record.getMessage(), err=True)
 
 
 def tell_of_waiting(error: KafkaError) -> None:

@@ -23,6 +23,7 @@ from felice.client.model import BrokerMetadata
 from felice.client.options import Settings
 from felice.client.requests import metadata_request
 from felice.client.topology import Topology
+from felice.client.waiting import WAITING_LOGGER, Waiting
 from felice.client.wire import ByVersion
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.find_coordinator import (
@@ -93,6 +94,7 @@ class Cluster:
         self._loop = asyncio.get_running_loop()
         self._nodes: dict[tuple[str, int, str], _Node] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._waiting = Waiting(self._loop.time, self.tell_of_waiting)
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_at = float("-inf")
         self._background: dict[asyncio.Task[Any], None] = {}
@@ -275,6 +277,12 @@ class Cluster:
             if self._on_error is not None:
                 self._on_error(error)
 
+    def tell_of_waiting(self, error: KafkaError) -> None:
+        """Tell the application why nothing happens. Trying goes on."""
+        self._log.getChild(WAITING_LOGGER).warning("waiting: %s", error.str())
+        if self._on_error is not None:
+            self._on_error(error)
+
     async def ready_topic(self, topic: str, timeout_s: float) -> None:
         """Wait until the topic is known with leaders; raises when the broker says it never will be, or in time."""
         deadline = self._loop.time() + timeout_s
@@ -304,6 +312,8 @@ class Cluster:
             except KafkaException as error:
                 if not error.error.retriable() or self._loop.time() >= deadline:
                     raise
+                if error.code in _RETRY_COORDINATOR:
+                    self._waiting.go_on((key_type, key), error.error)
             settings = self.settings
             first, limit = settings["retry.backoff.ms"], settings["retry.backoff.max.ms"]
             await asyncio.sleep(backoff_s(attempt, first, limit, settings.env.random))
@@ -317,7 +327,11 @@ class Cluster:
         if found.error_code:
             retriable = found.error_code in _RETRY_COORDINATOR
             kind = "transactional id" if key_type == TRANSACTION_KEY_TYPE else "group"
-            raise failure(found.error_code, f"coordinator of {kind} {key!r}", retriable=retriable)
+            said = found.error_message or ""
+            reason = said if said != ErrorCode.of(found.error_code).message else ""
+            wanted = f"coordinator of {kind} {key!r}"
+            raise failure(found.error_code, f"{wanted}: {reason}" if reason else wanted, retriable=retriable)
+        self._waiting.end((key_type, key))
         self.topology.brokers.setdefault(found.node_id, BrokerMetadata(found.node_id, found.host, found.port))
         self._coordinators[key_type, key] = found.node_id
         return int(found.node_id)

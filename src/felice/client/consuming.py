@@ -76,7 +76,8 @@ class ConsumerCore:
     def _on_cluster_error(self, error: KafkaError) -> None:
         if self.settings["error_cb"] is not None:
             self._tell(self.settings["error_cb"], error)
-        else:
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            # Who waits for a coordinator may go on waiting: many applications end at the first error of a poll.
             self.delivery.put(error_message(error))
 
     # Subscription and assignment

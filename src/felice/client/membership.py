@@ -22,10 +22,12 @@ from felice.client.group import GroupMember, GroupSettings, Next
 from felice.client.model import Partition
 from felice.client.options import Settings
 from felice.client.subscription import Subscription
+from felice.client.waiting import Waiting
 from felice.protocol.errors import ErrorCode
 from felice.protocol.primitives import MalformedMessage
 
 _WATCH_INTERVAL_S = 1.0
+_JOIN = "join"
 
 
 class Rebalances(Protocol):
@@ -71,6 +73,8 @@ class Membership:
         self._joined_topics: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
         self._complained: set[str] = set()
+        # For the coordinator that is there to take this member in.
+        self._waiting = Waiting(self._loop.time, cluster.tell_of_waiting)
 
     @property
     def cooperative(self) -> bool:
@@ -155,6 +159,7 @@ class Membership:
         step = self.member.on_sync(answer.error_code)
         if step is not Next.GO_ON:
             return await self._otherwise(step, answer.error_code)
+        self._waiting.end(_JOIN)
         await self._take_up(answer.assignment)
         return True
 
@@ -182,12 +187,15 @@ class Membership:
             self.rejoin("gave up partitions that others are to have")
 
     async def _otherwise(self, step: Next, code: int) -> bool:
+        group_id = self.member.settings.group_id
+        if step in (Next.FIND, Next.RETRY, Next.FORGET):
+            self._waiting.go_on(_JOIN, error_of(code, f"group {group_id!r} cannot be joined yet"))
         if step is Next.FIND:
-            self._cluster.forget_coordinator(self.member.settings.group_id)
+            self._cluster.forget_coordinator(group_id)
         elif step is Next.FORGET:
             await self._give_up_lost()
         elif step is Next.STOP:
-            self._rebalances.on_group_error(error_of(code, f"group {self.member.settings.group_id!r}"))
+            self._rebalances.on_group_error(error_of(code, f"group {group_id!r}"))
             if code == ErrorCode.FENCED_INSTANCE_ID:
                 self._fenced = True
                 await self._give_up_lost()

@@ -47,6 +47,10 @@ class AutoTopics:
         if name not in broker.image.topics and name not in self._creating and not broker.is_stopping:
             self._creating[name] = asyncio.create_task(self._create_once(name))
 
+    def fault_of(self, name: str) -> str | None:
+        """Why one of the coordinators' own topics could not be made."""
+        return self._reported.get(name)
+
     async def finish(self) -> None:
         """Until nothing is under way."""
         await asyncio.gather(*self._creating.values(), return_exceptions=True)

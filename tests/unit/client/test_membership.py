@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from felice.client import Consumer, KafkaError, aio
+from felice.client import Consumer, KafkaError, aio, waiting
 from felice.protocol.codec import encode_data
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
+from felice.protocol.messages.find_coordinator import Coordinator as FoundCoordinator
+from felice.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from felice.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from felice.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -233,3 +235,54 @@ def test_consumer_in_a_forked_process_says_so(broker: Coordinator) -> None:
     consumer._thread.stop()  # as a fork leaves it: the object without its thread
     with pytest.raises(RuntimeError, match="fork"):
         consumer.poll(1)
+
+
+def waiting_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for line in caplog.messages if line.startswith("waiting: ")]
+
+
+def test_who_waits_for_a_coordinator_is_told_once_why(
+    broker: Coordinator, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "PATIENCE_S", 0.3)
+    heard: list[KafkaError] = []
+    find = broker.handlers[FindCoordinatorRequest]
+
+    def refuse(request: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
+        code, reason = ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk is full"
+        rows = [
+            FoundCoordinator(key="g", node_id=-1, host="", port=-1, error_code=code, error_message=reason)
+        ]
+        return FindCoordinatorResponse(coordinators=rows)
+
+    broker.handlers[FindCoordinatorRequest] = refuse
+    with Consumer({**settings(broker), "error_cb": heard.append}) as consumer:
+        consumer.subscribe(["t"])
+        assert not spin(consumer, lambda: bool(heard))
+        asked = len(broker.asked(FindCoordinatorRequest))
+        spin(consumer, lambda: len(broker.asked(FindCoordinatorRequest)) > asked + 5)
+        assert len(heard) == len(waiting_lines(caplog)) == 1
+        assert heard[0] == KafkaError.COORDINATOR_NOT_AVAILABLE and heard[0].retriable()
+        assert heard[0].str().endswith("coordinator of group 'g': the disk is full")
+        broker.handlers[FindCoordinatorRequest] = find
+        spin(consumer, lambda: bool(consumer.assignment()))
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_MEMBER_ID])
+def test_who_is_not_taken_in_by_the_coordinator_is_told_once_too(
+    broker: Coordinator, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, code: ErrorCode
+) -> None:
+    monkeypatch.setattr(waiting, "PATIENCE_S", 0.3)
+    join = broker.handlers[JoinGroupRequest]
+    broker.handlers[JoinGroupRequest] = lambda request, version: JoinGroupResponse(error_code=code)
+    with Consumer(settings(broker)) as consumer:
+        consumer.subscribe(["t"])
+        # It is no error of a poll: many applications end at the first of these.
+        assert not spin(consumer, lambda: bool(waiting_lines(caplog)))
+        asked = len(broker.asked(JoinGroupRequest))
+        spin(consumer, lambda: len(broker.asked(JoinGroupRequest)) > asked + 3)
+        assert len(waiting_lines(caplog)) == 1
+        assert "group 'g' cannot be joined yet" in waiting_lines(caplog)[0]
+        broker.handlers[JoinGroupRequest] = join
+        spin(consumer, lambda: bool(consumer.assignment()))
+        assert len(waiting_lines(caplog)) == 1

@@ -35,7 +35,11 @@ def context(version: int, **answers: Any) -> Any:
         client_id="c",
         session=SimpleNamespace(peer="127.0.0.1"),
         listener_name="PLAINTEXT",
-        broker=SimpleNamespace(group_coordinator=coordinator, image=image),
+        broker=SimpleNamespace(
+            group_coordinator=coordinator,
+            image=image,
+            auto_topics=SimpleNamespace(fault_of=lambda topic: None),
+        ),
     )
 
 

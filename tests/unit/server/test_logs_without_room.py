@@ -19,12 +19,13 @@ from felice.env import Environment, SystemClock, SystemNetwork
 from felice.log.directory import LogDirectory
 from felice.log.log import Log
 from felice.metadata import PartitionImage
-from felice.protocol.errors import ApiError
+from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
 from felice.replication.partition import Partition
 from felice.server import maintenance
 from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
@@ -344,3 +345,24 @@ def test_nobody_leads_while_a_thread_makes_files(
         assert all(partition.is_leader for partition in whole.partitions)
 
     broker.run(scenario())
+
+
+def test_who_asks_for_a_coordinator_hears_that_its_topic_found_no_room() -> None:
+    disk = SimDisk()
+    with broker_on(disk) as (_, wire):
+        assert create(wire, "a") == 0
+        disk.fail("write", errno.ENOSPC, path="*/metadata/*")
+
+        def answer() -> str:
+            found = wire.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators[0]
+            assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return str(found.error_message)
+
+        eventually(lambda: "__consumer_offsets: " in answer() and "No space left" in answer())
+        assert fetch(wire, "a", 0) == []
+        disk.heal()
+        eventually(
+            lambda: (
+                wire.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators[0].error_code == 0
+            )
+        )

@@ -1,13 +1,15 @@
 """FindCoordinator (key 10): which broker coordinates a group or a transactional id; from version 4 several at once.
 
 The first call creates the topic that coordination lives in. Until it has leaders the answer is
-COORDINATOR_NOT_AVAILABLE, and clients ask again. Other types of coordinators do not exist here: INVALID_REQUEST.
+COORDINATOR_NOT_AVAILABLE, and clients ask again; where the topic cannot be made, as on a full disk, the message says
+why. Other types of coordinators do not exist here: INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.find_coordinator import (
     GROUP_KEY_TYPE,
@@ -48,9 +50,10 @@ def _find(key_type: int, key: str, context: RequestContext) -> Coordinator:
     node = broker.image.brokers.get(node_id)
     endpoint = None if node is None else node.endpoints.get(context.listener_name)
     if endpoint is None:
-        return _not_found(
-            key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE.message
-        )
+        topic = CONSUMER_OFFSETS if is_group else TRANSACTION_STATE
+        fault = broker.auto_topics.fault_of(topic)
+        message = ErrorCode.COORDINATOR_NOT_AVAILABLE.message if fault is None else f"{topic}: {fault}"
+        return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
     return Coordinator(
         key=key, node_id=node_id, host=endpoint.host, port=endpoint.port, error_message=_no_error(context)
     )
