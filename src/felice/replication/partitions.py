@@ -87,9 +87,13 @@ class Partitions:
             kept = new.topics.get(name)
             if kept is None and name in new.topic_faults:
                 self._let_go(topic)
-            elif kept is None or kept.created_zxid != topic.created_zxid:
+            elif kept is None:
                 self._delete(topic)
-            elif kept.topic_id != topic.topic_id:
+            elif kept.topic_id == topic.topic_id:
+                continue  # also where somebody put its node back, as from a copy of the store
+            elif kept.created_zxid != topic.created_zxid:
+                self._delete(topic)
+            else:
                 self._set_aside(topic, kept.topic_id)
         for name, topic in new.topics.items():
             if old.topics.get(name) is not topic:

@@ -95,6 +95,18 @@ def test_a_topic_whose_id_was_edited_by_hand_gets_none_of_the_others_records(
     directory.close()
 
 
+def test_a_topic_whose_node_was_put_back_under_its_id_keeps_its_records(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    before = topic("a", FIRST, 1)
+    partitions.apply(image(), image(before))
+    log = partitions.find("a", 0).log
+    restored = dataclasses.replace(before, created_zxid=before.created_zxid + 1)
+    partitions.apply(image(before), image(restored))
+    assert partitions.find("a", 0).log is log
+    directory.close()
+
+
 @pytest.mark.parametrize("successor", [None, SECOND])
 def test_logs_that_were_made_for_an_image_that_was_never_shown_go(
     tmp_path: Path, successor: UUID | None
