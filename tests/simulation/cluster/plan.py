@@ -35,6 +35,7 @@ _LINK_FAULTS = ("link part", "link one way", "link slow", "isolate", "cut")
 _CLIENT_FAULTS = ("stop client", "kill client", "client part")
 _MACHINE_FAULTS = ("clock", "disk error", "full disk")
 _POWER_FAULTS = ("power", "power", "power at operation")
+_SLOW_DISK_OF_STORIES = 0.3
 
 
 def cluster_plan_of(seed: int) -> Plan:
@@ -52,7 +53,12 @@ def cluster_plan_of(seed: int) -> Plan:
         codec=random.choice(CODECS),
         roles=roles,
         properties=_properties(random, kind, min_isr),
-        faults=tuple(sorted(_faults(random, kind, length_s), key=lambda fault: fault.time_s)),
+        faults=tuple(
+            sorted(
+                [*_faults(random, kind, length_s), *_slow_disks(seed, length_s)],
+                key=lambda fault: fault.time_s,
+            )
+        ),
         brokers=brokers,
         replicas=replicas,
         min_isr=min_isr,
@@ -106,3 +112,14 @@ def _faults(random: Random, kind: str, length_s: float) -> list[Fault]:
             )
         )
     return faults
+
+
+def _slow_disks(seed: int, length_s: float) -> list[Fault]:
+    """Beside the other faults: where syncs take long, everything else finds them under way."""
+    random = Random(f"{seed}/slow disks")
+    if random.random() >= _SLOW_DISK_OF_STORIES:
+        return []
+    return [
+        Fault(random.uniform(0, length_s / 2), "slow disk", random.uniform(0.5, 2.5), random.randrange(1, 60))
+        for _ in range(random.randrange(1, 3))
+    ]

@@ -378,6 +378,14 @@ class ClusterStory(Story):
 
         self._later(fault.seconds, mend)
 
+    def _do_slow_disk(self, fault: Fault) -> None:
+        """A broker's, or everybody's; up to a second for a sync."""
+        numbers = self._by_number if fault.number < 15 else [self._some_broker()]
+        for number in numbers:
+            machine = self._by_number[number]
+            machine.slow_disk(fault.number / 120)
+            self._later(fault.seconds, machine.slow_disk)
+
     def _do_full_disk(self, fault: Fault) -> None:
         broker = self._by_number[self._some_broker()]
         broker.disk.capacity_bytes = broker.disk.used_bytes + fault.number * 50

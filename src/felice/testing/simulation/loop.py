@@ -2,7 +2,8 @@
 
 Keeps true: no real time passes and no thread runs: when nothing is ready, time is at once that of the next timer.
             What one process has made ready runs in the order in which it was made ready, as asyncio promises;
-            between processes the seed decides. Work for an executor runs whole, at a time that the seed chose.
+            between processes the seed decides. Work for an executor runs whole, at a time that the seed chose;
+            how late at most is its process's to say (`work_delay_s`): the disk is slow where that is much.
             Nothing ready and no timer left is `Deadlock`; a world that never comes to rest is `RunsForEver`.
 """
 
@@ -17,12 +18,11 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, TypeVar
 
-from felice.testing.simulation.process import CURRENT, Process
+from felice.testing.simulation.process import CURRENT, WORK_DELAY_S, Process
 
 T = TypeVar("T")
 
 _MAX_TURNS_AT_ONE_TIME = 100_000
-_MAX_WORK_DELAY_S = 0.004
 
 
 class Deadlock(Exception):
@@ -218,7 +218,9 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Future[T]:
         """The work is done whole, some time later; its answer arrives later still."""
         future: asyncio.Future[T] = self.create_future()
-        begin_s, answer_s = (self._random.random() ** 3 * _MAX_WORK_DELAY_S for _ in range(2))
+        process = CURRENT.get()
+        delay_s = WORK_DELAY_S if process is None else process.work_delay_s
+        begin_s, answer_s = (self._random.random() ** 3 * delay_s for _ in range(2))
 
         def work() -> None:
             if future.cancelled():

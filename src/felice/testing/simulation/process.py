@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+WORK_DELAY_S = 0.004
+"""How late work for an executor begins at most, and its answer comes, where nothing is slow."""
+
 
 class ProcessEnded(Exception):
     """The process was killed before it could give the answer that was waited for."""
@@ -27,6 +30,7 @@ class Process:
         self.name = name
         self.is_alive = True
         self.is_stopped = False
+        self.work_delay_s = WORK_DELAY_S
         self.context = contextvars.Context()
         self.context.run(CURRENT.set, self)
         self._loop = loop

@@ -38,7 +38,7 @@ from felice.testing.simulation.disk import SimDisk
 from felice.testing.simulation.ensemble import SimEnsemble
 from felice.testing.simulation.loop import Deadlock, RunsForEver, SimLoop
 from felice.testing.simulation.network import SimNetwork
-from felice.testing.simulation.process import CURRENT, Process, ProcessEnded
+from felice.testing.simulation.process import CURRENT, WORK_DELAY_S, Process, ProcessEnded
 
 T = TypeVar("T")
 
@@ -206,6 +206,7 @@ class Machine:
         self.process: Process | None = None
         self.lives = 0
         self.power_losses = 0
+        self._work_delay_s = WORK_DELAY_S
         self._random = world.random(f"fate of {name}")
 
     @property
@@ -217,6 +218,7 @@ class Machine:
         assert not self.is_running, f"{self.name} runs"
         self.lives += 1
         process = Process(self.world.loop, f"{self.name}#{self.lives}")
+        process.work_delay_s = self._work_delay_s
         self.process = process
         env = Environment(
             self.clock,
@@ -242,6 +244,12 @@ class Machine:
             self.world.network.lose_power(self.name)
             self._end()
             self.disk.crash(self._random)
+
+    def slow_disk(self, seconds: float = WORK_DELAY_S) -> None:
+        """From now on whatever waits for the disk on a thread (syncs, new files, moves) takes up to twice so long."""
+        self._work_delay_s = seconds
+        if self.process is not None:
+            self.process.work_delay_s = seconds
 
     def lose_power_within(self, operations: int) -> None:
         """The power fails at the disk operation of that number from now."""
