@@ -186,7 +186,7 @@ class Broker:
         if reason := features.unsupported_level(self.image.features):
             raise StartupError(reason)
         self._lay_config(self.image)
-        await asyncio.get_running_loop().run_in_executor(None, self._load_directories)
+        await self._recover()
         self._compose(store)
         for address in self.config.parsed_listeners:
             listener = Listener(self, address)
@@ -240,6 +240,15 @@ class Broker:
             raise StartupError("; ".join(reasons))
         for reason in reasons:
             _log.error("a log directory is offline; the broker starts without it", extra={"reason": reason})
+
+    async def _recover(self) -> None:
+        """Whoever gives the start up waits for this: the directories are a thread's meanwhile."""
+        loading = asyncio.get_running_loop().run_in_executor(None, self._load_directories)
+        try:
+            await asyncio.shield(loading)
+        except asyncio.CancelledError:
+            await asyncio.wait((loading,))
+            raise
 
     def _load_directories(self) -> None:
         """One whose disk is dead stays offline; the broker starts with the others."""

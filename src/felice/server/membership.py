@@ -249,6 +249,7 @@ class Membership:
         try:
             while not await self._try_rejoin():
                 await asyncio.sleep(_RETRY_PAUSE_S)
+            _log.info("the cluster was joined again", extra={"broker": self._broker.broker_id})
         except StartupError as error:
             self._broker.fail(str(error))
         finally:

@@ -68,7 +68,9 @@ async def _serve(
 
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, stopping.set)
-    brokers = await start()
+    brokers = await _started(start, stopping)
+    if brokers is None:
+        return
     for broker in brokers:
         broker.on_failure = stop_serving
         if broker.failure is not None:
@@ -81,3 +83,17 @@ async def _serve(
     for broker in brokers:
         if broker.failure is not None:
             raise BrokerFailed(broker.failure)
+
+
+async def _started(
+    start: Callable[[], Awaitable[list[Broker]]], stopping: asyncio.Event
+) -> list[Broker] | None:
+    """What `start` answers; None where it was given up: it may wait long for an ensemble, or an earlier session."""
+    starting = asyncio.ensure_future(start())
+    asked = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait((starting,))
+    return None if starting.cancelled() else starting.result()

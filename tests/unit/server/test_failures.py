@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import random
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,13 +20,16 @@ from conformance.topics import wait_until
 from conformance.transaction_calls import WireProducer, fetch_row, until_settled, visible
 from conformance.wire import Wire
 from felice.env import Environment, SystemClock, SystemDisk, SystemNetwork
+from felice.env.disk import DiskLocked
+from felice.log.directory import LogDirectory
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from felice.records.builder import BatchBuilder
-from felice.server.embedded import EmbeddedBroker
+from felice.server.broker import Broker
+from felice.server.embedded import EmbeddedBroker, embedded_config
 
 STORAGE_ERROR = 56
 
@@ -181,6 +187,55 @@ def test_a_signal_stops_the_broker_cleanly(tmp_path: Path, number: signal.Signal
         process.send_signal(number)
         assert process.wait(10) == 0
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_start_that_waits_for_its_ensemble(tmp_path: Path, number: signal.Signals) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        properties = {
+            "zookeeper.connect": f"127.0.0.1:{silent.getsockname()[1]}",
+            "zookeeper.connection.timeout.ms": "120000",
+        }
+        program = _PROGRAM.replace("{}", repr(properties))
+        process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "data")])
+        with process:
+            silent.settimeout(60)
+            waiting, _ = silent.accept()
+            with waiting:
+                process.send_signal(number)
+                assert process.wait(60) == 0
+
+
+def test_a_start_that_is_given_up_lets_go_of_its_directory_when_recovery_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or another broker could begin with files that a thread still writes."""
+    began, goes_on = threading.Event(), threading.Event()
+    load = LogDirectory.load
+
+    def slow(directory: LogDirectory, *args: Any) -> None:
+        began.set()
+        assert goes_on.wait(60)
+        load(directory, *args)
+
+    monkeypatch.setattr(LogDirectory, "load", slow)
+    disk = SystemDisk()
+
+    async def scenario() -> None:
+        broker = Broker(embedded_config(tmp_path, 0, {}), environment(disk))
+        starting = asyncio.create_task(broker.start())
+        await asyncio.to_thread(began.wait, 60)
+        starting.cancel()
+        await asyncio.sleep(0.1)
+        assert not starting.done()
+        with pytest.raises(DiskLocked):
+            disk.lock(tmp_path / ".lock")
+        goes_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        disk.lock(tmp_path / ".lock").release()
+
+    asyncio.run(scenario())
 
 
 def test_after_a_kill_acknowledged_topics_and_records_are_there(tmp_path: Path) -> None:
