@@ -169,7 +169,10 @@ class Peers:
     async def _link(self, broker_id: int, name: str) -> Link:
         destination = self._destination_of(broker_id)
         if destination is None or self._is_closed:
-            raise PeerUnavailable(f"broker {broker_id} is not there")
+            raise PeerUnavailable(
+                f"broker {broker_id} is not there, or has no listener of the name that this broker looks for "
+                "(inter.broker.listener.name)"
+            )
         lane = self._lanes.setdefault((broker_id, name), _Lane())
         if lane.link is not None and not lane.link.is_closed and lane.link.destination == destination:
             return lane.link
