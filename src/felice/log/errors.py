@@ -37,9 +37,14 @@ class CorruptLog(LogOffline):
 
 
 class LogDirectoryError(Exception):
-    """A log directory cannot be used: not writable, in use, or another broker's."""
+    """A log directory cannot be used: not writable, in use, or another broker's. With `__cause__` where it has one."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"log directory {path} {reason}")
         self.path = path
         self.reason = reason
+
+    @property
+    def wants_room(self) -> bool:
+        """What failed may be done once there is room, or a free descriptor."""
+        return isinstance(self.__cause__, OSError) and is_shortage(self.__cause__)

@@ -53,6 +53,8 @@ class Partitions:
         self._damaged: set[tuple[str, int]] = set()
         # Made for an image that is not shown yet.
         self._made_ahead: list[tuple[LogDirectory, Log]] = []
+        # Replicas whose logs there was no room to make; none of them has anything yet.
+        self._unmade: dict[_Key, None] = {}
         # What a directory may hold that could not be used at the start, by topic id: it is not new.
         self._unreachable: set[tuple[UUID, int]] | None = None
 
@@ -206,12 +208,13 @@ class Partitions:
             self.on_unservable(partition.topic, partition.topic_id, partition.partition, partition.replicas)
 
     def without_room(self) -> list[_Key]:
-        """Whose logs went offline for want of room, or are back, but not taken up."""
-        return [
+        """Whose logs went offline for want of room, or are back, but not taken up; of those not made yet the first."""
+        held = [
             key
             for key, partition in self._partitions.items()
             if partition.log.wants_room or _has_no_role(partition)
         ]
+        return held + list(self._unmade)[:1]
 
     async def retry_log(self, key: _Key, is_free: Callable[[Log], bool]) -> bool:
         """Looks again at one of those; whether it is back, for `take_up`.
@@ -219,7 +222,7 @@ class Partitions:
         No image may be applied meanwhile. `is_free` says of which logs nobody else has the files in hand.
         """
         partition = self._partitions.get(key)
-        if partition is not None and _has_no_role(partition):
+        if (partition is not None and _has_no_role(partition)) or key in self._unmade:
             return True
         # Not the log: of a flush that ended after its partition was closed it never hears.
         if partition is None or partition.is_flushing or not is_free(partition.log):
@@ -239,10 +242,23 @@ class Partitions:
         return True
 
     def take_up(self, key: _Key) -> None:
-        """Goes on in the role that the image gives: whoever had to give it up follows, a last member leads on."""
+        """In the role that the image gives: whoever had to give it up follows, a last member leads on."""
+        if key in self._unmade:
+            self._make_unmade()
         topic, image = self._image.topics.get(key[0]), self._image.partition(*key)
         if topic is not None and image is not None and key in self._partitions:
             self._update_partition(topic, image)
+
+    def _make_unmade(self) -> None:
+        """As many as there is room for now."""
+        for key in list(self._unmade):
+            topic, image = self._image.topics.get(key[0]), self._image.partition(*key)
+            if topic is None or image is None or self._broker_id not in image.replicas:
+                del self._unmade[key]
+                continue
+            self._update_partition(topic, image)
+            if key in self._unmade:
+                return
 
     def set_strays_aside(self) -> None:
         """Takes out the logs that no image speaks of: left by a topic's deletion, or by a lost store."""
@@ -285,16 +301,24 @@ class Partitions:
         try:
             log = self._existing_log(key, topic.topic_id) or self._new_log(topic, image)
         except (ApiError, LogDirectoryError) as error:
-            # The partition answers KAFKA_STORAGE_ERROR; the others go on.
-            _log.error(
-                "partition is offline", extra={"partition": f"{key[0]}-{key[1]}", "reason": str(error)}
-            )
+            self._report_unmade(key, error)
             return None
+        self._unmade.pop(key, None)
         partition = Partition(
             self._broker_id, log, topic.topic_id, self._surroundings, self._checkpointed(key)
         )
         self._partitions[key] = partition
         return partition
+
+    def _report_unmade(self, key: _Key, error: ApiError | LogDirectoryError) -> None:
+        """The partition answers KAFKA_STORAGE_ERROR; the others go on."""
+        was_known = key in self._unmade
+        self._unmade.pop(key, None)
+        if isinstance(error, LogDirectoryError) and error.wants_room:
+            self._unmade[key] = None
+            if was_known:
+                return
+        _log.error("partition is offline", extra={"partition": f"{key[0]}-{key[1]}", "reason": str(error)})
 
     def _checkpointed(self, key: tuple[str, int]) -> int:
         return max((directory.high_watermarks.get(key, 0) for directory in self._directories), default=0)
@@ -355,6 +379,7 @@ class Partitions:
                     _report_failure(directory.set_aside_as_stray, key)
 
     def _delete_partition(self, key: tuple[str, int], reason: ErrorCode) -> None:
+        self._unmade.pop(key, None)
         partition = self._partitions.pop(key, None)
         if partition is not None:
             partition.close(reason)

@@ -462,7 +462,7 @@ class Broker:
                     return
                 came_back = await self.partitions.retry_log(key, self._is_untouched)
             # The image that waited tells what became of it: others may lead, or the topic be gone.
-            if came_back and await self.watcher.catch_up(_IMAGE_TIMEOUT_S):
+            if came_back and await self.watcher.catch_up(_IMAGE_TIMEOUT_S) and not self._stop_began:
                 self.partitions.take_up(key)
                 if self._is_following:
                     self._follow_what_is_open()

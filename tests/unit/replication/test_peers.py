@@ -88,7 +88,9 @@ def test_a_broker_that_left_or_was_registered_anew_is_let_go() -> None:
         await cluster.ask()
         cluster.destination = None
         cluster.peers.follow()
-        with pytest.raises(PeerUnavailable, match=r"broker 2 is not there, or .*inter\.broker\.listener\.name"):
+        with pytest.raises(
+            PeerUnavailable, match=r"broker 2 is not there, or .*inter\.broker\.listener\.name"
+        ):
             await cluster.ask()
         await cluster.peers.close()
 

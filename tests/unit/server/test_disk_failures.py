@@ -84,7 +84,7 @@ def by_directory(broker: EmbeddedBroker) -> dict[Path, int]:
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -366,3 +366,39 @@ def test_who_asks_for_a_coordinator_hears_that_its_topic_found_no_room() -> None
                 wire.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators[0].error_code == 0
             )
         )
+
+
+def test_replicas_that_there_was_no_room_to_make_are_made_when_there_is(
+    served: tuple[SimDisk, EmbeddedBroker, Wire, int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    disk, broker, wire, _, sound = served
+    full = disk.fail("mkdir", errno.ENOSPC, path="*/b-*")
+    assert create(wire, "b") == 0
+    assert [produce(wire, "b", partition, b"refused") for partition in (0, 1)] == [STORAGE_ERROR] * 2
+    assert produce(wire, "a", sound, b"after") == 0
+    # They were tried again, and there was no room yet.
+    eventually(lambda: full.fired > 4)
+    said = [record for record in caplog.records if record.message == "partition is offline"]
+    assert len(said) == 2, "each was said once"
+    disk.heal()
+    for partition in (0, 1):
+        eventually(lambda partition=partition: produce(wire, "b", partition, b"kept") == 0)  # type: ignore[misc]
+        assert fetch(wire, "b", partition) == [b"kept"]
+    assert broker.broker.partitions.without_room() == []
+    assert offline(broker) == {}
+
+
+def test_a_replica_that_there_was_no_room_to_make_is_forgotten_with_its_topic(
+    served: tuple[SimDisk, EmbeddedBroker, Wire, int, int],
+) -> None:
+    disk, broker, wire, *_ = served
+    disk.fail("mkdir", errno.ENOSPC, path="*/b-*")
+    assert create(wire, "b") == 0
+    assert broker.broker.partitions.without_room() != []
+    asyncio.run_coroutine_threadsafe(
+        broker.broker.controller.delete_topic("b"), broker.run(running_loop())
+    ).result(20)
+    assert broker.broker.partitions.without_room() == []
+    disk.heal()
+    assert create(wire, "c") == 0
+    assert offline(broker) == {}
