@@ -392,8 +392,10 @@ class ClusterStory(Story):
 
         def mend() -> None:
             broker.disk.capacity_bytes = None
-            # A log that could not be made or cut for want of room stays offline until its broker starts anew.
-            broker.kill()
+            directories = broker.broker.directories if broker.broker is not None else []
+            if any(directory.failed for directory in directories):
+                # A log that there was no room to open stays offline until its broker starts anew.
+                broker.kill()
 
         self._later(fault.seconds, mend)
 
