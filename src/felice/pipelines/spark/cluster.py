@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from felice.client.blocking import BlockingClient
 from felice.client.errors import KafkaError, KafkaException
+from felice.pipelines.spark.mistakes import QueryError
 from felice.pipelines.spark.offsets import EARLIEST, LATEST, Offsets, Partition, to_checkpoint
 from felice.pipelines.spark.options import (
     AtOffsets,
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 
-class DataLoss(RuntimeError):
+class DataLoss(QueryError, RuntimeError):
     """Records a query should have read are gone, and it asked to fail then."""
 
 
@@ -158,9 +159,16 @@ class ClusterView:
         for fault in faults.values():
             if self._answered and fault.retriable():
                 raise KafkaException(fault)
+        option = "assign" if self._options.subscription.partitions else "subscribe"
+        missing = [name for name, fault in faults.items() if fault.code() == KafkaError.UNKNOWN_TOPIC_OR_PART]
+        if missing:
+            raise OptionError(
+                option,
+                f"cannot read {', '.join(missing)}: no such topic; create it first, or correct its name",
+            )
         if faults:
             listed = ", ".join(f"{name} ({fault.str()})" for name, fault in faults.items())
-            raise OptionError("subscribe", f"cannot read {listed}")
+            raise OptionError(option, f"cannot read {listed}")
 
     def _retry(self, ask: Callable[[], Answer]) -> Answer:
         """A new query fails soon if brokers do not answer; a running one rides out their restart."""

@@ -17,6 +17,7 @@ from felice.client.blocking import BlockingConfig
 from felice.client.errors import KafkaException
 from felice.client.isolation import READ_UNCOMMITTED
 from felice.client.options import Settings, parse_settings
+from felice.pipelines.spark.mistakes import QueryError
 from felice.pipelines.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -29,7 +30,7 @@ from felice.pipelines.spark.offsets import (
 from felice.records.compression import Codec
 
 
-class OptionError(ValueError):
+class OptionError(QueryError, ValueError):
     """An option that cannot be honoured: which one, what came, what was expected."""
 
     def __init__(self, name: str, reason: str) -> None:

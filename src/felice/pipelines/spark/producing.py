@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from felice.client.errors import KafkaException
 from felice.pipelines.spark.connections import client_of
+from felice.pipelines.spark.mistakes import QueryError
 from felice.pipelines.spark.options import SinkOptions
 from felice.records.arrow import arrow_to_batches, key_hashes
 
@@ -30,7 +31,7 @@ TOPIC_WAIT_S = 0.1
 RECORD_COLUMNS = ("key", "value", "headers")
 
 
-class RowError(ValueError):
+class RowError(QueryError, ValueError):
     """A row that cannot be written, and why."""
 
 

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from felice.pipelines.spark.cluster import ClusterView, open_view, report_losses
 from felice.pipelines.spark.fetching import read_task
+from felice.pipelines.spark.mistakes import told_plainly, told_plainly_while_read
 from felice.pipelines.spark.offsets import Offsets, from_checkpoint, to_checkpoint
 from felice.pipelines.spark.options import SourceOptions
 from felice.pipelines.spark.planning import OffsetRange, Task, count_new, plan_batch, plan_tasks, share_limit
@@ -49,6 +50,7 @@ class BatchReader(DataSourceReader):
         self._cores = cores
         self._positions = options.for_batch()
 
+    @told_plainly
     def partitions(self) -> list[InputPartition]:
         starting, ending = self._positions
         view = open_view(self._options)
@@ -59,6 +61,7 @@ class BatchReader(DataSourceReader):
         ranges = [OffsetRange(*key, start[key], max(start[key], end[key])) for key in sorted(start)]
         return _tasks(ranges, self._options, self._cores)
 
+    @told_plainly_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # For a plan without partitions Spark makes one that holds None.
         if isinstance(partition, TaskPartition):
@@ -76,6 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._last_batch_at = time.monotonic()
 
+    @told_plainly
     def initialOffset(self) -> dict[str, Any]:
         # Spark asks twice for a new query, and must be told the same although the end has moved.
         if self._initial is None:
@@ -89,6 +93,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(floor)
         return ReadAllAvailable()
 
+    @told_plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin = from_checkpoint(start)
         end = self._target if self._target is not None else self._latest().newer_than(begin)
@@ -108,15 +113,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = self._ends.known if self._ends is not None else None
         return None if known is None else to_checkpoint(known)
 
+    @told_plainly
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._cluster().latest()
 
+    @told_plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begin, until = from_checkpoint(start), from_checkpoint(end)
         batch = plan_batch(begin, until, self._cluster().earliest(until.keys() - begin.keys()))
         report_losses(batch.losses, self._options.fail_on_data_loss)
         return _tasks(batch.ranges, self._options, self._cores)
 
+    @told_plainly_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, TaskPartition):
             yield from read_task(partition.task, self._options)

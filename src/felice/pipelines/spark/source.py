@@ -12,6 +12,7 @@ from typing import ClassVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from felice.pipelines.spark.mistakes import told_plainly
 from felice.pipelines.spark.options import OptionError, SinkOptions, SourceOptions
 from felice.pipelines.spark.reader import BatchReader, StreamReader
 from felice.pipelines.spark.schema import source_schema
@@ -26,20 +27,25 @@ class FeliceDataSource(DataSource):
     def name(cls) -> str:
         return "felice"
 
+    @told_plainly
     def schema(self) -> StructType:
         return source_schema(SourceOptions.parse(self.options).include_headers)
 
+    @told_plainly
     def reader(self, schema: StructType) -> BatchReader:
         return BatchReader(self._source_options(schema), self._cores())
 
+    @told_plainly
     def streamReader(self, schema: StructType) -> StreamReader:
         return StreamReader(self._source_options(schema), self._cores())
 
+    @told_plainly
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
             raise OptionError("mode", 'a topic cannot be overwritten; use mode("append")')
         return BatchWriter(self._sink_options(schema))
 
+    @told_plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         # `overwrite` says output mode "complete": as in Spark's Kafka sink, each batch is appended whole.
         return StreamWriter(self._sink_options(schema))

@@ -15,12 +15,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType
 
+from felice.pipelines.spark.mistakes import QueryError, told_plainly
 from felice.pipelines.spark.options import OptionError, SinkOptions
 from felice.pipelines.spark.producing import TopicWriter
 from felice.pipelines.spark.schema import HEADERS
 
 
-class SchemaError(ValueError):
+class SchemaError(QueryError, ValueError):
     """The rows cannot be records: which column, what it is, what it must be."""
 
 
@@ -35,6 +36,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
+    @told_plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return Written(write_rows(iterator, self._options))
 
@@ -43,6 +45,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
+    @told_plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return Written(write_rows(iterator, self._options))
 
