@@ -241,7 +241,7 @@ def test_two_brokers_of_one_number_and_a_directory_of_another_cluster_are_refuse
         StartupError, match=r"belongs to cluster .*, and there is none at .*/theirs; .*chroot"
     ):
         start(tmp_path / "one", f"{connect}/theirs")
-    with start(tmp_path / "two", f"{connect}/theirs"):
+    with start(tmp_path / "three", f"{connect}/theirs"):
         pass
     with pytest.raises(StartupError, match=r"belongs to cluster .*, this broker to cluster .*chroot"):
         start(tmp_path / "one", f"{connect}/theirs")
