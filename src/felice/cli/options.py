@@ -64,8 +64,8 @@ def quiet_logger() -> logging.Logger:
     Why it waits for a coordinator the client only logs: that is told.
     """
     logger = logging.getLogger("felice.cli.client")
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
+    if not logger.disabled:
+        logger.disabled = True
         from felice.client.waiting import WAITING_LOGGER
 
         logger.getChild(WAITING_LOGGER).addHandler(_Teller())

@@ -162,7 +162,10 @@ def _closed_port() -> int:
 
 @pytest.mark.parametrize("words", [["--timeout-ms", "1"], []], ids=["timeout", "interrupt"])
 def test_a_consumer_that_reached_nobody_says_why_once_and_fails(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def tell_and_interrupt(error: KafkaError) -> None:
         told(error)
@@ -179,3 +182,4 @@ def test_a_consumer_that_reached_nobody_says_why_once_and_fails(
     waiting, error = capsys.readouterr().err.splitlines()
     assert (code, waiting.startswith("waiting: "), str(port) in waiting) == (1, True, True)
     assert error.startswith("error: no broker was reached")
+    assert caplog.text == "", "where nobody has set up logging, Python prints a warning beside what is told"
