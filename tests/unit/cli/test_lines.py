@@ -12,8 +12,10 @@ import pytest
 from felice.cli import consume, main, perf, produce
 from felice.cli.consume import RecordFormat, Written, parse_offset, write_records
 from felice.cli.faults import Fault
+from felice.cli.options import quiet_logger
 from felice.cli.produce import LineFormat, produce_lines
 from felice.client import Consumer, KafkaError
+from felice.client.waiting import WAITING_LOGGER
 
 
 class Message:
@@ -183,3 +185,12 @@ def test_a_consumer_that_reached_nobody_says_why_once_and_fails(
     assert (code, waiting.startswith("waiting: "), str(port) in waiting) == (1, True, True)
     assert error.startswith("error: no broker was reached")
     assert caplog.text == "", "where nobody has set up logging, Python prints a warning beside what is told"
+
+
+def test_why_a_coordinator_is_waited_for_is_told_by_a_quiet_client(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for logger in (quiet_logger(), quiet_logger()):
+        logger.warning("told by the command itself")
+        logger.getChild(WAITING_LOGGER).warning("waiting: %s", "no room")
+    assert capsys.readouterr().err == "waiting: no room\n" * 2
