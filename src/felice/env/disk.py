@@ -68,7 +68,7 @@ class Disk(Protocol):
     def remove_tree(self, path: Path) -> None: ...
     def sync_dir(self, path: Path) -> None: ...
     def read_bytes(self, path: Path) -> bytes: ...
-    def write_atomic(self, path: Path, data: bytes) -> None: ...
+    def write_atomic(self, path: Path, data: bytes, *, sync_name: bool = True) -> None: ...
     def lock(self, path: Path) -> Lock:
         """Takes an exclusive lock or raises `DiskLocked` at once."""
         ...
@@ -211,7 +211,7 @@ class SystemDisk:
         with io.FileIO(path) as file:
             return file.readall()
 
-    def write_atomic(self, path: Path, data: bytes) -> None:
+    def write_atomic(self, path: Path, data: bytes, *, sync_name: bool = True) -> None:
         temporary = path.with_name(path.name + ".tmp")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
@@ -222,7 +222,8 @@ class SystemDisk:
         finally:
             os.close(fd)
         temporary.replace(path)
-        self.sync_dir(path.parent)
+        if sync_name:
+            self.sync_dir(path.parent)
 
     def lock(self, path: Path) -> _SystemLock:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -33,15 +33,18 @@ class CapturedFile:
         """The disk has a file that says this, or none, which says the same: it need not be written again."""
         self._content = data
 
-    def capture(self, data: bytes) -> Callable[[], None]:
-        """What the file should hold as of now; the result writes it and may raise OSError."""
+    def capture(self, data: bytes, *, sync_name: bool = True) -> Callable[[], None]:
+        """What the file should hold as of now; the result writes it and may raise OSError.
+
+        Without `sync_name` the caller syncs the directory.
+        """
         self._captured += 1
         number = self._captured
-        return lambda: self._write(number, data)
+        return lambda: self._write(number, data, sync_name)
 
-    def _write(self, number: int, data: bytes) -> None:
+    def _write(self, number: int, data: bytes, sync_name: bool) -> None:
         with self._lock:
             if number > self._written and data != self._content:
-                self._disk.write_atomic(self.path, data)
+                self._disk.write_atomic(self.path, data, sync_name=sync_name)
                 self._content = data
             self._written = max(self._written, number)

@@ -553,6 +553,8 @@ class LogDirectory:
     def _close_logs(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         with self._workers("log-closing") as each:
             outcomes = list(each(_close_cleanly, self.logs.values()))
+        # For all of them that are new.
+        self._disk.sync_dir(self.path)
         self.capture_recovery_points()()
         self.capture_log_starts()()
         self.capture_high_watermarks(high_watermarks)()
@@ -570,7 +572,7 @@ class LogDirectory:
 
 def _close_cleanly(log: Log) -> bool:
     try:
-        log.close()
+        log.close(parent_follows=True)
     except (ApiError, OSError) as error:
         _logger.error("partition %s could not be closed: %s", log.name, error)
     return log.was_closed_cleanly

@@ -150,12 +150,15 @@ class LeaderEpochs:
 
     # -- the file --------------------------------------------------------------------------------------
 
-    def capture(self) -> Callable[[], None] | None:
-        """Writes the history as of now, on any thread; None if the file has it. May raise OSError."""
+    def capture(self, *, sync_name: bool = True) -> Callable[[], None] | None:
+        """Writes the history as of now, on any thread; None if the file has it. May raise OSError.
+
+        Without `sync_name` the caller syncs the directory.
+        """
         if not self._changed:
             return None
         self._changed = False
-        write = self._file.capture(format_entries(self.entries).encode("ascii"))
+        write = self._file.capture(format_entries(self.entries).encode("ascii"), sync_name=sync_name)
 
         def write_or_try_again() -> None:
             try:

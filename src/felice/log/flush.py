@@ -30,17 +30,20 @@ class Flush:
     disk: Disk
     directory: Path
     names_changed: bool
+    # The directory's own name is to reach the disk, too.
+    with_parent: bool
     error: OSError | None = None
     shortage: OSError | None = None
 
     def run(self) -> None:
         try:
             failed_sync.sync(self.disk, self.directory.parent, self.files)
+            writes_files = self.write_epochs is not None or bool(self.snapshots)
             self._write_snapshots_and_epochs()
-            if self.shortage is not None:
-                return
-            if self.names_changed:
+            if writes_files or self.names_changed:
+                # Once for all of them; also for those that were written before room ran out.
                 self.disk.sync_dir(self.directory)
+            if self.with_parent:
                 self.disk.sync_dir(self.directory.parent)
         except OSError as error:
             self.error = error
@@ -48,7 +51,7 @@ class Flush:
     def _write_snapshots_and_epochs(self) -> None:
         try:
             while self.snapshots:
-                self.disk.write_atomic(*self.snapshots[0])
+                self.disk.write_atomic(*self.snapshots[0], sync_name=False)
                 del self.snapshots[0]
             if self.write_epochs is not None:
                 self.write_epochs()

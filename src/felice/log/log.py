@@ -87,6 +87,8 @@ class Log:
         self._last_flush_ms = clock.now_ms()
         self._due_snapshots: list[tuple[Path, bytes]] = []
         self._names_changed = True
+        # Its directory may not be on disk, nor what tells the topic's id.
+        self._is_new = True
         self._saved_at: tuple[int, int] | None = None
         self._deleted_files: list[tuple[int, Path]] = []
         self.config, self._rules = config, ProduceRules.of(config)
@@ -162,6 +164,7 @@ class Log:
         self.recovery_point = (
             self.log_end_offset if clean_shutdown else min(recovery_point, self.log_end_offset)
         )
+        self._is_new = opened.is_new or not clean_shutdown
         if clean_shutdown and (not opened.is_new or not opened.segments[-1].has_files):
             self._saved_at = self.log_end_offset, self._truncations
             # The first batch makes files.
@@ -430,13 +433,16 @@ class Log:
     def is_flushing(self) -> bool:
         return self._flush is not None
 
-    def begin_flush(self, *, is_closing: bool = False) -> Flush:
-        """Collects what a flush up to the log's end must write. One at a time."""
+    def begin_flush(self, *, is_closing: bool = False, parent_follows: bool = False) -> Flush:
+        """Collects what a flush up to the log's end must write. One at a time.
+
+        With `parent_follows` the caller syncs the directory in which the log's own is.
+        """
         self._check_online()
         assert self._flush is None, f"{self.name} is being flushed"
         files = []
         try:
-            if self._names_changed and self.topic_id is not None:
+            if self._is_new and self.topic_id is not None:
                 files.append(self._files.get(self.directory / partition_metadata.FILE_NAME))
             # The one that ends there comes too: its indexes were not complete at that flush.
             for segment in self.segments.reaching(self.recovery_point):
@@ -446,7 +452,8 @@ class Log:
             raise self._fail(error) from error
         self._flush = Flush(
             self.log_end_offset, self._truncations, files, self._due_snapshots,
-            self.epochs.capture(), self._disk, self.directory, self._names_changed,
+            self.epochs.capture(sync_name=False), self._disk, self.directory, self._names_changed,
+            with_parent=self._is_new and not parent_follows,
         )  # fmt: skip
         self._due_snapshots = []
         # The first batch makes files.
@@ -462,6 +469,7 @@ class Log:
         if flush.shortage is not None:
             raise self._postponed(flush, flush.shortage) from flush.shortage
         self._last_flush_ms = self._clock.now_ms()
+        self._is_new = False
         if flush.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
 
@@ -473,14 +481,14 @@ class Log:
             self.on_failure(self, shortage)
         return FlushPostponed(f"{self.name} could not be flushed: {shortage}")
 
-    def flush(self, *, is_closing: bool = False) -> None:
+    def flush(self, *, is_closing: bool = False, parent_follows: bool = False) -> None:
         """Brings everything to disk, here and now; the active segment's indexes only with `is_closing`."""
-        flush = self.begin_flush(is_closing=is_closing)
+        flush = self.begin_flush(is_closing=is_closing, parent_follows=parent_follows)
         flush.run()
         self.end_flush(flush)
 
-    def close(self, *, clean: bool = True) -> None:
-        """Gives the files back; after a clean close nothing needs recovery."""
+    def close(self, *, clean: bool = True, parent_follows: bool = False) -> None:
+        """Gives the files back; after a clean close nothing needs recovery. `parent_follows` as for `begin_flush`."""
         if clean and self._offline is None:
             try:
                 # A term in which nothing was written is forgotten by whoever loads the log.
@@ -489,18 +497,18 @@ class Log:
                     # Nothing was written since a clean stop: what that left on disk still holds.
                     self.epochs.flush()
                 else:
-                    self._save()
+                    self._save(parent_follows)
             except OSError as error:
                 raise self._fail(error) from error
             self.was_closed_cleanly = True
         self._files.forget_under(self.directory)
         self.take_offline("it was closed")
 
-    def _save(self) -> None:
+    def _save(self, parent_follows: bool) -> None:
         if self.segments.active.has_files:
             self.segments.active.write_indexes()
             self._due_snapshots.append(self._snapshot_at(self.log_end_offset))
-        self.flush(is_closing=True)
+        self.flush(is_closing=True, parent_follows=parent_follows)
 
     # -- reading ---------------------------------------------------------------------------------------
 

@@ -162,9 +162,9 @@ class CrashingDisk(SystemDisk):
         self.step()
         super().remove(path)
 
-    def write_atomic(self, path: Path, data: bytes) -> None:
+    def write_atomic(self, path: Path, data: bytes, *, sync_name: bool = True) -> None:
         self.step()
-        super().write_atomic(path, data)
+        super().write_atomic(path, data, sync_name=sync_name)
 
 
 class CrashingFile:

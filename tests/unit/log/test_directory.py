@@ -102,6 +102,47 @@ def test_partitions_come_back_after_a_clean_stop(tmp_path: Path) -> None:
     assert (log.topic_id, log.log_start_offset, values_in(log)) == (TOPIC_ID, 1, ["b"])
 
 
+class SyncingDisk(SystemDisk):
+    """Notes the directories that are brought to disk."""
+
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+
+    def sync_dir(self, path: Path) -> None:
+        super().sync_dir(path)
+        self.synced.append(path.name)
+
+
+def test_a_clean_stop_brings_each_directory_to_disk_once(tmp_path: Path) -> None:
+    """However many files of a partition get their names in it, and however many partitions are new."""
+    disk = SyncingDisk()
+    directory = opened(tmp_path, disk=disk)
+    checkpoints = 3
+    for partition in range(5):
+        append(create(directory, partition=partition), "a")
+    disk.synced.clear()
+    directory.close()
+    # The partitions first, then what names them, then what tells of them, and the marker.
+    assert sorted(disk.synced[:5]) == [f"events-{partition}" for partition in range(5)]
+    assert disk.synced[5:] == [tmp_path.name] * (1 + checkpoints + 1)
+
+
+def test_a_new_partition_is_named_on_disk_with_its_first_flush_only(tmp_path: Path) -> None:
+    disk = SyncingDisk()
+    directory = opened(tmp_path, disk=disk)
+    log = create(directory)
+    append(log, "a")
+    disk.synced.clear()
+    log.flush()
+    assert disk.synced == ["events-0", tmp_path.name]
+    log.roll()
+    append(log, "b")
+    disk.synced.clear()
+    log.flush()
+    assert disk.synced == ["events-0"]
+    directory.close()
+
+
 def test_a_crash_leaves_no_clean_marker(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     append(create(directory), "a")

@@ -156,9 +156,9 @@ def test_others_go_on_while_a_snapshot_is_written(tmp_path: Path) -> None:
     """Its size is the tree's, and it waits for the disk: neither is for the event loop."""
 
     class SlowDisk(SystemDisk):
-        def write_atomic(self, path: Path, data: bytes) -> None:
+        def write_atomic(self, path: Path, data: bytes, *, sync_name: bool = True) -> None:
             assert threading.current_thread() is not threading.main_thread()
-            super().write_atomic(path, data)
+            super().write_atomic(path, data, sync_name=sync_name)
 
     async def scenario() -> None:
         store = EmbeddedStore.open(SlowDisk(), tmp_path / "m")

@@ -317,7 +317,7 @@ class SimDisk:
         finally:
             file.close()
 
-    def write_atomic(self, path: Path, data: bytes) -> None:
+    def write_atomic(self, path: Path, data: bytes, *, sync_name: bool = True) -> None:
         """Step by step, as the system's disk does it, so that a crash may come between the steps."""
         temporary = path.with_name(path.name + ".tmp")
         file = self.open(temporary, create=True)
@@ -330,7 +330,8 @@ class SimDisk:
         finally:
             file.close()
         self.rename(temporary, path)
-        self.sync_dir(path.parent)
+        if sync_name:
+            self.sync_dir(path.parent)
 
     def lock(self, path: Path) -> SimLock:
         with self._mutex:
