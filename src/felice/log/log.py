@@ -58,6 +58,15 @@ __all__ = ["AbortedTransaction", "AppendInfo", "AppendOrigin", "DeletedSegment",
 class Log:
     """See the module. Made by `Log.open`."""
 
+    # A broker has thousands, most of them idle.
+    __slots__ = (
+        "_clock", "_deleted_files", "_disk", "_due_snapshots", "_files", "_flush", "_is_new", "_jitter_ms",
+        "_last_flush_ms", "_names_changed", "_offline", "_rules", "_saved_at", "_truncations", "config", "cuts",
+        "directory", "epochs", "log_end_offset", "log_start_offset", "on_failure", "on_recovery_point_lowered",
+        "partition", "producers", "recovery_point", "segments", "topic", "topic_id", "wants_room",
+        "was_closed_cleanly",
+    )  # fmt: skip
+
     def __init__(
         self, disk: Disk, clock: Clock, directory: Path, topic: str, partition: int, config: TopicConfig,
         *, files: OpenFiles, producer_id_expiration_ms: int,
