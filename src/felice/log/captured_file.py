@@ -14,13 +14,21 @@ from felice.env import Disk
 
 
 class CapturedFile:
-    def __init__(self, disk: Disk, path: Path) -> None:
-        self.path = path
+    __slots__ = ("_captured", "_content", "_directory", "_disk", "_lock", "_name", "_written")
+
+    def __init__(self, disk: Disk, directory: Path, name: str) -> None:
+        self._directory = directory
+        self._name = name
         self._disk = disk
         self._lock = Lock()
         self._captured = 0
         self._written = 0
         self._content: bytes | None = None
+
+    @property
+    def path(self) -> Path:
+        # Every partition has such a file and hardly ever writes it; a path is as large as all the rest.
+        return self._directory / self._name
 
     def read(self) -> bytes | None:
         """What the file holds; None where there is no file."""

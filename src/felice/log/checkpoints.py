@@ -43,7 +43,7 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
 
 class Checkpoint:
     def __init__(self, disk: Disk, path: Path) -> None:
-        self._file = CapturedFile(disk, path)
+        self._file = CapturedFile(disk, path.parent, path.name)
 
     def read(self) -> dict[TopicPartition, int]:
         """The offsets in the file; none where there is no file."""

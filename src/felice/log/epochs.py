@@ -67,7 +67,7 @@ class LeaderEpochs:
     __slots__ = ("_changed", "_file", "entries")
 
     def __init__(self, disk: Disk, directory: Path) -> None:
-        self._file = CapturedFile(disk, directory / FILE_NAME)
+        self._file = CapturedFile(disk, directory, FILE_NAME)
         self.entries: list[EpochEntry] = []
         self._changed = False
 
