@@ -211,6 +211,8 @@ class ImageBuilder:
         return [mark for mark, marked_zxid in marks.get(topic, ()) if marked_zxid >= created_zxid]
 
     def _put_topic(self, name: str, node: Node | None) -> None:
+        if node is not None and self._is_known(name, node):
+            return
         topics = self._writable_topics()
         for kind in ("doomed", "topic_faults"):
             current = getattr(self._image, kind)
@@ -234,6 +236,18 @@ class ImageBuilder:
             if old is not None:
                 topics[name] = old
                 self._partitions[name] = partitions or list(old.partitions)
+
+    def _is_known(self, name: str, node: Node) -> bool:
+        """Of a node that is read again for what lies below it nothing need be made again."""
+        topic = (self._image.topics if self._topics is None else self._topics).get(name)
+        marks = self._changes.get("marks", self._image.marks)
+        assert isinstance(marks, Mapping)
+        return (
+            topic is not None
+            and (topic.created_zxid, topic.version) == (node.created_zxid, node.version)
+            and name not in self._image.topic_faults
+            and marks.get(name) == self._image.marks.get(name)
+        )
 
     def _topic_of(
         self,
@@ -276,7 +290,8 @@ class ImageBuilder:
         if not 0 <= partition < len(partitions):
             return
         known = partitions[partition]
-        if node is None:
+        if node is None or node.created_zxid < self._writable_topics()[name].created_zxid:
+            # There is none, or it is of the topic that had this name before.
             partitions[partition] = PartitionImage(partition, known.replicas)
             return
         state = layout.decode_state(node.data)

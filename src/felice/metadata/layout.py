@@ -157,6 +157,12 @@ def marked_topic(path: str) -> str | None:
     return parts[0] if path.startswith(TOPICS) and len(parts) == 3 and parts[1] == "topic_id" else None
 
 
+def topic_above(path: str) -> str | None:
+    """The path of the topic's node that this one lies below; None of what lies below none."""
+    parts = path.removeprefix(f"{TOPICS}/").split("/")
+    return topic_path(parts[0]) if path.startswith(f"{TOPICS}/") and len(parts) > 1 else None
+
+
 def state_path(topic: str, partition: int) -> str:
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 

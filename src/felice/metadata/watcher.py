@@ -126,10 +126,13 @@ class Watcher:
             else:
                 marked |= await self._with_them(marked)
             builder = ImageBuilder(self.image, is_anew=is_anew)
+            # Topics' nodes come last: one that is there still when the states below it were read is the one whose they
+            # are. (Those of one that was made meanwhile `ImageBuilder` tells by their age.)
+            paths = sorted(marked, key=lambda path: layout.topic_above(path) is None)
+            nodes = dict(zip(paths, await self._store.get_many(paths), strict=True))
             # Parents sort before their children, so a topic is known before its partitions' states.
-            paths = sorted(marked, key=lambda path: (layout.marked_topic(path) is None, path))
-            for path, node in zip(paths, await self._store.get_many(paths), strict=True):
-                _put(builder, path, node)
+            for path in sorted(nodes, key=lambda path: (layout.marked_topic(path) is None, path)):
+                _put(builder, path, nodes[path])
             image = builder.build()
             image = self.image if is_anew and image == self.image else image
             if self._prepare is not None and image is not self.image:
@@ -143,9 +146,8 @@ class Watcher:
             _log.exception("a change of the cluster was not prepared")
 
     async def _with_them(self, marked: set[str]) -> set[str]:
-        """What else is to be read: a topic with its mark, and all of one that nothing was made of so far."""
-        marks = (layout.marked_topic(path) for path in marked)
-        topics = {layout.topic_path(topic) for topic in marks if topic is not None}
+        """What else is to be read: a topic with what lies below it, and all of one that nothing was made of so far."""
+        topics = {topic for path in marked if (topic := layout.topic_above(path)) is not None}
         lost = (layout.topic_path(name) for name in self.image.topic_faults.keys() - self.image.topics.keys())
         return topics | await self._paths_below([path for path in lost if path in topics or path in marked])
 

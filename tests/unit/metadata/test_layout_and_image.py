@@ -66,8 +66,10 @@ def _node(data: bytes, version: int = 0, created_zxid: int = 5) -> Node:
     return Node(data, version, created_zxid, created_zxid)
 
 
-def _orders(partitions: int) -> Node:
-    return _node(layout.encode_topic(TopicNode(TOPIC_ID, dict.fromkeys(range(partitions), (1,)), {}, {})))
+def _orders(partitions: int, version: int = 0) -> Node:
+    return _node(
+        layout.encode_topic(TopicNode(TOPIC_ID, dict.fromkeys(range(partitions), (1,)), {}, {})), version
+    )
 
 
 def _image_with_orders() -> ClusterImage:
@@ -104,7 +106,7 @@ def test_an_image_never_changes_and_shares_what_did_not() -> None:
 
 def test_more_partitions_keep_the_leaders_of_the_old() -> None:
     builder = ImageBuilder(_image_with_orders())
-    builder.put("/brokers/topics/orders", _orders(3))
+    builder.put("/brokers/topics/orders", _orders(3, version=1))
     image = builder.build()
     assert [p.leader for p in image.topics["orders"].partitions] == [-1, 1, -1]
 

@@ -14,9 +14,9 @@ from felice.controller import deletion
 from felice.metadata import ClusterImage, Create, StoreUnavailable, identity, layout
 from felice.metadata import watcher as watcher_module
 from felice.metadata.image import ImageBuilder
-from felice.metadata.layout import BrokerNode, TopicNode
+from felice.metadata.layout import BrokerNode, StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
-from felice.metadata.store import Node, NotAllowed
+from felice.metadata.store import Delete, Node, NotAllowed, Operation
 from felice.metadata.watcher import Watcher
 
 
@@ -205,3 +205,71 @@ def test_a_topic_that_is_being_deleted_is_never_taken_for_one_that_somebody_brok
         assert image.doomed == {"a": UUID(int=1)}
 
     asyncio.run(scenario())
+
+
+class SuddenStore:
+    """While it reads, just before the path at `at`, a topic goes and another takes its name."""
+
+    def __init__(self, store: MemoryStore, writer: MemoryStore) -> None:
+        self.at = -1
+        self._store = store
+        self._writer = writer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        nodes = []
+        for number, path in enumerate(paths):
+            if number == self.at:
+                await self._writer.multi([*_without_topic(1, led_by=4), *_with_topic(2, led_by=2)])
+                self.at = -1
+            nodes += await self._store.get_many([path])
+        return nodes
+
+
+def _with_topic(number: int, led_by: int) -> list[Operation]:
+    topic_id = UUID(int=number)
+    return [
+        Create(layout.topic_path("a"), layout.encode_topic(TopicNode(topic_id, {0: (2, 4)}, {}, {}))),
+        *identity.made("a", topic_id),
+        Create(layout.partitions_path("a")),
+        Create(layout.partition_path("a", 0)),
+        Create(layout.state_path("a", 0), layout.encode_state(StateNode(led_by, 0, 1, (2, 4)))),
+    ]
+
+
+def _without_topic(number: int, led_by: int) -> list[Operation]:
+    created = [one.path for one in _with_topic(number, led_by) if isinstance(one, Create)]
+    return [Delete(path) for path in reversed(created)]
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_no_topic_is_shown_with_the_leader_of_another_that_took_its_name(at: int) -> None:
+    """Node versions begin at 0 again, and so do leader epochs: two brokers would lead one partition in one epoch."""
+    leaders: set[tuple[UUID, int]] = set()
+
+    def follow(old: ClusterImage, new: ClusterImage) -> None:
+        leaders.update(
+            (topic.topic_id, partition.leader)
+            for topic in new.topics.values()
+            for partition in topic.partitions
+            if partition.leader >= 0
+        )
+
+    async def scenario() -> None:
+        ensemble = MemoryEnsemble()
+        writer = ensemble.connect()
+        await writer.multi([Create(path) for path in layout.PERSISTENT_PATHS])
+        await writer.multi(_with_topic(1, led_by=4))
+        store = SuddenStore(ensemble.connect(), writer)
+        watcher = Watcher(store, follow)
+        await watcher.start()
+        store.at = at
+        await writer.set(layout.state_path("a", 0), layout.encode_state(StateNode(4, 0, 1, (4,))))
+        assert await watcher.wait_until(lambda image: UUID(int=2) in image.topic_names, 1.0)
+        assert await watcher.catch_up(1.0)
+        await watcher.stop()
+
+    asyncio.run(scenario())
+    assert leaders == {(UUID(int=1), 4), (UUID(int=2), 2)}
