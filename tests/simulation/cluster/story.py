@@ -105,9 +105,13 @@ class ClusterStory(Story):
             self._world.note(f"no {fault.kind} while {self._weak} is weak")
             return
         if fault.kind not in ("power", "clock") and "client" not in fault.kind:
-            seconds = 2 * fault.seconds + (2 if fault.kind in LEADER_FAULTS else 1) * SESSION_TIMEOUT_S
-            self._disturbed_until_s = max(self._disturbed_until_s, self._world.loop.time() + seconds)
+            self._disturb(fault, sessions=2 if fault.kind in LEADER_FAULTS else 1)
         super()._hurt(fault)
+
+    def _disturb(self, fault: Fault, sessions: int) -> None:
+        """Until it is over, and the store knows: whoever is in sync there now may be about to leave."""
+        seconds = 2 * fault.seconds + sessions * SESSION_TIMEOUT_S
+        self._disturbed_until_s = max(self._disturbed_until_s, self._world.loop.time() + seconds)
 
     def _look_at_weak(self) -> None:
         if self._weak is not None and not self._tower.in_sync_beside(self._weak):
@@ -161,6 +165,7 @@ class ClusterStory(Story):
             self._by_number[number].lose_power()
             self._weak = number if self._plan.kind == "guarded" else None
         else:
+            self._disturb(fault, sessions=1)
             self._bring_down(number, fault.seconds)
 
     def _do_power_at_operation(self, fault: Fault) -> None:
