@@ -318,6 +318,9 @@ class Partition:
         if last_fetched_epoch >= 0 and (divergence := self._divergence(offset, last_fetched_epoch)):
             return FetchedRecords(None, high_watermark, stable, log.log_start_offset, None, divergence)
         if not log.log_start_offset <= offset <= end_offset:
+            if self.leader_id < 0:
+                # Others may have more since: a consumer would begin anew for our word.
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"nobody is known to lead {self!r}")
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is outside {log.log_start_offset} to {end_offset} of {self.topic}-{self.partition}",

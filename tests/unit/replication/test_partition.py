@@ -395,6 +395,18 @@ def test_a_follower_takes_over_bytes_watermark_and_log_start(tmp_path: Path) -> 
     )
 
 
+def test_who_knows_of_no_leader_sends_no_consumer_back_to_the_beginning(tmp_path: Path) -> None:
+    """As a leader that lost its session: what was written since it does not have, and its epoch is a client's yet."""
+    partition = make(tmp_path)
+    lead(partition)
+    append(partition, 3)
+    lead(partition, leader=-1)
+    assert partition.fetch(0, 1000, from_any_replica=True).records is not None
+    assert code_of(lambda: partition.fetch(9, 1000, from_any_replica=True)) == (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
+
+
 def test_deleting_waits_for_replicas_that_are_alive(tmp_path: Path) -> None:
     async def scenario() -> None:
         partition = make(tmp_path)
