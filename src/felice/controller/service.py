@@ -118,6 +118,7 @@ class Controller:
         raise ApiError(ErrorCode.NOT_CONTROLLER, "controllers kept changing")
 
     async def _try_create(self, planned: PlannedTopic) -> bool:
+        version = self._image.controller_epoch_version
         node = TopicNode(planned.topic_id, planned.partitions, {}, {})
         operations: list[Operation] = [
             Create(layout.topic_path(planned.name), layout.encode_topic(node)),
@@ -131,7 +132,7 @@ class Controller:
             Create(layout.topic_config_path(planned.name), layout.encode_config(planned.configs))
         )
         try:
-            if not await self._write(operations):
+            if not await self._write(version, operations):
                 return False
         except NodeExists:
             raise _already_exists(planned.name) from None
@@ -151,12 +152,13 @@ class Controller:
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name} kept changing while it was deleted")
 
     async def _try_delete(self, topic: TopicImage) -> bool:
+        version = self._image.controller_epoch_version
         is_large = len(topic.partitions) > STATES_A_TRANSACTION
         operations = deletion.begun(topic) if is_large else deletion.whole(topic)
         if await self._store.exists(layout.topic_config_path(topic.name)):
             operations.append(Delete(layout.topic_config_path(topic.name)))
         try:
-            if not await self._write(operations, topic):
+            if not await self._write(version, operations, topic):
                 return False
         except (BadVersion, NoNode, NotEmpty):
             # Partitions came, went or moved since the image was made: look again when it shows them.
@@ -185,6 +187,7 @@ class Controller:
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name} kept changing while it grew")
 
     async def _try_add(self, topic: TopicImage, added: Mapping[int, tuple[int, ...]]) -> bool:
+        version = self._image.controller_epoch_version
         name, total_count = topic.name, len(topic.partitions) + len(added)
         replicas = {partition.partition: partition.replicas for partition in topic.partitions}
         node = TopicNode(topic.topic_id, {**replicas, **added}, {}, {})
@@ -193,7 +196,7 @@ class Controller:
             *self._new_partitions(name, added),
         ]
         try:
-            if not await self._write(operations, topic):
+            if not await self._write(version, operations, topic):
                 return False
         except LOST_RACE:
             await self._follow(lambda image: image.topics.get(name) is not topic)
@@ -243,7 +246,7 @@ class Controller:
     async def update_features(self, wishes: Sequence[FeatureWish], *, validate_only: bool = False) -> None:
         """Finalizes other levels, all of them or none; the image shows them when this returns."""
         for _ in range(_MAX_ATTEMPTS):
-            node = await self._store.exists(layout.FEATURES)
+            node, version = await self._store.exists(layout.FEATURES), self._image.controller_epoch_version
             brokers = {broker_id: broker.features for broker_id, broker in self._image.brokers.items()}
             levels = plan_levels(layout.decode_features(node.data) if node else {}, wishes, brokers)
             if validate_only:
@@ -253,7 +256,7 @@ class Controller:
                 change = (
                     SetData(layout.FEATURES, data, node.version) if node else Create(layout.FEATURES, data)
                 )
-                if not await self._write([change]):
+                if not await self._write(version, [change]):
                     continue
             except LOST_RACE:
                 continue
@@ -410,6 +413,7 @@ class Controller:
         topic: TopicImage | None = None,
     ) -> None:
         for _ in range(_MAX_ATTEMPTS):
+            version = self._image.controller_epoch_version
             node = await self._store.exists(path)
             changed = edit(layout.decode_config(node.data) if node else {})
             if validate_only:
@@ -417,7 +421,7 @@ class Controller:
             data = layout.encode_config(changed)
             try:
                 change = SetData(path, data, node.version) if node else Create(path, data)
-                if not await self._write([change], topic):
+                if not await self._write(version, [change], topic):
                     continue
             except LOST_RACE as error:
                 if topic is not None and error.path == layout.mark_path(topic.name, topic.topic_id):
@@ -434,12 +438,14 @@ class Controller:
         else:
             await self._follow(lambda image: image.broker_configs.get(entity) == config)
 
-    async def _write(self, operations: Sequence[Operation], topic: TopicImage | None = None) -> bool:
+    async def _write(
+        self, version: int, operations: Sequence[Operation], topic: TopicImage | None = None
+    ) -> bool:
         """False when what was planned must be planned again: the controller changed meanwhile.
 
+        `version` is that of the controller epoch in the image that was planned on: a later one may have come since.
         What is about a topic is bound to it: `NoNode` of its mark where the name is another topic's by now.
         """
-        version = self._image.controller_epoch_version
         guards = [] if topic is None else [identity.bound(topic.name, topic.topic_id)]
         try:
             await write_guarded(self._store, version, [*guards, *operations])

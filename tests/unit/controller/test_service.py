@@ -227,6 +227,30 @@ def test_what_was_planned_under_a_controller_that_was_replaced_is_planned_again(
     run(scenario)
 
 
+def test_what_was_planned_is_written_under_the_controller_of_its_plan_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The image may come to show the next controller between a plan and its write."""
+
+    async def scenario(f: Fixture) -> None:
+        exists, asked = f.store.exists, []
+
+        async def slowly(path: str) -> Any:
+            asked.append(path)
+            if len(asked) == 1:
+                f.ensemble.write([Change(EventKind.CHANGED, layout.CONTROLLER_EPOCH, b"99")])
+                assert await f.watcher.wait_until(lambda image: image.controller_epoch == 99, 10.0)
+            return await exists(path)
+
+        monkeypatch.setattr(f.store, "exists", slowly)
+        await f.controller.create_topic(NewTopic("a"))
+        assert asked == [layout.topic_config_path("a")] * 2
+        state = layout.decode_state((await f.store.get(layout.state_path("a", 0))).data)
+        assert state.controller_epoch == 99
+
+    run(scenario)
+
+
 def test_a_broker_without_a_session_changes_nothing_and_says_so() -> None:
     async def scenario(f: Fixture) -> None:
         f.ensemble.expire(f.store.session_id)

@@ -224,7 +224,13 @@ class TransactionShard:
 
     def end(self, who: Identity, commit: bool, waiter: Waiter, now: Instant) -> Outcome[TransactionRecord]:
         """Answers `Ended`, as soon as the decision is safe: the markers follow."""
-        change = self._change_of(who, lambda current: ending.end(current, commit=commit, now_ms=now.wall_ms))
+        before = self._changing.get(who.transactional_id)
+        # Who lost the id before the change that is under way hears it at once: patience would help it to nothing.
+        change: Change | None = None if before is None else _fault_of(who, before)
+        if change is None:
+            change = self._change_of(
+                who, lambda current: ending.end(current, commit=commit, now_ms=now.wall_ms)
+            )
         return self._carry_out(who, change, waiter, Ended(ErrorCode.NONE), Ended)
 
     def needs_next_producer_id(self, who: Identity) -> bool:
@@ -292,13 +298,8 @@ class TransactionShard:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if who.transactional_id in self._changing:
             return ErrorCode.CONCURRENT_TRANSACTIONS
-        if current.is_next(who.producer_id):
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        if current.producer_id != who.producer_id:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if current.epoch != who.epoch:
-            return ErrorCode.PRODUCER_FENCED
-        return next_of(current)
+        fault = _fault_of(who, current)
+        return next_of(current) if fault is None else fault
 
     def _carry_out(
         self,
@@ -347,6 +348,17 @@ class TransactionShard:
         if transactional_id in self.transactions:
             self._unsure.setdefault(transactional_id, before)
             self._decide_again_ms = min(self._decide_again_ms, now.steady_ms + DECIDE_AGAIN_MS)
+
+
+def _fault_of(who: Identity, current: TransactionMetadata) -> ErrorCode | None:
+    """Why a producer does not hold the id."""
+    if current.is_next(who.producer_id):
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if current.producer_id != who.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if current.epoch != who.epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return None
 
 
 @dataclass(frozen=True, slots=True)
