@@ -38,7 +38,8 @@ _TICK_S = 0.1
 class _Notices:
     """What the application is to be told, in its own thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, thread: LoopThread) -> None:
+        self._thread = thread
         self.waiting: deque[Callable[[], None]] = deque()
         self.delivery: Delivery | None = None
 
@@ -53,19 +54,24 @@ class _Notices:
     async def ask(
         self, callback: Callable[[list[TopicPartition]], Any], partitions: list[TopicPartition]
     ) -> None:
-        """Have a callback run and wait until it was."""
+        """Have a callback run and wait until it was.
+
+        The application's thread goes on when what follows from that, as an assignment, has come to pass.
+        """
         loop = asyncio.get_running_loop()
         done = loop.create_future()
 
-        def finished() -> None:
+        async def finish() -> None:
             if not done.done():
                 done.set_result(None)
+            # Behind whoever waited for it.
+            await asyncio.sleep(0)
 
         def notice() -> None:
             try:
                 callback(partitions)
             finally:
-                loop.call_soon_threadsafe(finished)
+                self._thread.run(finish())
 
         self.add(notice)
         await done
@@ -86,7 +92,7 @@ class Consumer:
         settings = parse_settings("c", {**(config or {}), **kwargs})
         self._settings = settings
         self._thread = LoopThread("felice-consumer")
-        self._notices = _Notices()
+        self._notices = _Notices(self._thread)
         self._delivery = Delivery(check_crcs=settings["check.crcs"])
         self._notices.delivery = self._delivery
         self._core: ConsumerCore = self._thread.run(

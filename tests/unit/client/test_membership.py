@@ -183,6 +183,19 @@ def test_error_in_place_of_a_committed_offset_is_no_reason_to_reset(broker: Coor
         spin(consumer, lambda: consumer.position(consumer.assignment())[0].offset == 3)
 
 
+def test_assignment_is_in_force_when_the_poll_that_told_of_it_returns(broker: Coordinator) -> None:
+    told: list[int] = []
+
+    def on_assign(consumer: Consumer, partitions: Any) -> None:
+        consumer._thread.post(time.sleep, 0.3)  # the loop has much to do
+        told.append(len(partitions))
+
+    with Consumer(settings(broker)) as consumer:
+        consumer.subscribe(["t"], on_assign=on_assign)
+        spin(consumer, lambda: bool(told))
+        assert [tp.topic for tp in consumer.assignment()] == ["t"]
+
+
 def test_callback_that_raises_does_not_keep_a_closing_member_in_its_group(broker: Coordinator) -> None:
     def fail(consumer: Consumer, partitions: Any) -> None:
         raise ZeroDivisionError("mine")
