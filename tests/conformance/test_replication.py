@@ -12,7 +12,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from felice.controller.service import NewTopic
+from felice.controller.cluster_admin import NewTopic
 from felice.replication.partition import Partition
 from felice.server.broker import Broker
 from felice.server.embedded import EmbeddedCluster
@@ -43,7 +43,7 @@ def create(cluster: EmbeddedCluster, name: str, *replicas: tuple[int, ...], **co
         assignment=dict(enumerate(replicas)),
         configs={key.replace("_", "."): value for key, value in configs.items()},
     )
-    cluster.run(any_broker(cluster).controller.create_topic(wish))
+    cluster.run(any_broker(cluster).cluster_admin.create_topic(wish))
     eventually(lambda: all(name in broker.image.topics for broker in cluster.cluster.brokers.values()))
     return name
 

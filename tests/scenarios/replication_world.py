@@ -202,16 +202,16 @@ class ReplicationWorld:
         self.lag_ms = int(options.get("lag", self.lag_ms))
         self.config = TopicConfig(min_insync_replicas=int(options.get("min_isr", 1)))
         self.ensemble = MemoryEnsemble()
-        self.controller = self.ensemble.connect()
+        self.cluster_admin = self.ensemble.connect()
         for path in layout.PERSISTENT_PATHS:
-            await self.controller.create(path)
+            await self.cluster_admin.create(path)
         ids = tuple(int(name) for name in names)
         topic = TopicNode(TOPIC_ID, {0: ids}, {}, {})
-        await self.controller.create(layout.topic_path(TOPIC), layout.encode_topic(topic))
-        await self.controller.create(layout.partitions_path(TOPIC))
-        await self.controller.create(layout.partition_path(TOPIC, 0))
+        await self.cluster_admin.create(layout.topic_path(TOPIC), layout.encode_topic(topic))
+        await self.cluster_admin.create(layout.partitions_path(TOPIC))
+        await self.cluster_admin.create(layout.partition_path(TOPIC, 0))
         state = StateNode(int(options.get("leader", ids[0])), 0, 1, ids)
-        await self.controller.create(layout.state_path(TOPIC, 0), layout.encode_state(state))
+        await self.cluster_admin.create(layout.state_path(TOPIC, 0), layout.encode_state(state))
         for broker_id in ids:
             self.replicas[broker_id] = Replica(self, broker_id)
             await self.replicas[broker_id].start()
@@ -311,20 +311,20 @@ class ReplicationWorld:
             )  # fmt: skip
 
     async def do_elect(self, names: list[str], options: dict[str, str]) -> None:
-        node = await self.controller.get(layout.state_path(TOPIC, 0))
+        node = await self.cluster_admin.get(layout.state_path(TOPIC, 0))
         old = layout.decode_state(node.data)
         isr = tuple(int(name) for name in options.get("isr", names[0]).split(","))
         await self._write_state(StateNode(int(names[0]), old.leader_epoch + 1, 1, isr), node.version)
 
     async def do_isr(self, names: list[str], options: dict[str, str]) -> None:
-        node = await self.controller.get(layout.state_path(TOPIC, 0))
+        node = await self.cluster_admin.get(layout.state_path(TOPIC, 0))
         old = layout.decode_state(node.data)
         isr = tuple(int(name) for name in names)
         await self._write_state(StateNode(old.leader, old.leader_epoch, 1, isr), node.version)
 
     async def _write_state(self, state: StateNode, version: int) -> None:
         path = layout.state_path(TOPIC, 0)
-        await self.controller.multi([SetData(path, layout.encode_state(state), version)])
+        await self.cluster_admin.multi([SetData(path, layout.encode_state(state), version)])
 
     async def do_crash(self, names: list[str], options: dict[str, str]) -> None:
         await self.replicas[int(names[0])].crash(int(options.get("lost", 0)))
@@ -359,7 +359,7 @@ class ReplicationWorld:
         await settle()
 
     async def do_show(self, names: list[str], options: dict[str, str]) -> None:
-        node = await self.controller.get(layout.state_path(TOPIC, 0))
+        node = await self.cluster_admin.get(layout.state_path(TOPIC, 0))
         state = layout.decode_state(node.data)
         isr = ",".join(map(str, state.isr))
         self.say(f"store: leader {state.leader} epoch {state.leader_epoch} isr {isr} version {node.version}")

@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from felice.client import sender
 from felice.client.errors import KafkaError
-from felice.controller import service
+from felice.controller import cluster_admin
 from felice.coordinator.group import commits, rebalance
 from felice.coordinator.group.shard import GroupShard
 from felice.coordinator.hosted_shard import HostedShard
@@ -107,8 +107,8 @@ def _no_sequences() -> Iterator[None]:
         yield
 
 
-async def _first_block(self: Any) -> service.ProducerIdBlock:
-    return service.ProducerIdBlock(self._broker_id, 0, service.PRODUCER_ID_BLOCK_SIZE - 1)
+async def _first_block(self: Any) -> cluster_admin.ProducerIdBlock:
+    return cluster_admin.ProducerIdBlock(self._broker_id, 0, cluster_admin.PRODUCER_ID_BLOCK_SIZE - 1)
 
 
 # The log
@@ -253,7 +253,7 @@ BUGS = (
     PlantedBug("window", "a batch that comes again is not recognised", _no_window, _any, seed=25),
     PlantedBug("sequences", "sequences are not looked at", _no_sequences, _any, seed=7),
     PlantedBug("producer ids", "the block of producer ids is not written down, and given again after a restart",
-               _replace(service.Controller, "_try_allocate", _first_block), _begins_again, seed=226),
+               _replace(cluster_admin.ClusterAdmin, "_try_allocate", _first_block), _begins_again, seed=226),
     PlantedBug("stale snapshot", "producers are as the last snapshot says, without the batches after it",
                _answers(recovery, "_replay", None), _any, seed=12),
     PlantedBug("lost append", "an append is acknowledged and not done, now and then",

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from felice.controller import topic_names
-from felice.controller.service import NewTopic
+from felice.controller.cluster_admin import NewTopic
 from felice.metadata.store import StoreError
 from felice.protocol.errors import ApiError, ErrorCode
 
@@ -57,7 +57,7 @@ class AutoTopics:
 
     async def _create_once(self, name: str) -> int:
         try:
-            await self._broker.controller.create_topic(self._wish_for(name))
+            await self._broker.cluster_admin.create_topic(self._wish_for(name))
         except ApiError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 self._report(name, error.message)

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from felice.config import BrokerConfig, ConfigError, TopicConfig
 from felice.controller import features
+from felice.controller.cluster_admin import ClusterAdmin
+from felice.controller.controller import Controller
 from felice.controller.leaderships import Leaderships
-from felice.controller.role import ControllerRole
-from felice.controller.service import Controller
 from felice.env import Environment
 from felice.log.directory import LogDirectory
 from felice.log.errors import LogDirectoryError
@@ -75,9 +75,9 @@ class Broker:
     partitions: Partitions
     watcher: Watcher
     membership: Membership
-    controller: Controller
+    cluster_admin: ClusterAdmin
     leaderships: Leaderships
-    controller_role: ControllerRole
+    controller: Controller
     isr_writer: IsrWriter
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
@@ -193,7 +193,7 @@ class Broker:
             self.listeners.append(listener)
             await listener.start()
         await self.membership.join()
-        self.controller_role.start()
+        self.controller.start()
         await self.watcher.wait_until(lambda image: image.controller_id >= 0, _CONTROLLER_TIMEOUT_S)
         await self.lead_again()
         if self.failure is not None:
@@ -285,13 +285,18 @@ class Broker:
             lambda: self.config,
             lambda: self._broker_epoch_of(self.broker_id) or -1,
         )
-        self.controller = Controller(store, self.watcher, env, self.broker_id, lambda: self.config)
+        self.cluster_admin = ClusterAdmin(store, self.watcher, env, self.broker_id, lambda: self.config)
         self.leaderships = Leaderships(store, self.watcher)
-        self.controller_role = ControllerRole(
-            store, self.watcher, env.clock, self.broker_id, lambda: self.config, self.controller.new_topic_id
+        self.controller = Controller(
+            store,
+            self.watcher,
+            env.clock,
+            self.broker_id,
+            lambda: self.config,
+            self.cluster_admin.new_topic_id,
         )
         self.membership = Membership(self, store, self._store_source.session_timeout_ms)
-        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self.producer_ids = ProducerIds(self.cluster_admin.allocate_producer_ids)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, env.random)
         self._is_composed = True
 
@@ -355,7 +360,7 @@ class Broker:
         if self._is_following:
             self.metrics.on_image(old, new)
             self._follow(new)
-            self.controller_role.on_image()
+            self.controller.on_image()
 
     async def lead_again(self) -> bool:
         """The broker is registered: what the image says of it holds. False if its session has ended again."""
@@ -368,12 +373,12 @@ class Broker:
             # While nothing makes files, and before anybody else can begin to.
             self._is_following = True
             self._follow(self.image)
-            self.controller_role.on_image()
+            self.controller.on_image()
         return True
 
     def stop_leading(self) -> None:
         """The broker's session has ended: others may lead by now what it leads."""
-        self.controller_role.resign()
+        self.controller.resign()
         if self._is_following:
             self._is_following = False
             self._follow(self._followed.without_leaders())
@@ -481,7 +486,7 @@ class Broker:
 
     async def retire(self) -> None:
         """Before all brokers stop at once: no duties any more, and nothing asked of the others."""
-        await self.controller_role.stop()
+        await self.controller.stop()
         await self.fetchers.stop()
 
     async def stop(self, *, hand_over: bool = True) -> None:
@@ -559,7 +564,7 @@ class Broker:
     async def _close_store(self, *, ends_session: bool = True) -> None:
         if hasattr(self, "membership"):
             await self.membership.stop()
-            await self.controller_role.stop()
+            await self.controller.stop()
         if hasattr(self, "watcher"):
             await self.watcher.stop()
         if self._store is not None:

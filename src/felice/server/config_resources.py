@@ -57,7 +57,7 @@ async def change_topic(name: str, edit: Edit, validate_only: bool, context: Requ
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "There is no configuration of all topics.")
     check_topic(name, context)
-    await context.broker.controller.change_topic_config(name, edit, validate_only=validate_only)
+    await context.broker.cluster_admin.change_topic_config(name, edit, validate_only=validate_only)
 
 
 async def change_broker(name: str, edit: Edit, validate_only: bool, context: RequestContext) -> None:
@@ -70,7 +70,9 @@ async def change_broker(name: str, edit: Edit, validate_only: bool, context: Req
         check_dynamic(current, changed, broker.static_config, for_all=not name)
         return changed
 
-    await broker.controller.change_broker_config(name or DEFAULT_ENTITY, checked, validate_only=validate_only)
+    await broker.cluster_admin.change_broker_config(
+        name or DEFAULT_ENTITY, checked, validate_only=validate_only
+    )
 
 
 def unsupported(resource_type: int) -> ApiError:

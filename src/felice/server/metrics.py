@@ -50,7 +50,7 @@ class Metrics:
         self.request_counts: dict[int, int] = dict.fromkeys(broker.apis, 0)
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        if old.topics is new.topics or not self._broker.controller_role.is_controller:
+        if old.topics is new.topics or not self._broker.controller.is_controller:
             return
         for before, after in _new_leaderships(old, new):
             self._counts.elections += 1
@@ -87,7 +87,7 @@ class Metrics:
         return {**_named(_REPLICA_MANAGER, values), _OFFLINE_DIRECTORIES: offline, _MAX_LAG: lag}
 
     def _controller(self) -> dict[str, int]:
-        is_controller = self._broker.controller_role.is_controller
+        is_controller = self._broker.controller.is_controller
         image = self._broker.image if is_controller else ClusterImage()
         partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
         values = {

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from felice.controller.service import NewTopic
+from felice.controller.cluster_admin import NewTopic
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.aborted import AbortedTransactions
 from felice.records.batch import iter_batches
@@ -152,10 +152,10 @@ class Broker(Serving):
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         """Ready to be used when this returns; raises `ApiError` if it cannot be."""
         wish = NewTopic(name, partitions, 1, configs=dict(configs or {}))
-        self._embedded.run(self._server.controller.create_topic(wish))
+        self._embedded.run(self._server.cluster_admin.create_topic(wish))
 
     def delete_topic(self, name: str) -> None:
-        self._embedded.run(self._server.controller.delete_topic(name))
+        self._embedded.run(self._server.cluster_admin.delete_topic(name))
 
     def produce(
         self,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from felice.controller.service import NewTopic
+from felice.controller.cluster_admin import NewTopic
 from felice.metadata import ClusterImage, PartitionImage
 from felice.server.embedded import EmbeddedCluster
 from felice.testing.serving import TEST_SETTINGS, Serving
@@ -128,7 +128,7 @@ class Cluster(Serving):
         """Known to every running broker when this returns; raises `ApiError` if it cannot be made."""
         brokers = self._running.cluster.brokers
         wish = NewTopic(name, partitions, replication_factor, configs=dict(configs or {}))
-        planned = self._running.run(brokers[min(brokers)].controller.create_topic(wish))
+        planned = self._running.run(brokers[min(brokers)].cluster_admin.create_topic(wish))
         self.wait_until(
             lambda _: all(broker.image.topic_by_id(planned.topic_id) for broker in list(brokers.values()))
         )

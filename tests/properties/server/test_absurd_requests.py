@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from felice.controller.service import NewTopic
+from felice.controller.cluster_admin import NewTopic
 from felice.controller.topic_names import CONSUMER_OFFSETS
 from felice.env import Environment
 from felice.protocol.api import API, Api
@@ -151,7 +151,7 @@ def test_an_absurd_request_is_answered_or_its_connection_closed(
         settings = {"offsets.topic.num.partitions": "2", "max.connections": "100"}
         broker = Broker(embedded_config(tmp_path / "data", 0, settings), Environment.system())
         await broker.start()
-        planned = await broker.controller.create_topic(NewTopic("a", 2))
+        planned = await broker.cluster_admin.create_topic(NewTopic("a", 2))
         assert await broker.auto_topics.create(CONSUMER_OFFSETS) == 0
         batch = _batch(broker.env.clock.now_ms())
         for version, request in _requests(api, planned.topic_id, batch):

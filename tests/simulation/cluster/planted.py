@@ -101,7 +101,7 @@ def _any_epoch() -> Iterator[None]:
 
 
 def _leads_on(self: Any) -> None:
-    self.controller_role.resign()
+    self.controller.resign()
 
 
 def _own_end(self: Any, high_watermark: int, *, committable_offset: int, **kwargs: Any) -> int:

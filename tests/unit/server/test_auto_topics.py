@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from felice.config import BrokerConfig
-from felice.controller.service import NewTopic
+from felice.controller.cluster_admin import NewTopic
 from felice.metadata import ClusterImage
 from felice.metadata.store import StoreUnavailable
 from felice.protocol.errors import ApiError, ErrorCode
@@ -36,7 +36,7 @@ def topics(controller: Controller, brokers: int = 0, alone: bool = False, **opti
     broker = SimpleNamespace(
         image=SimpleNamespace(topics=ClusterImage().topics, brokers=dict.fromkeys(range(brokers))),
         config=BrokerConfig.parse(named)[0],
-        controller=controller,
+        cluster_admin=controller,
         is_stopping=False,
     )
     return AutoTopics(broker, stands_alone=alone)  # type: ignore[arg-type]

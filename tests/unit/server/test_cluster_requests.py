@@ -138,7 +138,7 @@ def test_a_leader_that_just_died_is_not_named_though_nobody_was_elected_yet(
     create(wires[0], "headless", [3, 1])
     brokers = cluster.cluster.brokers
     for broker in brokers.values():
-        cluster.run(broker.controller_role.stop())
+        cluster.run(broker.controller.stop())
     cluster.run(cluster.cluster.kill_broker(3))
     try:
         eventually(lambda: 3 not in brokers[1].image.brokers)
@@ -155,4 +155,4 @@ def test_a_leader_that_just_died_is_not_named_though_nobody_was_elected_yet(
 
 async def _start_roles(cluster: EmbeddedCluster) -> None:
     for broker in cluster.cluster.brokers.values():
-        broker.controller_role.start()
+        broker.controller.start()

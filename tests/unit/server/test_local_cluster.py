@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from felice.controller.service import NewTopic
+from felice.controller.cluster_admin import NewTopic
 from felice.env import Environment
 from felice.metadata import PartitionImage
 from felice.server.broker import Broker
@@ -33,7 +33,7 @@ def eventually(condition: Callable[[], bool], within_s: float = 10) -> None:
 
 def create(cluster: EmbeddedCluster, name: str, *replicas: tuple[int, ...]) -> None:
     wish = NewTopic(name, assignment=dict(enumerate(replicas)))
-    cluster.run(cluster.cluster.brokers[2].controller.create_topic(wish))
+    cluster.run(cluster.cluster.brokers[2].cluster_admin.create_topic(wish))
 
 
 def row(broker: Broker, topic: str, partition: int = 0) -> PartitionImage:
@@ -49,7 +49,7 @@ def agree(cluster: EmbeddedCluster, says: Callable[[Broker], bool]) -> None:
 def test_every_broker_knows_all_and_one_is_the_controller(cluster: EmbeddedCluster) -> None:
     brokers = cluster.cluster.brokers
     agree(cluster, lambda broker: sorted(broker.image.brokers) == [1, 2, 3])
-    assert sum(broker.controller_role.is_controller for broker in brokers.values()) == 1
+    assert sum(broker.controller.is_controller for broker in brokers.values()) == 1
     # Whoever is asked decides, and all hear of it.
     create(cluster, "a", (1, 2), (3, 1))
     agree(cluster, lambda broker: "a" in broker.image.topics)
@@ -89,7 +89,7 @@ def test_another_broker_takes_over_from_a_controller_that_dies(cluster: Embedded
     cluster.run(cluster.cluster.kill_broker(first))
     agree(cluster, lambda broker: broker.image.controller_id not in (first, -1))
     agree(cluster, lambda broker: broker.image.controller_epoch == epoch + 1)
-    assert sum(broker.controller_role.is_controller for broker in brokers.values()) == 1
+    assert sum(broker.controller.is_controller for broker in brokers.values()) == 1
 
 
 def test_a_cluster_comes_back_with_its_topics(tmp_path: Path) -> None:

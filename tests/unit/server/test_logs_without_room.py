@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from conformance.wire import Wire
-from felice.controller.service import NewTopic
+from felice.controller.cluster_admin import NewTopic
 from felice.env import Environment, SystemClock, SystemNetwork
 from felice.log.directory import LogDirectory
 from felice.log.log import Log
@@ -166,7 +166,7 @@ def test_others_lead_meanwhile_and_take_it_back_into_their_midst() -> None:
     with EmbeddedCluster(Path("/data"), 3, env=env) as cluster:
         brokers = cluster.cluster.brokers
         wish = NewTopic("a", assignment={0: (1, 2, 3)})
-        cluster.run(brokers[2].controller.create_topic(wish))
+        cluster.run(brokers[2].cluster_admin.create_topic(wish))
         with Wire(f"127.0.0.1:{brokers[1].port()}") as wire:
             eventually(lambda: produce(wire, "a", 0, b"before") == 0)
             fill(disk, "/data/broker-1/a-0")
@@ -188,7 +188,7 @@ def test_nobody_fetches_for_it_meanwhile_also_where_it_was_not_in_sync() -> None
         leading, following = cluster.cluster.brokers[1], cluster.cluster.brokers[2]
         # There is nothing to resign from for one that was put out of the ISR before, so no image tells of it.
         following.partitions.on_unservable = None
-        cluster.run(leading.controller.create_topic(NewTopic("a", assignment={0: (1, 2)})))
+        cluster.run(leading.cluster_admin.create_topic(NewTopic("a", assignment={0: (1, 2)})))
         with Wire(f"127.0.0.1:{leading.port()}") as wire:
             eventually(lambda: produce(wire, "a", 0, b"before") == 0)
             replica = following.partitions.find("a", 0)
@@ -283,7 +283,7 @@ def test_what_changed_during_the_look_counts_before_it_leads_again(
     def delete_the_topic() -> None:
         if deleting:
             return
-        deleting.append(asyncio.run_coroutine_threadsafe(broker.broker.controller.delete_topic("a"), loop))
+        deleting.append(asyncio.run_coroutine_threadsafe(broker.broker.cluster_admin.delete_topic("a"), loop))
         store = broker.broker._store
         assert store is not None
         eventually(
@@ -396,7 +396,7 @@ def test_a_replica_that_there_was_no_room_to_make_is_forgotten_with_its_topic(
     assert create(wire, "b") == 0
     assert broker.broker.partitions.without_room() != []
     asyncio.run_coroutine_threadsafe(
-        broker.broker.controller.delete_topic("b"), broker.run(running_loop())
+        broker.broker.cluster_admin.delete_topic("b"), broker.run(running_loop())
     ).result(20)
     assert broker.broker.partitions.without_room() == []
     disk.heal()

@@ -12,7 +12,7 @@ import pytest
 
 from conformance.topics import PRODUCE_BY_NAME, batch_of, produce_request
 from conformance.wire import Wire
-from felice.controller.service import NewTopic
+from felice.controller.cluster_admin import NewTopic
 from felice.env import Environment
 from felice.log.log import Log
 from felice.metadata import ClusterImage, SessionState, layout
@@ -71,7 +71,7 @@ def run(tmp_path: Path, scenario: Callable[[World], Awaitable[None]]) -> None:
 
 
 async def create(broker: Broker, name: str, *replicas: tuple[int, ...]) -> None:
-    await broker.controller.create_topic(NewTopic(name, assignment=dict(enumerate(replicas))))
+    await broker.cluster_admin.create_topic(NewTopic(name, assignment=dict(enumerate(replicas))))
 
 
 async def shows(broker: Broker, condition: Callable[[ClusterImage], bool]) -> None:
@@ -131,7 +131,7 @@ def test_a_broker_that_lost_its_session_leads_nothing_until_it_is_registered_aga
             with pytest.raises(ApiError) as refused:
                 one.partitions.find(name, 0).check_leader(NO_EPOCH)
             assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert not one.controller_role.is_controller
+        assert not one.controller.is_controller
         await shows(two, lambda image: leader_of(image, "shared") == 2)
         # By itself it comes back, leads what nobody else could, and in a new epoch.
         await shows(one, lambda image: 1 in image.brokers and image.brokers[1].epoch > epoch_before)
@@ -184,11 +184,11 @@ def test_a_session_that_ends_is_counted_and_its_state_told(tmp_path: Path) -> No
 def test_the_controllers_session_ends_and_another_takes_over(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         one, two = await world.start(1), await world.start(2)
-        assert one.controller_role.is_controller
+        assert one.controller.is_controller
         world.expire(one)
         await shows(two, lambda image: image.controller_id == 2 and image.controller_epoch == 2)
         await shows(one, lambda image: sorted(image.brokers) == [1, 2] and image.controller_id == 2)
-        assert not one.controller_role.is_controller
+        assert not one.controller.is_controller
         # It was registered before and after, and changes topics as any broker may.
         await create(one, "a", (1, 2))
         assert two.partitions.get("a", 0) is not None
@@ -208,7 +208,7 @@ def test_a_broker_that_stands_alone_survives_the_end_of_its_session(tmp_path: Pa
         partition = one.partitions.find("a", 0)
         assert partition.is_leader
         assert partition.leader_epoch == leader_epoch(one)
-        assert one.controller_role.epoch == one.image.controller_epoch
+        assert one.controller.epoch == one.image.controller_epoch
 
     run(tmp_path, scenario)
 

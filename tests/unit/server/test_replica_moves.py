@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from felice.controller.service import NewTopic
+from felice.controller.cluster_admin import NewTopic
 from felice.env import Environment
 from felice.log.log import AppendOrigin, Log
 from felice.metadata.memory import MemoryEnsemble
@@ -57,7 +57,7 @@ def test_what_a_leader_cut_off_while_the_copy_was_synced_is_not_in_the_copy(tmp_
         broker.replica_moves = moves = Overtaken(broker)
         await broker.start()
         try:
-            await broker.controller.create_topic(NewTopic("t", assignment={0: (1,)}))
+            await broker.cluster_admin.create_topic(NewTopic("t", assignment={0: (1,)}))
             partition = broker.partitions.find("t", 0)
             append(partition.log, 0, b"old-0", b"old-1", b"old-2")
             home = partition.log.directory.parent

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from felice.controller.service import NewTopic, PlannedTopic
+from felice.controller.cluster_admin import NewTopic, PlannedTopic
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.create_topics import (
     CreatableTopic,
@@ -31,7 +31,9 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
             if times[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic name: {topic.name}")
             wish = _wish(topic)
-            planned = await context.broker.controller.create_topic(wish, validate_only=request.validate_only)
+            planned = await context.broker.cluster_admin.create_topic(
+                wish, validate_only=request.validate_only
+            )
             results.append(_made(planned, request.validate_only, context))
         except ApiError as error:
             results.append(

@@ -73,7 +73,7 @@ async def _result(ref: TopicRef, times: Counter[TopicRef], context: RequestConte
         if times[ref] > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named more than once.")
         topic = _find(ref, context)
-        await context.broker.controller.delete_topic(topic.name)
+        await context.broker.cluster_admin.delete_topic(topic.name)
         result.name, result.topic_id = topic.name, topic.topic_id
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.message

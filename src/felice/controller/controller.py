@@ -41,7 +41,7 @@ _FIRST_BALANCE_S = 5.0
 _UNCLEAN = "unclean.leader.election.enable"
 
 
-class ControllerRole:
+class Controller:
     def __init__(
         self,
         store: MetadataStore,

@@ -1,4 +1,4 @@
-"""The controller over a store in memory: what it writes, what it refuses, what another controller stops."""
+"""Changes of the cluster over a store in memory: what it writes, what it refuses, what another controller stops."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from felice.config import BrokerConfig
-from felice.controller import deletion, leaderships, service
+from felice.controller import cluster_admin, deletion, leaderships
+from felice.controller.cluster_admin import ClusterAdmin, NewTopic
 from felice.controller.duties import TopicChange, state_change
 from felice.controller.leaderships import Leaderships
-from felice.controller.service import Controller, NewTopic
 from felice.controller.writing import write_decisions
 from felice.env import Environment, SystemClock, SystemDisk, SystemNetwork
 from felice.metadata import Create, Delete, EventKind, identity, layout
@@ -27,7 +27,7 @@ from felice.protocol.errors import ApiError, ErrorCode
 
 
 class Fixture:
-    """A controller among `brokers` registered brokers."""
+    """Changes of a cluster of `brokers` registered brokers."""
 
     def __init__(self, ensemble: MemoryEnsemble, store: MemoryStore) -> None:
         self.ensemble = ensemble
@@ -35,7 +35,7 @@ class Fixture:
         self.config = BrokerConfig.parse({"num.partitions": "2"})[0]
         self.watcher = Watcher(store, lambda old, new: None)
         env = Environment(SystemClock(), SystemDisk(), SystemNetwork(), random.Random(7))
-        self.controller = Controller(store, self.watcher, env, 1, lambda: self.config)
+        self.admin = ClusterAdmin(store, self.watcher, env, 1, lambda: self.config)
 
 
 def run(scenario: Callable[[Fixture], Awaitable[None]], brokers: int = 1) -> None:
@@ -86,7 +86,7 @@ async def expect(awaitable: Awaitable[object], code: ErrorCode) -> None:
 
 def test_a_created_topic_is_in_the_image_with_leaders_when_the_call_returns() -> None:
     async def scenario(f: Fixture) -> None:
-        planned = await f.controller.create_topic(NewTopic("orders", configs={"retention.ms": "5"}))
+        planned = await f.admin.create_topic(NewTopic("orders", configs={"retention.ms": "5"}))
         topic = f.watcher.image.topics["orders"]
         assert topic.topic_id == planned.topic_id
         assert [(p.leader, p.leader_epoch, p.isr) for p in topic.partitions] == [(1, 0, (1,))] * 2
@@ -97,7 +97,7 @@ def test_a_created_topic_is_in_the_image_with_leaders_when_the_call_returns() ->
 
 def test_what_cannot_be_created_is_refused_with_kafkas_codes() -> None:
     async def scenario(f: Fixture) -> None:
-        create = f.controller.create_topic
+        create = f.admin.create_topic
         await create(NewTopic("a.b"))
         await expect(create(NewTopic("a.b")), ErrorCode.TOPIC_ALREADY_EXISTS)
         await expect(create(NewTopic("a_b")), ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -119,11 +119,9 @@ def test_what_cannot_be_created_is_refused_with_kafkas_codes() -> None:
 def test_validate_only_checks_everything_and_writes_nothing() -> None:
     async def scenario(f: Fixture) -> None:
         before = f.ensemble.tree.zxid
-        planned = await f.controller.create_topic(NewTopic("a", 3), validate_only=True)
+        planned = await f.admin.create_topic(NewTopic("a", 3), validate_only=True)
         assert len(planned.partitions) == 3
-        await expect(
-            f.controller.create_topic(NewTopic("a", 0), validate_only=True), ErrorCode.INVALID_PARTITIONS
-        )
+        await expect(f.admin.create_topic(NewTopic("a", 0), validate_only=True), ErrorCode.INVALID_PARTITIONS)
         assert f.ensemble.tree.zxid == before
 
     run(scenario)
@@ -131,7 +129,7 @@ def test_validate_only_checks_everything_and_writes_nothing() -> None:
 
 def test_topics_created_at_once_under_one_name_come_into_being_once() -> None:
     async def scenario(f: Fixture) -> None:
-        wishes = [f.controller.create_topic(NewTopic("same")) for _ in range(4)]
+        wishes = [f.admin.create_topic(NewTopic("same")) for _ in range(4)]
         results = await asyncio.gather(*wishes, return_exceptions=True)
         errors = [result for result in results if isinstance(result, ApiError)]
         assert [error.code for error in errors] == [ErrorCode.TOPIC_ALREADY_EXISTS] * 3
@@ -142,11 +140,11 @@ def test_topics_created_at_once_under_one_name_come_into_being_once() -> None:
 def test_a_deleted_topic_leaves_nothing_and_comes_back_under_another_id() -> None:
     async def scenario(f: Fixture) -> None:
         before = [path for path, _, _ in f.ensemble.tree.walk()]
-        first = await f.controller.create_topic(NewTopic("a", configs={"retention.ms": "5"}))
-        await f.controller.delete_topic("a")
+        first = await f.admin.create_topic(NewTopic("a", configs={"retention.ms": "5"}))
+        await f.admin.delete_topic("a")
         assert [path for path, _, _ in f.ensemble.tree.walk()] == before
-        await expect(f.controller.delete_topic("a"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        second = await f.controller.create_topic(NewTopic("a"))
+        await expect(f.admin.delete_topic("a"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        second = await f.admin.create_topic(NewTopic("a"))
         assert first.topic_id != second.topic_id
         assert f.watcher.image.topic_configs["a"] == {}
 
@@ -155,8 +153,8 @@ def test_a_deleted_topic_leaves_nothing_and_comes_back_under_another_id() -> Non
 
 def test_partitions_are_added_and_never_taken() -> None:
     async def scenario(f: Fixture) -> None:
-        await f.controller.create_topic(NewTopic("a", 2))
-        grow = f.controller.create_partitions
+        await f.admin.create_topic(NewTopic("a", 2))
+        grow = f.admin.create_partitions
         await grow("a", 5, None, validate_only=True)
         assert len(f.watcher.image.topics["a"].partitions) == 2
         await grow("a", 5, None)
@@ -173,8 +171,8 @@ def test_partitions_are_added_and_never_taken() -> None:
 
 def test_partitions_added_at_once_are_decided_one_after_the_other() -> None:
     async def scenario(f: Fixture) -> None:
-        await f.controller.create_topic(NewTopic("a", 2))
-        grow = f.controller.create_partitions
+        await f.admin.create_topic(NewTopic("a", 2))
+        grow = f.admin.create_partitions
         await asyncio.gather(grow("a", 3, None), grow("a", 5, None))
         assert len(f.watcher.image.topics["a"].partitions) == 5
         results = await asyncio.gather(grow("a", 8, None), grow("a", 7, None), return_exceptions=True)
@@ -188,12 +186,12 @@ def test_a_topic_that_is_being_deleted_takes_no_configuration() -> None:
 
     async def scenario(f: Fixture) -> None:
         before = [path for path, _, _ in f.ensemble.tree.walk()]
-        await f.controller.create_topic(NewTopic("a", 2))
+        await f.admin.create_topic(NewTopic("a", 2))
         results = await asyncio.gather(
-            f.controller.delete_topic("a"),
-            f.controller.change_topic_config("a", lambda old: {"retention.ms": "7"}),
-            f.controller.create_partitions("a", 5, None),
-            f.controller.delete_topic("a"),
+            f.admin.delete_topic("a"),
+            f.admin.change_topic_config("a", lambda old: {"retention.ms": "7"}),
+            f.admin.create_partitions("a", 5, None),
+            f.admin.delete_topic("a"),
             return_exceptions=True,
         )
         codes = [getattr(result, "code", None) for result in results]
@@ -205,11 +203,11 @@ def test_a_topic_that_is_being_deleted_takes_no_configuration() -> None:
 
 def test_a_deletion_that_comes_too_late_spares_the_successor() -> None:
     async def scenario(f: Fixture) -> None:
-        await f.controller.create_topic(NewTopic("a", 1))
+        await f.admin.create_topic(NewTopic("a", 1))
         topic = f.watcher.image.topics["a"]
         # The image is of before; in the store a larger topic has taken the name.
         successor = await _replace(f, "a")
-        await expect(f.controller.delete_topic("a"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        await expect(f.admin.delete_topic("a"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         assert f.watcher.image.topics["a"].topic_id == successor != topic.topic_id
 
     run(scenario)
@@ -220,7 +218,7 @@ def test_what_was_planned_under_a_controller_that_was_replaced_is_planned_again(
         f.ensemble.write(
             [Change(EventKind.CHANGED, layout.CONTROLLER_EPOCH, b"99")]
         )  # the image is of before
-        await f.controller.create_topic(NewTopic("a"))
+        await f.admin.create_topic(NewTopic("a"))
         state = layout.decode_state((await f.store.get(layout.state_path("a", 0))).data)
         assert state.controller_epoch == 99
 
@@ -243,7 +241,7 @@ def test_what_was_planned_is_written_under_the_controller_of_its_plan_alone(
             return await exists(path)
 
         monkeypatch.setattr(f.store, "exists", slowly)
-        await f.controller.create_topic(NewTopic("a"))
+        await f.admin.create_topic(NewTopic("a"))
         assert asked == [layout.topic_config_path("a")] * 2
         state = layout.decode_state((await f.store.get(layout.state_path("a", 0))).data)
         assert state.controller_epoch == 99
@@ -254,14 +252,14 @@ def test_what_was_planned_is_written_under_the_controller_of_its_plan_alone(
 def test_a_broker_without_a_session_changes_nothing_and_says_so() -> None:
     async def scenario(f: Fixture) -> None:
         f.ensemble.expire(f.store.session_id)
-        await expect(f.controller.create_topic(NewTopic("a")), ErrorCode.NOT_CONTROLLER)
+        await expect(f.admin.create_topic(NewTopic("a")), ErrorCode.NOT_CONTROLLER)
 
     run(scenario)
 
 
 def test_moves_asked_for_at_once_all_begin() -> None:
     async def scenario(f: Fixture) -> None:
-        await f.controller.create_topic(NewTopic("a", assignment={0: (1,), 1: (1,)}))
+        await f.admin.create_topic(NewTopic("a", assignment={0: (1,), 1: (1,)}))
         moves = Leaderships(f.store, f.watcher)
         found = await asyncio.gather(
             moves.reassign("a", {0: [2]}, may_change_factor=True),
@@ -276,22 +274,22 @@ def test_moves_asked_for_at_once_all_begin() -> None:
 
 def test_a_topic_that_moves_does_not_grow() -> None:
     async def scenario(f: Fixture) -> None:
-        await f.controller.create_topic(NewTopic("a", assignment={0: (1,)}))
+        await f.admin.create_topic(NewTopic("a", assignment={0: (1,)}))
         moves = Leaderships(f.store, f.watcher)
         await moves.reassign("a", {0: [2]}, may_change_factor=True)
-        await expect(f.controller.create_partitions("a", 2, None), ErrorCode.REASSIGNMENT_IN_PROGRESS)
+        await expect(f.admin.create_partitions("a", 2, None), ErrorCode.REASSIGNMENT_IN_PROGRESS)
         [failure] = (await moves.reassign("a", {0: [1, 2]}, may_change_factor=False)).values()
         assert failure is not None
         assert failure.code == ErrorCode.INVALID_REPLICATION_FACTOR
         await moves.reassign("a", {0: None}, may_change_factor=True)
-        await f.controller.create_partitions("a", 2, None)
+        await f.admin.create_partitions("a", 2, None)
 
     run(scenario, brokers=2)
 
 
 def test_producer_ids_come_in_blocks_that_never_overlap() -> None:
     async def scenario(f: Fixture) -> None:
-        blocks = await asyncio.gather(*(f.controller.allocate_producer_ids() for _ in range(3)))
+        blocks = await asyncio.gather(*(f.admin.allocate_producer_ids() for _ in range(3)))
         assert sorted(block.start for block in blocks) == [0, 1000, 2000]
         assert all(len(block) == 1000 for block in blocks)
 
@@ -300,15 +298,15 @@ def test_producer_ids_come_in_blocks_that_never_overlap() -> None:
 
 def test_configuration_changes_are_checked_then_followed() -> None:
     async def scenario(f: Fixture) -> None:
-        await f.controller.create_topic(NewTopic("a"))
-        await f.controller.change_topic_config("a", lambda old: {**old, "retention.ms": "7"})
-        await f.controller.change_topic_config("a", lambda old: {**old, "segment.ms": "9"})
+        await f.admin.create_topic(NewTopic("a"))
+        await f.admin.change_topic_config("a", lambda old: {**old, "retention.ms": "7"})
+        await f.admin.change_topic_config("a", lambda old: {**old, "segment.ms": "9"})
         assert f.watcher.image.topic_configs["a"] == {"retention.ms": "7", "segment.ms": "9"}
-        bad = f.controller.change_topic_config("a", lambda old: {"retention.ms": "-5"})
+        bad = f.admin.change_topic_config("a", lambda old: {"retention.ms": "-5"})
         await expect(bad, ErrorCode.INVALID_CONFIG)
-        await f.controller.change_topic_config("a", lambda old: {}, validate_only=True)
+        await f.admin.change_topic_config("a", lambda old: {}, validate_only=True)
         assert len(f.watcher.image.topic_configs["a"]) == 2
-        await f.controller.change_broker_config("<default>", lambda old: {"max.connections": "5"})
+        await f.admin.change_broker_config("<default>", lambda old: {"max.connections": "5"})
         assert f.watcher.image.broker_configs["<default>"] == {"max.connections": "5"}
 
     run(scenario)
@@ -325,14 +323,14 @@ def test_more_replicas_in_sync_than_there_are_is_taken_and_warned_of(
     async def scenario(f: Fixture) -> None:
         two = {"partition_count": 1, "replication_factor": 2}
         hopeful = {"min.insync.replicas": "3"}
-        await f.controller.create_topic(NewTopic("a", **two, configs=hopeful), validate_only=True)
+        await f.admin.create_topic(NewTopic("a", **two, configs=hopeful), validate_only=True)
         assert warned() == []
-        await f.controller.create_topic(NewTopic("a", **two, configs=hopeful))
+        await f.admin.create_topic(NewTopic("a", **two, configs=hopeful))
         assert warned() == ["a"]
-        await f.controller.create_topic(NewTopic("b", **two, configs={"min.insync.replicas": "2"}))
-        await f.controller.change_topic_config("b", lambda _: hopeful, validate_only=True)
+        await f.admin.create_topic(NewTopic("b", **two, configs={"min.insync.replicas": "2"}))
+        await f.admin.change_topic_config("b", lambda _: hopeful, validate_only=True)
         assert warned() == []
-        await f.controller.change_topic_config("b", lambda _: hopeful)
+        await f.admin.change_topic_config("b", lambda _: hopeful)
         assert warned() == ["b"]
         assert f.watcher.image.topic_configs == {"a": hopeful, "b": hopeful}
 
@@ -341,7 +339,7 @@ def test_more_replicas_in_sync_than_there_are_is_taken_and_warned_of(
 
 def test_replicas_are_spread_over_the_brokers_alive() -> None:
     async def scenario(f: Fixture) -> None:
-        await f.controller.create_topic(NewTopic("a", 6, 2))
+        await f.admin.create_topic(NewTopic("a", 6, 2))
         partitions = f.watcher.image.topics["a"].partitions
         assert {p.replicas[0] for p in partitions} == {1, 2, 3}
         assert all(len(set(p.replicas)) == 2 for p in partitions)
@@ -362,9 +360,9 @@ def test_what_the_store_will_never_take_is_told_and_costs_nobody_the_connection(
             raise StoreError(operations[0].path, "that is too much at once")
 
     async def scenario(f: Fixture) -> None:
-        f.controller._store = Narrow(f.store)
+        f.admin._store = Narrow(f.store)
         with pytest.raises(ApiError, match="too much at once") as refused:
-            await f.controller.create_topic(NewTopic("a"))
+            await f.admin.create_topic(NewTopic("a"))
         assert refused.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
 
     run(scenario)
@@ -375,7 +373,7 @@ def test_a_large_reassignment_is_written_in_pieces(monkeypatch: pytest.MonkeyPat
     count = 5
 
     async def scenario(f: Fixture) -> None:
-        await f.controller.create_topic(NewTopic("a", assignment=dict.fromkeys(range(count), (1,))))
+        await f.admin.create_topic(NewTopic("a", assignment=dict.fromkeys(range(count), (1,))))
         node = await f.store.get(layout.topic_path("a"))
         moves = Leaderships(f.store, f.watcher)
         outcome = await moves.reassign("a", {number: [2] for number in range(count)}, may_change_factor=True)
@@ -389,10 +387,10 @@ def test_a_decision_about_a_topic_does_not_befall_another_of_its_name() -> None:
     """Its nodes begin at version 0 again, which is just what was looked at."""
 
     async def scenario(f: Fixture) -> None:
-        first = await f.controller.create_topic(NewTopic("a", 1))
+        first = await f.admin.create_topic(NewTopic("a", 1))
         stale = f.watcher.image.topics["a"]
-        await f.controller.delete_topic("a")
-        second = await f.controller.create_topic(NewTopic("a", 1))
+        await f.admin.delete_topic("a")
+        second = await f.admin.create_topic(NewTopic("a", 1))
         assert first.topic_id != second.topic_id
         before = {path: node for path, node, _ in f.ensemble.tree.walk()}
         version = f.watcher.image.controller_epoch_version
@@ -406,13 +404,13 @@ def test_a_decision_about_a_topic_does_not_befall_another_of_its_name() -> None:
 
 def test_one_topic_that_has_gone_costs_the_others_nothing() -> None:
     async def scenario(f: Fixture) -> None:
-        await f.controller.create_topic(NewTopic("a", 1))
-        await f.controller.create_topic(NewTopic("b", 1))
+        await f.admin.create_topic(NewTopic("a", 1))
+        await f.admin.create_topic(NewTopic("b", 1))
         topics = f.watcher.image.topics
         decisions = [
             state_change(topics[name], topics[name].partitions[0], StateNode(1, 1, 1, (1,))) for name in "ab"
         ]
-        await f.controller.delete_topic("a")
+        await f.admin.delete_topic("a")
         version = f.watcher.image.controller_epoch_version
         assert await write_decisions(f.store, version, decisions) == [decisions[0]]
         assert layout.decode_state((await f.store.get(layout.state_path("b", 0))).data).leader_epoch == 1
@@ -423,16 +421,16 @@ def test_one_topic_that_has_gone_costs_the_others_nothing() -> None:
 @pytest.mark.parametrize("act", ["grow", "configure", "delete"])
 def test_what_a_client_asks_of_a_topic_does_not_befall_another_of_its_name(act: str) -> None:
     async def scenario(f: Fixture) -> None:
-        await f.controller.create_topic(NewTopic("a", 1))
+        await f.admin.create_topic(NewTopic("a", 1))
         successor = await _replace(f, "a")
         before = {path: node for path, node, _ in f.ensemble.tree.walk() if path.startswith("/brokers")}
         if act == "grow":
-            await expect(f.controller.create_partitions("a", 2, None), ErrorCode.INVALID_PARTITIONS)
+            await expect(f.admin.create_partitions("a", 2, None), ErrorCode.INVALID_PARTITIONS)
         elif act == "configure":
-            change = f.controller.change_topic_config("a", lambda old: {"retention.ms": "7"})
+            change = f.admin.change_topic_config("a", lambda old: {"retention.ms": "7"})
             await expect(change, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
-            await expect(f.controller.delete_topic("a"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            await expect(f.admin.delete_topic("a"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         assert {
             path: node for path, node, _ in f.ensemble.tree.walk() if path.startswith("/brokers")
         } == before
@@ -444,16 +442,16 @@ def test_what_a_client_asks_of_a_topic_does_not_befall_another_of_its_name(act: 
 @pytest.mark.parametrize("act", ["grow", "configure", "delete"])
 def test_a_topic_that_was_made_without_its_mark_is_like_any_other(act: str) -> None:
     async def scenario(f: Fixture) -> None:
-        planned = await f.controller.create_topic(NewTopic("a", 1))
+        planned = await f.admin.create_topic(NewTopic("a", 1))
         await f.store.multi(identity.unmade("a", planned.topic_id))
         if act == "grow":
-            await f.controller.create_partitions("a", 2, None)
+            await f.admin.create_partitions("a", 2, None)
             assert len(f.watcher.image.topics["a"].partitions) == 2
         elif act == "configure":
-            await f.controller.change_topic_config("a", lambda old: {"retention.ms": "7"})
+            await f.admin.change_topic_config("a", lambda old: {"retention.ms": "7"})
             assert f.watcher.image.topic_configs["a"] == {"retention.ms": "7"}
         else:
-            await f.controller.delete_topic("a")
+            await f.admin.delete_topic("a")
             assert await f.store.children(layout.TOPICS) == []
 
     run(scenario)
@@ -463,10 +461,10 @@ def test_a_large_topic_that_changes_while_its_end_begins_is_deleted_as_it_is_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario(f: Fixture) -> None:
-        planned = await f.controller.create_topic(NewTopic("a", 1))
-        monkeypatch.setattr(service, "STATES_A_TRANSACTION", 0)
+        planned = await f.admin.create_topic(NewTopic("a", 1))
+        monkeypatch.setattr(cluster_admin, "STATES_A_TRANSACTION", 0)
         node = await f.store.get(layout.topic_path("a"))
-        deleting = asyncio.ensure_future(f.controller.delete_topic("a"))
+        deleting = asyncio.ensure_future(f.admin.delete_topic("a"))
         # As when a reassignment ends: the image is of before.
         await f.store.set(layout.topic_path("a"), node.data)
         assert f.watcher.image.topics["a"].version == node.version

@@ -5,7 +5,7 @@ Keeps true: C1 every decision is one multi that also checks the controller epoch
             A topic, its partitions' states and its configuration appear at once and go at once.
 How:        reads come from the current image, whose versions the writes name. A write that
             lost a race is decided again, on a newer image.
-Leaves:     telling brokers: they watch the store. What nobody asks for is the duty of `role`.
+Leaves:     telling brokers: they watch the store. What nobody asks for is the duty of `controller`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class PlannedTopic:
         return len(self.partitions[0])
 
 
-class Controller:
+class ClusterAdmin:
     def __init__(
         self,
         store: MetadataStore,

@@ -12,9 +12,10 @@ from uuid import UUID
 import pytest
 
 from felice.config import BrokerConfig
-from felice.controller import role, service
-from felice.controller.role import ControllerRole
-from felice.controller.service import Controller, NewTopic
+from felice.controller import cluster_admin
+from felice.controller import controller as controller_module
+from felice.controller.cluster_admin import ClusterAdmin, NewTopic
+from felice.controller.controller import Controller
 from felice.controller.writing import STATES_A_TRANSACTION
 from felice.env import Environment, SystemClock, SystemDisk, SystemNetwork
 from felice.metadata import ClusterImage, Create, Node, SetData, StoreUnavailable, layout
@@ -32,22 +33,22 @@ class Candidate:
     def __init__(self, store: MemoryStore, broker_id: int, **options: str) -> None:
         config = BrokerConfig.parse({name.replace("_", "."): text for name, text in options.items()})[0]
         self.store = store
-        self.watcher = Watcher(store, lambda old, new: self.role.on_image())
+        self.watcher = Watcher(store, lambda old, new: self.controller.on_image())
         new_ids = map(UUID, map("{:032x}".format, itertools.count(NEW_ID.int)))
-        self.role = ControllerRole(
+        self.controller = Controller(
             store, self.watcher, SystemClock(), broker_id, lambda: config, lambda: next(new_ids)
         )
 
     async def start(self) -> None:
         await self.watcher.start()
-        self.role.start()
+        self.controller.start()
 
     async def sees(self, condition: Callable[[ClusterImage], bool]) -> None:
         assert await self.watcher.wait_until(condition, 5), self.watcher.image
         await _turns()
 
     async def stop(self) -> None:
-        await self.role.stop()
+        await self.controller.stop()
         await self.watcher.stop()
 
 
@@ -91,8 +92,8 @@ def test_of_many_candidates_one_wins_and_does_what_is_due() -> None:
         candidates = [Candidate(ensemble.connect(), broker_id) for broker_id in (1, 2, 3)]
         await asyncio.gather(*(one.start() for one in candidates))
         await candidates[0].sees(lambda image: image.controller_id > 0)
-        assert sorted(one.role.epoch for one in candidates) == [0, 0, 5]
-        assert sum(one.role.is_controller for one in candidates) == 1
+        assert sorted(one.controller.epoch for one in candidates) == [0, 0, 5]
+        assert sum(one.controller.is_controller for one in candidates) == 1
         await _topic_led_by_the_dead(ensemble.connect())
         await candidates[2].sees(lambda image: _leader(image) == 2)
         for one in candidates:
@@ -131,7 +132,7 @@ def test_a_role_that_was_won_without_an_answer_is_found_out() -> None:
         await _topic_led_by_the_dead(one.store)
         await one.start()
         await one.sees(lambda image: _leader(image) == 2)
-        assert one.role.epoch == 5
+        assert one.controller.epoch == 5
         await one.stop()
 
     run(scenario)
@@ -145,11 +146,11 @@ def test_what_an_earlier_session_won_is_not_this_ones() -> None:
         await _topic_led_by_the_dead(one.store)
         await one.start()
         await _turns()
-        assert not one.role.is_controller
+        assert not one.controller.is_controller
         assert _leader(one.watcher.image) == 1
         await earlier.close()
         await one.sees(lambda image: _leader(image) == 2)
-        assert one.role.epoch == 5
+        assert one.controller.epoch == 5
         await one.stop()
 
     run(scenario)
@@ -162,7 +163,7 @@ def test_an_operator_who_deletes_the_node_has_the_next_elected() -> None:
         await one.sees(lambda image: image.controller_id == 1)
         await ensemble.connect().delete(layout.CONTROLLER)
         await one.sees(lambda image: image.controller_epoch == 6 and image.controller_id == 1)
-        assert one.role.epoch == 6
+        assert one.controller.epoch == 6
         await one.stop()
 
     run(scenario)
@@ -187,7 +188,7 @@ def test_one_that_was_replaced_without_hearing_of_it_gives_up_at_its_next_write(
 def test_that_the_store_cannot_be_used_is_said_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(role, "_PAUSE_AFTER_FAULT_S", 0)
+    monkeypatch.setattr(controller_module, "_PAUSE_AFTER_FAULT_S", 0)
     reasons = ["away", "away", "elsewhere", "elsewhere", ""] * 2
 
     async def scenario(ensemble: MemoryEnsemble) -> None:
@@ -217,7 +218,7 @@ def test_who_takes_over_gives_leaderships_back_soon_however_long_it_has_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Not when its own clock would have it next, which is up to leader.imbalance.check.interval.seconds away."""
-    monkeypatch.setattr(role, "_FIRST_BALANCE_S", 0.05)
+    monkeypatch.setattr(controller_module, "_FIRST_BALANCE_S", 0.05)
 
     async def scenario(ensemble: MemoryEnsemble) -> None:
         one, two, admin = (
@@ -245,14 +246,14 @@ def test_who_takes_over_gives_leaderships_back_soon_however_long_it_has_run(
 COUNT = 2 * STATES_A_TRANSACTION + 1
 
 
-async def _large_topic_of(one: Candidate) -> Controller:
+async def _large_topic_of(one: Candidate) -> ClusterAdmin:
     """`large`, in the image with all its leaders, of more partitions than one transaction takes."""
     env = Environment(SystemClock(), SystemDisk(), SystemNetwork(), random.Random(1))
-    controller = Controller(one.store, one.watcher, env, 1, lambda: BrokerConfig())
+    admin = ClusterAdmin(one.store, one.watcher, env, 1, lambda: BrokerConfig())
     wish = NewTopic("large", COUNT, 1, configs={"retention.ms": "5"})
-    await controller.create_topic(wish)
+    await admin.create_topic(wish)
     await one.sees(lambda image: all(row.partition_epoch >= 0 for row in image.topics["large"].partitions))
-    return controller
+    return admin
 
 
 def _limited(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
@@ -283,16 +284,16 @@ def test_a_large_topic_goes_at_once_and_its_nodes_wherever_a_controller_stopped(
         one, two = Candidate(ensemble.connect(), 1), Candidate(ensemble.connect(), 2)
         await one.start()
         await one.sees(lambda image: image.controller_id == 1)
-        controller = await _large_topic_of(one)
+        admin = await _large_topic_of(one)
         _limited(one.store, monkeypatch, writes)
-        monkeypatch.setattr(service, "_FOLLOW_TIMEOUT_S", 0.2)
-        await controller.delete_topic("large")
+        monkeypatch.setattr(cluster_admin, "_FOLLOW_TIMEOUT_S", 0.2)
+        await admin.delete_topic("large")
         assert "large" not in one.watcher.image.topics
         assert "large" not in one.watcher.image.topic_configs
         assert one.watcher.image.doomed.keys() == {"large"}
         # The name is not free yet.
         with pytest.raises(ApiError, match="is being deleted") as refused:
-            await controller.create_topic(NewTopic("large", 1, 1))
+            await admin.create_topic(NewTopic("large", 1, 1))
         assert refused.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
         await one.stop()
         ensemble.expire(one.store.session_id)
@@ -313,9 +314,9 @@ def test_the_name_of_a_large_topic_is_free_when_its_deletion_returns() -> None:
         one = Candidate(ensemble.connect(), 1)
         await one.start()
         await one.sees(lambda image: image.controller_id == 1)
-        controller = await _large_topic_of(one)
-        await controller.delete_topic("large")
-        assert (await controller.create_topic(NewTopic("large", 1, 1))).name == "large"
+        admin = await _large_topic_of(one)
+        await admin.delete_topic("large")
+        assert (await admin.create_topic(NewTopic("large", 1, 1))).name == "large"
         await one.stop()
 
     run(scenario)
