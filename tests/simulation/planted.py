@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from felice.client import sender
-from felice.client.errors import KafkaError
+from felice.client.error import KafkaError
+from felice.client.produce import sender
 from felice.controller import cluster_admin
 from felice.coordinator.group import commits, rebalance
 from felice.coordinator.group.shard import GroupShard

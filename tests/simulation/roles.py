@@ -16,7 +16,7 @@ from checkers.reads import Keyed, Mark
 from checkers.transactions import Attempt, Outcome, Sight
 from felice.client.admin.model import NewTopic
 from felice.client.aio import Admin, Consumer, Producer
-from felice.client.errors import KafkaError, KafkaException
+from felice.client.error import KafkaError, KafkaException
 from felice.client.model import OFFSET_BEGINNING, ConsumerGroupMetadata, Message, TopicPartition
 from felice.env import Environment
 from felice.testing.simulation.world import BrokerMachine, ProcessEnded, World

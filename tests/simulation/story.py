@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from felice.client.admin.model import NewTopic
 from felice.client.aio import Admin
-from felice.client.errors import KafkaException
+from felice.client.error import KafkaException
 from felice.server.startup import StartupError
 from felice.testing.simulation.loop import Deadlock, RunsForEver
 from felice.testing.simulation.process import Process

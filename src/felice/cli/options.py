@@ -66,7 +66,7 @@ def quiet_logger() -> logging.Logger:
     logger = logging.getLogger("felice.cli.client")
     if not logger.disabled:
         logger.disabled = True
-        from felice.client.waiting import WAITING_LOGGER
+        from felice.client.net.waiting import WAITING_LOGGER
 
         logger.getChild(WAITING_LOGGER).addHandler(_Teller())
     return logger

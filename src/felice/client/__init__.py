@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from felice.client.admin import NewPartitions, NewTopic
 from felice.client.admin.client import AdminClient
-from felice.client.consumer import Consumer
-from felice.client.errors import ConsumeError, KafkaError, KafkaException, ProduceError
+from felice.client.confluent.consumer import Consumer
+from felice.client.confluent.producer import Producer
+from felice.client.error import ConsumeError, KafkaError, KafkaException, ProduceError
 from felice.client.model import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -24,7 +25,6 @@ from felice.client.model import (
     Message,
     TopicPartition,
 )
-from felice.client.producer import Producer
 
 __all__ = [
     "OFFSET_BEGINNING",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from felice.client.errors import KafkaError, failure
+from felice.client.error import KafkaError, failure
 from felice.env import Environment
 
 _INT_MAX = 2**31 - 1
@@ -91,12 +91,10 @@ def _function(value: Any) -> Any:
 
 
 def _partitioner(value: Any) -> Any:
-    from felice.client.partitioners import PARTITIONERS
-
     if callable(value):
         return value
-    if str(value) not in PARTITIONERS:
-        raise ValueError(f"expected a callable or one of {', '.join(PARTITIONERS)}")
+    if str(value) not in PARTITIONER_NAMES:
+        raise ValueError(f"expected a callable or one of {', '.join(PARTITIONER_NAMES)}")
     return str(value)
 
 
@@ -116,6 +114,18 @@ def _plaintext(value: Any) -> str:
     return "PLAINTEXT"
 
 
+# What each name does is in `produce/partitioners`.
+PARTITIONER_NAMES = (
+    "murmur2_random",
+    "murmur2",
+    "consistent_random",
+    "consistent",
+    "fnv1a_random",
+    "fnv1a",
+    "random",
+    "sticky",
+    "round_robin",
+)
 _ACKS = {"-1": -1, "all": -1, "0": 0, "1": 1}
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _RESETS = {

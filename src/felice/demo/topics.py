@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from felice.client import AdminClient, KafkaError, KafkaException, NewTopic, Producer
 from felice.client.blocking import LATEST, BlockingClient
-from felice.client.consumer import Consumer
+from felice.client.confluent.consumer import Consumer
 from felice.demo.dataset import Dataset
 
 CHUNK_ROWS = 20_000

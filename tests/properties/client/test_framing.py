@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from felice.client.connection import Connection
+from felice.client.net.connection import Connection
 from felice.protocol.api import API
 from felice.protocol.frames import encode_response
 from felice.protocol.messages.metadata import MetadataRequest, MetadataResponse

@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from felice.client.accumulator import Accumulator, Limits
-from felice.client.errors import KafkaError, failure
+from felice.client.error import KafkaError, failure
 from felice.client.options import parse_settings
-from felice.client.partitioners import make_partitioner
-from felice.client.sender import Delivered, Sender
+from felice.client.produce.accumulator import Accumulator, Limits
+from felice.client.produce.partitioners import make_partitioner
+from felice.client.produce.sender import Delivered, Sender
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.init_producer_id import InitProducerIdResponse
 from felice.records.batch import BatchHeader

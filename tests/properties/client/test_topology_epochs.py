@@ -5,7 +5,7 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from felice.client.topology import Topology
+from felice.client.net.topology import Topology
 from felice.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponsePartition,

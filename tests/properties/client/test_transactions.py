@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from felice.client import ConsumerGroupMetadata, KafkaError, KafkaException
-from felice.client.batches import ANONYMOUS, ProducerIdentity
-from felice.client.errors import error_of
-from felice.client.group_requests import CommittedOffset
-from felice.client.transactions import (
+from felice.client.error import error_of
+from felice.client.group.requests import CommittedOffset
+from felice.client.produce.batches import ANONYMOUS, ProducerIdentity
+from felice.client.produce.transaction import (
     AddOffsets,
     AddPartitions,
     CommitOffsets,

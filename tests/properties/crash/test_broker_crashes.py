@@ -16,7 +16,7 @@ import pytest
 
 from felice.client.admin.model import NewTopic
 from felice.client.aio import Admin, Producer
-from felice.client.group_requests import CommittedOffset
+from felice.client.group.requests import CommittedOffset
 from felice.env import Environment
 from felice.records.aborted import AbortedTransactions
 from felice.records.batch import iter_batches

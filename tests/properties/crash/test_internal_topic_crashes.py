@@ -14,7 +14,7 @@ import pytest
 
 from felice.client.admin.model import NewTopic
 from felice.client.aio import Admin, Producer
-from felice.client.group_requests import CommittedOffset
+from felice.client.group.requests import CommittedOffset
 from felice.client.model import ConsumerGroupMetadata, TopicPartition
 from felice.env import Environment
 from felice.server.broker import Broker

@@ -11,7 +11,7 @@ from felice.client.admin.model import (
     ResourceType,
 )
 from felice.client.aio import Admin
-from felice.client.errors import KafkaException
+from felice.client.error import KafkaException
 from felice.env import Environment
 from simulation.account import COPY, LEDGER, PLAIN
 from simulation.roles import Role

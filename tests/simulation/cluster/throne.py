@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from felice.client.admin.model import ElectionType
 from felice.client.aio import Admin
-from felice.client.errors import KafkaException
+from felice.client.error import KafkaException
 from felice.metadata import layout
 from felice.metadata.store import Delete, SetData
 from felice.testing.simulation.ensemble import SimEnsemble

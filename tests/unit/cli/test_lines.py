@@ -15,7 +15,7 @@ from felice.cli.faults import Fault
 from felice.cli.options import quiet_logger
 from felice.cli.produce import LineFormat, produce_lines
 from felice.client import Consumer, KafkaError
-from felice.client.waiting import WAITING_LOGGER
+from felice.client.net.waiting import WAITING_LOGGER
 
 
 class Message:

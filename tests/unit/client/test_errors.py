@@ -1,6 +1,6 @@
 import pickle
 
-from felice.client.errors import KafkaError, KafkaException, error_of, failure, kafka_error
+from felice.client.error import KafkaError, KafkaException, error_of, failure, kafka_error
 from felice.protocol.errors import ApiError, ErrorCode
 
 

@@ -12,7 +12,7 @@ import pytest
 from felice.client import Consumer, TopicPartition, aio
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from unit.client.test_membership import Coordinator, settings, spin
+from unit.client.group.test_membership import Coordinator, settings, spin
 
 REBALANCE = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
 GONE = HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)

@@ -1,6 +1,6 @@
 import pytest
 
-from felice.client.errors import KafkaError, KafkaException
+from felice.client.error import KafkaError, KafkaException
 from felice.client.options import KEYS, parse_addresses, parse_settings
 
 BASE = {"bootstrap.servers": "localhost:9092"}

@@ -11,7 +11,7 @@ from felice import __version__
 from felice.cli.kafka_tools import run_tool
 from felice.cli.options import admin_client, command_config_option
 from felice.client.admin import ApiVersionRange
-from felice.client.errors import KafkaException
+from felice.client.error import KafkaException
 from felice.protocol.api import API
 
 

@@ -10,7 +10,7 @@ from felice.cli.faults import Fault
 from felice.cli.features import describe, parse_levels, update
 from felice.cli.kafka_tools import run_tool
 from felice.cli.options import admin_client, command_config_option
-from felice.client.errors import KafkaException
+from felice.client.error import KafkaException
 
 feature_option = click.option(
     "--feature", "texts", multiple=True, required=True, metavar="FEATURE=LEVEL", help="May come often."

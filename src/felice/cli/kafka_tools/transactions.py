@@ -21,7 +21,7 @@ from felice.cli.transactions import (
     partitions_to_search,
 )
 from felice.client.admin import AbortTransactionSpec, TopicPartition
-from felice.client.errors import KafkaException
+from felice.client.error import KafkaException
 
 _NONE = "None"
 topic_option = click.option("--topic", required=True)

@@ -6,8 +6,7 @@ The names of confluent_kafka.admin that concern topics, configs, groups, offsets
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+from felice.client.admin.client import AdminClient
 from felice.client.admin.model import (
     AbortTransactionSpec,
     AlterConfigOpType,
@@ -48,7 +47,7 @@ from felice.client.admin.model import (
     TransactionState,
     UpgradeType,
 )
-from felice.client.errors import KafkaError, KafkaException
+from felice.client.error import KafkaError, KafkaException
 from felice.client.model import (
     BrokerMetadata,
     ClusterMetadata,
@@ -56,19 +55,6 @@ from felice.client.model import (
     TopicMetadata,
     TopicPartition,
 )
-
-if TYPE_CHECKING:
-    from felice.client.admin.client import AdminClient
-
-
-def __getattr__(name: str) -> Any:
-    # The client stands on aio_admin, which stands on the values in this package.
-    if name == "AdminClient":
-        from felice.client.admin.client import AdminClient
-
-        return AdminClient
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
 
 __all__ = [
     "AbortTransactionSpec",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Iterable, Mapping, Sequence
 
+from felice.client.admin.core import DEFAULT_TIMEOUT_S
 from felice.client.admin.futures import Future, FutureCalls
 from felice.client.admin.model import (
     AbortTransactionSpec,
@@ -26,9 +27,8 @@ from felice.client.admin.model import (
     TopicCollection,
     TransactionState,
 )
-from felice.client.aio_admin import DEFAULT_TIMEOUT_S
-from felice.client.errors import KafkaError, KafkaException, failure
-from felice.client.group_requests import CommittedOffset
+from felice.client.error import KafkaError, KafkaException, failure
+from felice.client.group.requests import CommittedOffset
 from felice.client.model import ClusterMetadata, Partition, TopicPartition
 
 

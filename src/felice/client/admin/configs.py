@@ -17,8 +17,8 @@ from felice.client.admin.model import (
     ResourceType,
 )
 from felice.client.admin.topics import Results, outcome
-from felice.client.cluster import Cluster
-from felice.client.errors import KafkaError, failure
+from felice.client.error import KafkaError, failure
+from felice.client.net.cluster import Cluster
 from felice.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from felice.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from felice.protocol.messages.incremental_alter_configs import (

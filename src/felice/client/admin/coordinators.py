@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from felice.client.cluster import Cluster
-from felice.client.errors import KafkaException, failure
+from felice.client.error import KafkaException, failure
+from felice.client.net.cluster import Cluster
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.find_coordinator import GROUP_KEY_TYPE
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from felice.client.admin.model import ApiVersionRange, FeatureMetadata, FeatureUpdate, Node, UpgradeType
 from felice.client.admin.topics import nodes_of
-from felice.client.cluster import Cluster
-from felice.client.errors import KafkaError, KafkaException, error_of, failure
-from felice.client.wire import ByVersion, api_versions_request
+from felice.client.error import KafkaError, KafkaException, error_of, failure
+from felice.client.net.cluster import Cluster
+from felice.client.net.wire import ByVersion, api_versions_request
 from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.api_versions import ApiVersion

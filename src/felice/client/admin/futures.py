@@ -9,9 +9,9 @@ import concurrent.futures
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Self, TypeAlias
 
-from felice.client.aio_admin import Admin
-from felice.client.errors import KafkaError, failure, kafka_exception
-from felice.client.loop_thread import LoopThread
+from felice.client.admin.core import Admin
+from felice.client.error import KafkaError, failure, kafka_exception
+from felice.client.net.loop_thread import LoopThread
 from felice.client.options import parse_settings
 
 Future: TypeAlias = "concurrent.futures.Future[Any]"

@@ -20,9 +20,8 @@ from felice.client.admin.model import (
     Node,
 )
 from felice.client.admin.topics import Results, outcome
-from felice.client.cluster import Cluster
-from felice.client.errors import KafkaException, error_of, failure
-from felice.client.group_requests import (
+from felice.client.error import KafkaException, error_of, failure
+from felice.client.group.requests import (
     CommittedOffset,
     commit_results,
     fetched_offsets,
@@ -30,8 +29,9 @@ from felice.client.group_requests import (
     offset_fetch_request,
 )
 from felice.client.model import OFFSET_INVALID, Partition, TopicPartition
-from felice.client.requests import by_topic
-from felice.client.wire import ByVersion
+from felice.client.net.cluster import Cluster
+from felice.client.net.requests import by_topic
+from felice.client.net.wire import ByVersion
 from felice.protocol.codec import decode_data
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_protocol import ConsumerProtocolAssignment

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from felice.client.admin.model import ElectionType, PartitionReassignment
 from felice.client.admin.topics import Results, outcome
-from felice.client.cluster import Cluster
-from felice.client.errors import KafkaException
+from felice.client.error import KafkaException
 from felice.client.model import Partition
-from felice.client.requests import by_topic
+from felice.client.net.cluster import Cluster
+from felice.client.net.requests import by_topic
 from felice.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 
 from felice.client.admin.model import LogDirDescription, ReplicaInLogDir
 from felice.client.admin.topics import Results, outcome
-from felice.client.cluster import Cluster
-from felice.client.errors import KafkaError, KafkaException, failure
+from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.model import Partition
-from felice.client.requests import by_topic
+from felice.client.net.cluster import Cluster
+from felice.client.net.requests import by_topic
 from felice.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,

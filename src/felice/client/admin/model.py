@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any
 
-from felice.client.errors import KafkaError
+from felice.client.error import KafkaError
 from felice.client.model import TopicPartition
 
 

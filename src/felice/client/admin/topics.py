@@ -17,12 +17,12 @@ from felice.client.admin.model import (
     TopicDescription,
     TopicPartitionInfo,
 )
-from felice.client.cluster import Cluster
-from felice.client.errors import KafkaException, failure
+from felice.client.error import KafkaException, failure
 from felice.client.model import ClusterMetadata, Partition, TopicMetadata
-from felice.client.requests import by_topic, list_offsets_request
-from felice.client.topology import NO_LEADER
-from felice.client.wire import ByVersion
+from felice.client.net.cluster import Cluster
+from felice.client.net.requests import by_topic, list_offsets_request
+from felice.client.net.topology import NO_LEADER
+from felice.client.net.wire import ByVersion
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,

@@ -18,11 +18,11 @@ from felice.client.admin.model import (
     TransactionState,
 )
 from felice.client.admin.topics import Results, by_leader, outcome
-from felice.client.cluster import Cluster
-from felice.client.errors import KafkaError, failure
+from felice.client.error import KafkaError, failure
 from felice.client.model import Partition, TopicPartition
-from felice.client.requests import LAST_INIT_PRODUCER_ID, by_topic
-from felice.client.wire import ByVersion
+from felice.client.net.cluster import Cluster
+from felice.client.net.requests import LAST_INIT_PRODUCER_ID, by_topic
+from felice.client.net.wire import ByVersion
 from felice.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from felice.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from felice.protocol.messages.find_coordinator import TRANSACTION_KEY_TYPE

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from felice.client.blocking import BlockingClient
-from felice.client.errors import KafkaError, KafkaException
+from felice.client.error import KafkaError, KafkaException
 from felice.pipelines.spark.mistakes import QueryError
 from felice.pipelines.spark.offsets import EARLIEST, LATEST, Offsets, Partition, to_checkpoint
 from felice.pipelines.spark.options import (

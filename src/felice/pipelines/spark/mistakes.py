@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
-from felice.client.errors import KafkaError, KafkaException
+from felice.client.error import KafkaError, KafkaException
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
 from felice.client.blocking import BlockingConfig
-from felice.client.errors import KafkaException
-from felice.client.isolation import READ_UNCOMMITTED
+from felice.client.consume.isolation import READ_UNCOMMITTED
+from felice.client.error import KafkaException
 from felice.client.options import Settings, parse_settings
 from felice.pipelines.spark.mistakes import QueryError
 from felice.pipelines.spark.offsets import (

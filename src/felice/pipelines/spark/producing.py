@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from felice.client.errors import KafkaException
+from felice.client.error import KafkaException
 from felice.pipelines.spark.connections import client_of
 from felice.pipelines.spark.mistakes import QueryError
 from felice.pipelines.spark.options import SinkOptions

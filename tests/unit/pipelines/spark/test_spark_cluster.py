@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from felice.client.errors import KafkaException, error_of, failure
+from felice.client.error import KafkaException, error_of, failure
 from felice.client.model import ClusterMetadata, OffsetAndTimestamp, PartitionMetadata, TopicMetadata
 from felice.pipelines.spark import cluster
 from felice.pipelines.spark.cluster import ClusterView, DataLoss

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from felice.client.errors import KafkaError, failure
+from felice.client.error import KafkaError, failure
 from felice.pipelines.spark.mistakes import QueryError, told_plainly, told_plainly_while_read
 from felice.pipelines.spark.options import OptionError
 from felice.pipelines.spark.source import FeliceDataSource

@@ -9,9 +9,9 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from felice.client.errors import KafkaException, error_of
+from felice.client.error import KafkaException, error_of
 from felice.client.model import ClusterMetadata, PartitionMetadata, TopicMetadata
-from felice.client.partitioners import murmur2_random
+from felice.client.produce.partitioners import murmur2_random
 from felice.pipelines.spark import producing
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.producing import RowError, TopicWriter

@@ -1,9 +1,0 @@
-"""The client for programs that have an event loop: `Producer`, `Consumer` and `Admin` as coroutines."""
-
-from __future__ import annotations
-
-from felice.client.aio_admin import Admin
-from felice.client.aio_consumer import AsyncConsumer as Consumer
-from felice.client.aio_producer import AsyncProducer as Producer
-
-__all__ = ["Admin", "Consumer", "Producer"]

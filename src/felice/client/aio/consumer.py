@@ -1,0 +1,178 @@
+"""The asyncio consumer.
+
+Keeps true:  rebalance callbacks run on the loop, and may be coroutines; the rebalance waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from felice.client.consume.arrow import ArrowDelivery
+from felice.client.consume.core import ConsumerCore
+from felice.client.consume.delivery import Delivery
+from felice.client.error import KafkaError, KafkaException, error_of
+from felice.client.group.requests import offsets_of
+from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message, TopicPartition, error_message
+from felice.client.options import parse_settings
+from felice.env import Environment
+from felice.env.clock import set_within
+
+
+class AsyncConsumer:
+    """`async with Consumer({...}) as consumer: await consumer.subscribe(["topic"]); async for message in consumer`."""
+
+    def __init__(self, config: Mapping[str, Any], *, env: Environment | None = None) -> None:
+        self._settings = parse_settings("c", config, env)
+        self._core: ConsumerCore | None = None
+        self._changed = asyncio.Event()
+        self._delivery = Delivery(check_crcs=self._settings["check.crcs"], on_drained=self._on_drained)
+
+    async def start(self) -> None:
+        if self._core is None:
+            self._delivery.listen(self._changed.set)
+            self._core = ConsumerCore(self._settings, self._delivery, self._ask, self._tell)
+
+    async def __aenter__(self) -> AsyncConsumer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    @property
+    def core(self) -> ConsumerCore:
+        if self._core is None:
+            raise RuntimeError("the consumer is not started: use `async with`, or await start()")
+        return self._core
+
+    async def _ask(
+        self, callback: Callable[[list[TopicPartition]], Any], partitions: list[TopicPartition]
+    ) -> None:
+        """What a callback raises is told by `poll`; the rebalance goes on."""
+        try:
+            result = callback(partitions)
+            if inspect.isawaitable(result):
+                await result
+        except Exception as error:
+            self._on_raised(error)
+
+    def _tell(self, callback: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            callback(*arguments)
+        except Exception as error:
+            self._on_raised(error)
+
+    def _on_raised(self, error: Exception) -> None:
+        reason = f"a callback raised {type(error).__name__}: {error}"
+        self._delivery.put(error_message(error_of(KafkaError._APPLICATION, reason)))
+
+    def _on_drained(self) -> None:
+        if self.core.fetcher.starved:
+            self.core.fetcher.wake()
+
+    async def subscribe(
+        self,
+        topics: Sequence[str],
+        on_assign: Callable[[list[TopicPartition]], Any] | None = None,
+        on_revoke: Callable[[list[TopicPartition]], Any] | None = None,
+        on_lost: Callable[[list[TopicPartition]], Any] | None = None,
+    ) -> None:
+        given = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        await self.core.subscribe(topics, {kind: given[kind] for kind in given if given[kind] is not None})
+
+    async def unsubscribe(self) -> None:
+        await self.core.unsubscribe()
+
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        self.core.assign(partitions)
+
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition(*key) for key in self.core.subscription.assigned]
+
+    def seek(self, partition: TopicPartition) -> None:
+        self.core.seek(partition)
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        self.core.pause(partitions)
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        self.core.resume(partitions)
+
+    async def poll(self, timeout_s: float | None = None) -> Message | None:
+        """The next message or error event; None if there is none in time."""
+        messages = await self.consume(1, timeout_s)
+        return messages[0] if messages else None
+
+    async def consume(self, limit: int, timeout_s: float | None = None) -> list[Message]:
+        """At least one message and up to `limit`, as soon as there are any; none when time is up."""
+        messages: list[Message] = []
+
+        def took_any() -> bool:
+            messages.extend(self._delivery.take_many(limit))
+            return bool(messages)
+
+        await self._until(took_any, timeout_s)
+        return messages
+
+    async def consume_arrow(
+        self, max_rows: int = 1_000_000, timeout_s: float = 1.0, *, with_headers: bool = False
+    ) -> Any:
+        """A pyarrow table of up to `max_rows` rows, fewer when time is up."""
+        taking = ArrowDelivery(
+            self._delivery, with_headers=with_headers, check_crcs=self._settings["check.crcs"]
+        )
+        await self._until(lambda: taking.take(max_rows, 1 << 30), timeout_s)
+        return taking.table()
+
+    async def _until(self, enough: Callable[[], bool], timeout_s: float | None) -> None:
+        """Try whenever something arrived, until it is enough or time is up."""
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_s is None else loop.time() + timeout_s
+        self.core.last_poll = loop.time()
+        self._changed.clear()
+        while not enough():
+            self.core.last_poll = loop.time()
+            left = 1.0 if deadline is None else min(1.0, deadline - loop.time())
+            if left <= 0:
+                return
+            if await set_within(self._changed, left):
+                self._changed.clear()
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        while True:
+            message = await self.poll()
+            if message is None:
+                continue
+            error = message.error()
+            if error is not None:
+                raise KafkaException(error)
+            yield message
+
+    async def commit(
+        self, message: Message | None = None, offsets: Sequence[TopicPartition] | None = None
+    ) -> list[TopicPartition]:
+        return await self.core.commit(offsets_of(message, offsets))
+
+    async def committed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        return await self.core.committed(partitions, self.core.cluster.timeout_s)
+
+    async def offsets_for_times(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        return await self.core.offsets_for_times(partitions, self.core.cluster.timeout_s)
+
+    async def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        return await self.core.watermarks(partition, self.core.cluster.timeout_s)
+
+    async def metadata(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
+        return await self.core.metadata(topics)
+
+    def consumer_group_metadata(self) -> ConsumerGroupMetadata:
+        """For `send_offsets_to_transaction`."""
+        return self.core.group_metadata()
+
+    async def close(self) -> None:
+        if self._core is not None:
+            await self._core.close()
+            self._core = None

@@ -1,0 +1,23 @@
+"""A small client of raw batches without event loop or threads, for processes such as Spark's executors."""
+
+from __future__ import annotations
+
+from felice.client.blocking.client import (
+    EARLIEST,
+    LATEST,
+    Appended,
+    BlockingClient,
+    BlockingConfig,
+    OffsetOutOfRange,
+    RawBatches,
+)
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Appended",
+    "BlockingClient",
+    "BlockingConfig",
+    "OffsetOutOfRange",
+    "RawBatches",
+]

@@ -1,0 +1,138 @@
+"""One blocking connection to one broker: frames out, frames in, in order. For processes without an event loop.
+
+Keeps true:  replies are taken in the order of the requests; a time limit or an error closes the connection, since
+             what would come next can no longer be told apart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections import deque
+from typing import Any
+
+from felice.client.error import KafkaError, KafkaException, failure
+from felice.client.net.wire import (
+    MAX_FRAME_BYTES,
+    BrokerVersions,
+    api_of,
+    api_versions_request,
+    version_to_retry,
+)
+from felice.protocol.codec import join_parts
+from felice.protocol.connection import ClientConnection, Response
+from felice.protocol.primitives import MalformedMessage
+
+
+class BlockingLink:
+    """Requests may be sent ahead (`send`) and their replies taken later (`receive`)."""
+
+    def __init__(self, host: str, port: int, *, client_id: str, connect_s: float, request_s: float) -> None:
+        self.address = f"{host}:{port}"
+        self.versions = BrokerVersions()
+        self._request_s = request_s
+        self._frames = ClientConnection(client_id, MAX_FRAME_BYTES)
+        self._received: deque[Response] = deque()
+        self._socket: socket.socket | None = _open(host, port, connect_s)
+        self._negotiate()
+
+    @property
+    def in_flight(self) -> int:
+        return self._frames.in_flight + len(self._received)
+
+    @property
+    def closed(self) -> bool:
+        return self._socket is None
+
+    def call(self, request: Any) -> Any:
+        """One request and its reply. Nothing may be under way."""
+        assert not self.in_flight, "replies are still to be taken"
+        self.send(request)
+        return self.receive()
+
+    def send(self, request: Any, *, answered: bool = True) -> None:
+        """Send without waiting for the reply; `answered=False` for Produce with acks=0."""
+        self._send(*self.versions.fit(request), answered)
+
+    def _send(self, request: Any, version: int, answered: bool = True) -> None:
+        api = api_of(type(request))
+        sock = self._connected()
+        _, parts = self._frames.send(api, version, request, expect_response=answered)
+        try:
+            sock.settimeout(self._request_s)
+            sock.sendall(join_parts(parts))
+        except OSError as error:
+            raise self._broken(error, f"sending {api.name}") from None
+
+    def receive(self, extra_s: float = 0.0) -> Any:
+        """The reply to the oldest request that has none yet."""
+        deadline = time.monotonic() + self._request_s + extra_s
+        while not self._received:
+            try:
+                self._read(deadline)
+            except OSError as error:
+                raise self._broken(error, "waiting for a reply") from None
+        return self._received.popleft().message
+
+    def _read(self, deadline: float) -> None:
+        sock = self._connected()
+        sock.settimeout(max(0.001, deadline - time.monotonic()))
+        count = sock.recv_into(self._frames.get_buffer())
+        if count == 0:
+            raise OSError("the broker closed the connection")
+        self._received += self._frames.received(count)
+        if (error := self._frames.failure) is None:
+            return
+        if not isinstance(error, MalformedMessage):
+            raise OSError(f"{error}: the peer does not speak Kafka's protocol")
+        self.close()
+        raise failure(KafkaError._BAD_MSG, f"{self.address}: {error}")
+
+    def _connected(self) -> socket.socket:
+        if self._socket is None:
+            raise failure(KafkaError._TRANSPORT, f"{self.address}: disconnected", retriable=True)
+        return self._socket
+
+    def _broken(self, error: OSError, what: str = "") -> KafkaException:
+        self.close()
+        if isinstance(error, TimeoutError):
+            reason = f"{self.address}: no reply in {self._request_s * 1000:.0f} ms {what}".rstrip()
+            return failure(KafkaError._TIMED_OUT, reason, retriable=True)
+        return failure(KafkaError._TRANSPORT, f"{self.address}: {error.strerror or error}", retriable=True)
+
+    def _negotiate(self) -> None:
+        version: int | None = api_of(type(api_versions_request())).versions.max
+        while version is not None:
+            tried = version
+            self._send(api_versions_request(), tried)
+            response = self.receive()
+            try:
+                version = version_to_retry(response, tried)
+            except KafkaException:
+                self.close()
+                raise
+        self.versions = BrokerVersions(response)
+
+    def close(self) -> None:
+        sock, self._socket = self._socket, None
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.close()
+
+
+def _open(host: str, port: int, connect_s: float) -> socket.socket:
+    address = f"{host}:{port}"
+    try:
+        sock = socket.create_connection((host, port), timeout=connect_s)
+    except socket.gaierror as error:
+        raise failure(KafkaError._RESOLVE, f"{address}: {error.strerror}", retriable=True) from None
+    except TimeoutError:
+        reason = f"{address}: no connection in {connect_s * 1000:.0f} ms"
+        raise failure(KafkaError._TRANSPORT, reason, retriable=True) from None
+    except OSError as error:
+        raise failure(
+            KafkaError._TRANSPORT, f"{address}: {error.strerror or error}", retriable=True
+        ) from None
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock

@@ -1,0 +1,390 @@
+"""`Consumer` with confluent_kafka's face.
+
+Keeps true:  callbacks (rebalance, commit, error) run in the thread that calls `poll`, `consume` or `close`, never in
+             another. A message handed out counts as processed for automatic commits.
+How:         the loop on a thread of its own fetches and keeps the group; `poll` takes from what is fetched and
+             decodes it, mostly without asking that thread anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from felice.client.consume.arrow import ArrowDelivery
+from felice.client.consume.core import ConsumerCore
+from felice.client.consume.delivery import Delivery
+from felice.client.consume.fetcher import Fetcher
+from felice.client.error import KafkaError, KafkaException, failure, kafka_exception
+from felice.client.group.requests import offsets_of
+from felice.client.model import (
+    OFFSET_INVALID,
+    ClusterMetadata,
+    ConsumerGroupMetadata,
+    Message,
+    TopicPartition,
+)
+from felice.client.net.loop_thread import LoopThread
+from felice.client.options import parse_settings
+
+RebalanceCallback = Callable[["Consumer", list[TopicPartition]], Any]
+
+_TICK_S = 0.1
+
+
+class _Notices:
+    """What the application is to be told, in its own thread."""
+
+    def __init__(self, thread: LoopThread) -> None:
+        self._thread = thread
+        self.waiting: deque[Callable[[], None]] = deque()
+        self.delivery: Delivery | None = None
+
+    def add(self, notice: Callable[[], None]) -> None:
+        self.waiting.append(notice)
+        if self.delivery is not None:
+            self.delivery.notify()
+
+    def tell(self, callback: Callable[..., Any], *arguments: Any) -> None:
+        self.add(lambda: callback(*arguments))
+
+    async def ask(
+        self, callback: Callable[[list[TopicPartition]], Any], partitions: list[TopicPartition]
+    ) -> None:
+        """Have a callback run and wait until it was.
+
+        The application's thread goes on when what follows from that, as an assignment, has come to pass.
+        """
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+
+        async def finish() -> None:
+            if not done.done():
+                done.set_result(None)
+            # Behind whoever waited for it.
+            await asyncio.sleep(0)
+
+        def notice() -> None:
+            try:
+                callback(partitions)
+            finally:
+                self._thread.run(finish())
+
+        self.add(notice)
+        await done
+
+
+def _wake_if_starved(thread: LoopThread, fetcher: Fetcher) -> Callable[[], None]:
+    def drained() -> None:
+        if fetcher.starved:
+            thread.post(fetcher.wake)
+
+    return drained
+
+
+class Consumer:
+    """`Consumer({"bootstrap.servers": "localhost:9092", "group.id": "g"})`. Close it when done."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
+        settings = parse_settings("c", {**(config or {}), **kwargs})
+        self._settings = settings
+        self._thread = LoopThread("felice-consumer")
+        self._notices = _Notices(self._thread)
+        self._delivery = Delivery(check_crcs=settings["check.crcs"])
+        self._notices.delivery = self._delivery
+        self._core: ConsumerCore = self._thread.run(
+            ConsumerCore.start(settings, self._delivery, self._notices.ask, self._notices.tell)
+        )
+        self._thread.at_end = self._core.abandon
+        # Without a reference to this object: a consumer that is let go of must be collected.
+        self._delivery.on_drained = _wake_if_starved(self._thread, self._core.fetcher)
+        self._closed = False
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_thread") and self._thread.alive:
+            self._thread.post(self._thread.loop.stop)
+
+    def _run(self, work: Any, timeout: float | None = None) -> Any:
+        """Run on the loop and wait; callbacks of the application go on being served meanwhile."""
+        self._check_open(work)
+        return self._pump(self._thread.submit(work), timeout)
+
+    def _check_open(self, work: Any = None) -> None:
+        if self._closed:
+            if work is not None:
+                work.close()
+            raise RuntimeError("Consumer closed")
+        if not self._thread.alive:
+            if work is not None:
+                work.close()
+            raise RuntimeError("this consumer's thread is gone: clients do not outlive a fork")
+
+    def _pump(self, future: concurrent.futures.Future[Any], timeout: float | None) -> Any:
+        deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout
+        while True:
+            left = _TICK_S if deadline is None else min(_TICK_S, max(0.0, deadline - time.monotonic()))
+            try:
+                return future.result(0 if self._notices.waiting else left)
+            except concurrent.futures.TimeoutError:
+                if future.done():
+                    raise failure(KafkaError._TIMED_OUT) from None
+                if deadline is not None and time.monotonic() >= deadline:
+                    future.cancel()
+                    raise failure(KafkaError._TIMED_OUT, f"no answer in {timeout} s") from None
+            except OSError as error:
+                raise kafka_exception(error) from error
+            self._serve()
+
+    def _serve(self) -> None:
+        waiting = self._notices.waiting
+        while waiting:
+            waiting.popleft()()
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a plain function on the loop's thread."""
+
+        async def call() -> Any:
+            return function(*arguments)
+
+        work = call()
+        self._check_open(work)
+        return self._thread.run(work)
+
+    # Consuming
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        """The next message or error event; None if there is none within `timeout` seconds (-1: waits for ever)."""
+        self._core.last_poll = time.monotonic()
+        if self._notices.waiting:
+            self._serve()
+        message = self._delivery.take()
+        if message is not None or timeout == 0:
+            self._check_open()
+            return message
+        return self._wait_for_message(None if timeout < 0 else time.monotonic() + timeout)
+
+    def _wait_for_message(self, deadline: float | None) -> Message | None:
+        while self._wait(deadline):
+            self._serve()
+            message = self._delivery.take()
+            if message is not None:
+                return message
+        return None
+
+    def _wait(self, deadline: float | None) -> bool:
+        """Until something may be here; False when time is up."""
+        self._check_open()
+        delivery = self._delivery
+        self._core.last_poll = time.monotonic()
+        with delivery.changed:
+            if not delivery.empty or self._notices.waiting:
+                return True
+            left = _TICK_S if deadline is None else min(_TICK_S, deadline - time.monotonic())
+            if left <= 0:
+                return False
+            delivery.changed.wait(left)
+        return True
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """Up to `num_messages`, fewer when `timeout` ends the waiting."""
+        if not 0 <= num_messages <= 1_000_000:
+            raise ValueError("num_messages must be between 0 and 1000000")
+        deadline = None if timeout < 0 else time.monotonic() + timeout
+        self._core.last_poll = time.monotonic()
+        self._serve()
+        messages = self._delivery.take_many(num_messages)
+        while len(messages) < num_messages and self._wait(deadline):
+            self._serve()
+            messages += self._delivery.take_many(num_messages - len(messages))
+        return messages
+
+    def consume_arrow(
+        self,
+        max_rows: int = 1_000_000,
+        timeout: float = 1.0,
+        *,
+        max_bytes: int = 1 << 30,
+        with_headers: bool = False,
+    ) -> Any:
+        """A pyarrow table of up to `max_rows` rows or about `max_bytes`, fewer when `timeout` ends the waiting.
+
+        Columns: key, value, topic, partition, offset, timestamp, timestampType, and headers if asked for.
+        """
+        taking = ArrowDelivery(
+            self._delivery, with_headers=with_headers, check_crcs=self._settings["check.crcs"]
+        )
+        deadline = None if timeout < 0 else time.monotonic() + timeout
+        self._core.last_poll = time.monotonic()
+        self._serve()
+        while not taking.take(max_rows, max_bytes) and self._wait(deadline):
+            self._serve()
+        return taking.table()
+
+    # Subscription and assignment
+
+    def subscribe(
+        self,
+        topics: list[str],
+        on_assign: RebalanceCallback | None = None,
+        on_revoke: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+    ) -> None:
+        """Join the group for these topics; a name that begins with ^ is a regular expression."""
+        if isinstance(topics, str) or not all(isinstance(topic, str) for topic in topics):
+            raise TypeError("expected a list of topic names")
+        given = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        callbacks = {kind: self._bound(callback) for kind, callback in given.items() if callback is not None}
+        self._run(self._core.subscribe(topics, callbacks))
+
+    def _bound(self, callback: RebalanceCallback) -> Callable[[list[TopicPartition]], Any]:
+        return lambda partitions: callback(self, partitions)
+
+    def unsubscribe(self) -> None:
+        self._run(self._core.unsubscribe())
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Consume exactly these, each from its offset, or from where the group left off."""
+        self._call(self._core.assign, list(partitions))
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        self._call(self._core.incremental_assign, list(partitions))
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        self._call(self._core.incremental_unassign, list(partitions))
+
+    def unassign(self) -> None:
+        self._call(self._core.assign, [])
+
+    def assignment(self) -> list[TopicPartition]:
+        self._check_open()
+        return [
+            TopicPartition(p.topic, p.partition, p.start) for p in self._core.subscription.assigned.values()
+        ]
+
+    def seek(self, partition: TopicPartition) -> None:
+        self._call(self._core.seek, partition)
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        self._call(self._core.pause, list(partitions))
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        self._call(self._core.resume, list(partitions))
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """The offset after the last message handed out; OFFSET_INVALID before the first."""
+        self._check_open()
+        rows = []
+        for tp in partitions:
+            found = self._core.subscription.assigned.get(tp.key)
+            known = found is not None and found.consumed and found.position is not None
+            offset = found.position if known and found is not None else None
+            rows.append(TopicPartition(tp.topic, tp.partition, OFFSET_INVALID if offset is None else offset))
+        return rows
+
+    # Commits
+
+    def commit(
+        self,
+        message: Message | None = None,
+        offsets: list[TopicPartition] | None = None,
+        asynchronous: bool = True,
+    ) -> list[TopicPartition] | None:
+        """Commit the message's offset + 1, these offsets, or what was stored. Asynchronously: see `on_commit`."""
+        chosen = offsets_of(message, offsets)
+        if not asynchronous:
+            rows: list[TopicPartition] = self._run(self._core.commit(chosen))
+            return rows
+        self._check_open()
+        self._thread.submit(self._core.commit(chosen)).add_done_callback(lambda future: future.exception())
+        return None
+
+    def store_offsets(
+        self, message: Message | None = None, offsets: Sequence[TopicPartition] | None = None
+    ) -> None:
+        """What the next automatic (or empty) commit is to commit; needs `enable.auto.offset.store` off."""
+        if self._settings["enable.auto.offset.store"]:
+            raise failure(
+                KafkaError._INVALID_ARG, '"enable.auto.offset.store" must be false to store offsets'
+            )
+        self._check_open()
+        for key, row in (offsets_of(message, offsets) or {}).items():
+            partition = self._core.subscription.of(*key)
+            partition.stored, partition.stored_metadata = row.offset, row.metadata
+
+    def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
+        limit_s = timeout if timeout >= 0 else self._core.cluster.timeout_s
+        rows: list[TopicPartition] = self._run(self._core.committed(partitions, limit_s))
+        return rows
+
+    # Questions
+
+    def get_watermark_offsets(
+        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
+    ) -> tuple[int, int] | None:
+        """First offset and high watermark; None if there is no answer in time."""
+        if cached:
+            known = self._core.subscription.assigned.get(partition.key)
+            return (
+                (known.log_start_offset, known.high_watermark) if known else (OFFSET_INVALID, OFFSET_INVALID)
+            )
+        limit_s = timeout if timeout >= 0 else self._core.cluster.timeout_s
+        try:
+            ends: tuple[int, int] = self._run(self._core.watermarks(partition, limit_s), limit_s + 1)
+        except KafkaException as error:
+            if error.code == KafkaError._TIMED_OUT:
+                return None
+            raise
+        return ends
+
+    def offsets_for_times(
+        self, partitions: list[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        """For each partition the first offset at or after the time (ms) given as its offset."""
+        limit_s = timeout if timeout >= 0 else self._core.cluster.timeout_s
+        rows: list[TopicPartition] = self._run(self._core.offsets_for_times(partitions, limit_s))
+        return rows
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        names = None if topic is None else [topic]
+        picture: ClusterMetadata = self._run(self._core.metadata(names), timeout)
+        return picture
+
+    def cluster_id(self, timeout: float = -1) -> str | None:
+        picture: ClusterMetadata = self._run(self._core.metadata([]), timeout)
+        return picture.cluster_id
+
+    def memberid(self) -> str | None:
+        self._check_open()
+        return self._core.group_metadata().member_id or None
+
+    def consumer_group_metadata(self) -> ConsumerGroupMetadata:
+        self._check_open()
+        return self._core.group_metadata()
+
+    def close(self) -> None:
+        """Commit (if automatic), give up the partitions, leave the group."""
+        if self._closed or not self._thread.alive:
+            return
+        future, raised = self._thread.submit(self._core.close()), None
+        try:
+            while not future.done():
+                try:
+                    self._pump(future, None)
+                except Exception as error:
+                    # Of a callback: the group is to be left all the same, and then it is told.
+                    raised = raised or error
+        finally:
+            self._closed = True
+            self._thread.stop()
+        if raised is not None:
+            raise raised

@@ -1,0 +1,329 @@
+"""`Producer` with confluent_kafka's face.
+
+Keeps true:  `produce` never waits: it takes the record in or raises (`BufferError` when the queue is full). Callbacks
+             run in the thread that calls `poll` or `flush`, never in another. `len(producer)` counts records
+             whose report was not served yet.
+How:         `produce` appends to the accumulator in the caller's thread; a loop on a thread of its own sends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from felice.client.error import KafkaError, KafkaException, failure, kafka_exception
+from felice.client.group.requests import offsets_of
+from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message, TopicPartition
+from felice.client.net.loop_thread import LoopThread
+from felice.client.options import parse_settings
+from felice.client.produce.accumulator import Accumulator, HeldRecord
+from felice.client.produce.batches import Report
+from felice.client.produce.core import ProducerCore, make_accumulator
+from felice.client.produce.reports import dropped_message, reports_of
+from felice.client.produce.sender import Delivered
+from felice.client.produce.transactor import timed_out
+from felice.client.produce.values import as_bytes, as_headers
+
+
+class _Inbox:
+    """Finished batches on their way from the loop's thread to the caller's."""
+
+    def __init__(self, accumulator: Accumulator, only_errors: bool) -> None:
+        self.finished: deque[Delivered | tuple[Report, KafkaError, Message, int] | KafkaError] = deque()
+        self.changed = threading.Condition()
+        self._accumulator = accumulator
+        self._only_errors = only_errors
+
+    def on_delivered(self, delivered: Delivered) -> None:
+        batch = delivered.batch
+        if batch.reports and (delivered.error is not None or not self._only_errors):
+            self.finished.append(delivered)
+        else:
+            with self._accumulator.lock:
+                self._accumulator.release(batch.record_count, batch.size_bytes)
+        self._notify()
+
+    def on_dropped(self, record: HeldRecord, error: KafkaError) -> None:
+        if record.report is None:
+            with self._accumulator.lock:
+                self._accumulator.release(1, record.size_bytes)
+        else:
+            message = dropped_message(record, error)
+            self.finished.append((record.report, error, message, record.size_bytes))
+        self._notify()
+
+    def on_error(self, error: KafkaError) -> None:
+        self.finished.append(error)
+        self._notify()
+
+    def _notify(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+
+class Producer:
+    """`Producer({"bootstrap.servers": "localhost:9092"})`. Call `flush` before letting go of it, or `close`."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
+        settings = parse_settings("p", {**(config or {}), **kwargs})
+        self._settings = settings
+        self._accumulator = make_accumulator(settings)
+        self._inbox = _Inbox(self._accumulator, settings["delivery.report.only.error"])
+        self._default_report: Report | None = settings["on_delivery"]
+        self._error_cb = settings["error_cb"]
+        self._due: deque[tuple[Report, KafkaError | None, Message]] = deque()
+        self._thread = LoopThread("felice-producer")
+        self._core: ProducerCore = self._thread.run(
+            ProducerCore.start(settings, self._accumulator, self._inbox)
+        )
+        self._thread.at_end = self._core.close
+        self._wake = self._core.sender.wake
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_thread") and self._thread.alive:
+            self._thread.post(self._thread.loop.stop)
+
+    def __len__(self) -> int:
+        return self._accumulator.record_count
+
+    def __bool__(self) -> bool:
+        return True
+
+    def produce(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int = -1,
+        callback: Report | None = None,
+        timestamp: int = 0,
+        headers: Any = None,
+        *,
+        on_delivery: Report | None = None,
+    ) -> None:
+        """Take in one record; its report comes to `on_delivery(error, message)` from `poll` or `flush`."""
+        if type(value) is not bytes:
+            value = as_bytes(value, "value")
+        if type(key) is not bytes:
+            key = as_bytes(key, "key")
+        wake = self._accumulator.append(
+            topic,
+            partition,
+            timestamp or time.time_ns() // 1_000_000,
+            key,
+            value,
+            None if headers is None else as_headers(headers),
+            callback or on_delivery or self._default_report,
+            time.monotonic(),
+        )
+        if wake:
+            self._thread.post(self._wake)
+
+    def produce_arrow(
+        self,
+        topic: str,
+        table: Any,
+        *,
+        key: str | None = "key",
+        value: str = "value",
+        partition: str | None = "partition",
+        timestamp: str | None = "timestamp",
+        headers: str | None = "headers",
+        timeout: float = 30.0,
+    ) -> int:
+        """Send the rows of a pyarrow table (columns named as in the arguments, all but the value optional).
+
+        Rows go where their `partition` column says, else by the hash of their key as Java's client does, else to
+        partitions in turn by the block. Returns the number of rows taken in; waits, at most `timeout` seconds in
+        all, while the queue is full, then raises `BufferError`.
+        """
+        from felice.client.produce.arrow import batches_of_table
+
+        count = self._topic_width(topic, timeout)
+        names = {
+            "key": key,
+            "value": value,
+            "partition": partition,
+            "timestamp": timestamp,
+            "headers": headers,
+        }
+        deadline = time.monotonic() + timeout
+        rows = 0
+        for number, data, record_count in batches_of_table(table, names, count, self._settings):
+            self._append_batch(topic, number, data, record_count, deadline)
+            rows += record_count
+        return rows
+
+    def _append_batch(
+        self, topic: str, partition: int, data: Any, record_count: int, deadline: float
+    ) -> None:
+        while True:
+            try:
+                self._accumulator.append_batch(
+                    topic, partition, data, record_count, self._default_report, time.monotonic()
+                )
+                self._thread.post(self._wake)
+                return
+            except BufferError:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise
+                self.poll(min(left, 0.1))
+
+    def _topic_width(self, topic: str, timeout_s: float) -> int:
+        try:
+            return self._thread.run(self._core.open_topic(topic, timeout_s))
+        except OSError as error:
+            raise kafka_exception(error) from error
+
+    def poll(self, timeout: float = -1) -> int:
+        """Serve reports; waits up to `timeout` seconds (-1: for ever) for the first. Returns how many were served."""
+        served = self._serve()
+        if served or timeout == 0:
+            return served
+        deadline = None if timeout < 0 else time.monotonic() + timeout
+        while not served and self._wait(deadline):
+            served = self._serve()
+        return served
+
+    def flush(self, timeout: float = -1) -> int:
+        """Send what waits, serve all reports; returns how many records are left when time is up."""
+        deadline = None if timeout < 0 else time.monotonic() + timeout
+        with self._accumulator.lock:
+            self._accumulator.flushing += 1
+        self._thread.post(self._wake)
+        try:
+            self._serve()
+            while self._accumulator.record_count and self._wait(deadline):
+                self._serve()
+        finally:
+            with self._accumulator.lock:
+                self._accumulator.flushing -= 1
+        self._serve()
+        return len(self)
+
+    def _wait(self, deadline: float | None) -> bool:
+        """Until something finished; False when time is up."""
+        inbox = self._inbox
+        with inbox.changed:
+            if inbox.finished:
+                return True
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            if not self._thread.alive:
+                raise RuntimeError("this producer's thread is gone: it was closed, or left behind by a fork")
+            # Bounded, so that an interrupt from the keyboard is seen, and a report missed costs little.
+            inbox.changed.wait(0.1 if left is None else min(left, 0.1))
+        return True
+
+    def _serve(self) -> int:
+        served = 0
+        due, finished = self._due, self._inbox.finished
+        while due or finished:
+            if not due:
+                served += self._expand(finished.popleft())
+            while due:
+                report, error, message = due.popleft()
+                served += 1
+                report(error, message)
+        return served
+
+    def _expand(self, item: Delivered | tuple[Report, KafkaError, Message, int] | KafkaError) -> int:
+        """Queue the callbacks of one finished thing; those not yet called survive an exception in another."""
+        if isinstance(item, KafkaError):
+            if self._error_cb is not None:
+                self._error_cb(item)
+            return 1
+        if isinstance(item, Delivered):
+            self._due.extend(reports_of(item))
+            count, size = item.batch.record_count, item.batch.size_bytes
+        else:
+            report, error, message, size = item
+            self._due.append((report, error, message))
+            count = 1
+        with self._accumulator.lock:
+            self._accumulator.release(count, size)
+        return 0
+
+    # Transactions. A call that timed out (the error is `retriable`) goes on, and may be made again.
+
+    def init_transactions(self, timeout: float = -1) -> None:
+        """Become the one producer of this `transactional.id`; what another left open is aborted. Once, first."""
+        self._thread.run(self._core.transactor.init(timeout))
+
+    def begin_transaction(self) -> None:
+        self._thread.run(self._core.transactor.begin())
+
+    def send_offsets_to_transaction(
+        self, positions: list[TopicPartition], group_metadata: ConsumerGroupMetadata, timeout: float = -1
+    ) -> None:
+        """Commit these offsets on the consumer's behalf, if and when the transaction commits."""
+        offsets = offsets_of(None, positions) or {}
+        self._thread.run(self._core.transactor.send_offsets(offsets, group_metadata, timeout))
+
+    def commit_transaction(self, timeout: float = -1) -> None:
+        """Flush, serving reports, and commit. Where the error says `txn_requires_abort`, abort."""
+        self._end_transaction("commit_transaction", timeout)
+
+    def abort_transaction(self, timeout: float = -1) -> None:
+        """Give up what waits (reported as _PURGE_QUEUE), and abort."""
+        self._end_transaction("abort_transaction", timeout)
+
+    def _end_transaction(self, name: str, timeout: float) -> None:
+        transactor = self._core.transactor
+        limit_s = transactor.time_limit_s(timeout)
+        deadline = time.monotonic() + limit_s
+        self._thread.run(transactor.start_ending(name))
+        if self.flush(limit_s):
+            raise timed_out(name, limit_s)
+        self._thread.run(transactor.finish_ending(name, max(0.0, deadline - time.monotonic())))
+
+    def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
+        """Give up records that wait, or are under way; their reports say _PURGE_QUEUE or _PURGE_INFLIGHT."""
+
+        async def purge() -> None:
+            self._core.sender.purge(in_queue, in_flight)
+
+        future = self._thread.submit(purge())
+        if blocking:
+            future.result()
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """Brokers and topics as the cluster reports them now."""
+        picture: ClusterMetadata = self._ask(self._core.metadata(None if topic is None else [topic]), timeout)
+        return picture
+
+    def _ask(self, work: Any, timeout: float) -> Any:
+        try:
+            return self._thread.run(work, timeout if timeout >= 0 else None)
+        except TimeoutError:
+            raise failure(KafkaError._TIMED_OUT, f"no answer in {timeout} s") from None
+
+    def cluster_id(self, timeout: float = -1) -> str | None:
+        return self.list_topics("", timeout).cluster_id
+
+    def close(self, timeout: float = -1) -> None:
+        """Flush, then end. What is not delivered in time is lost, and an open transaction is aborted."""
+        if not self._thread.alive:
+            return
+        try:
+            if self._accumulator.transaction is not None and self._accumulator.transaction.may_abort:
+                with contextlib.suppress(KafkaException):
+                    self.abort_transaction(timeout)
+            self.flush(timeout)
+        finally:
+            with self._accumulator.lock:
+                self._accumulator.closed = True
+            self._thread.run(self._core.close())
+            self._thread.stop()

@@ -1,0 +1,125 @@
+"""Fetched data as one pyarrow table, without a Python object per row.
+
+Keeps true:  the table holds the rows that polling would have delivered next, partition by partition, and positions
+             move accordingly: polling and columns may be mixed. What cannot be read, and every other error, is
+             raised when its turn comes, with no rows before it and none lost for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from felice.client.consume.delivery import Delivery, Fetched
+from felice.client.consume.subscription import AssignedPartition
+from felice.client.error import KafkaError, KafkaException, error_of
+from felice.client.model import Message
+from felice.protocol.errors import ApiError
+from felice.records.arrow import ArrowReader, arrow_schema
+from felice.records.batch import BatchHeader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ArrowDelivery:
+    """Takes from a `Delivery` until there are enough rows or bytes."""
+
+    def __init__(self, delivery: Delivery, *, with_headers: bool, check_crcs: bool) -> None:
+        self._delivery = delivery
+        self._with_headers = with_headers
+        self._check_crcs = check_crcs
+        self._pieces: list[pa.RecordBatch] = []
+        self._error: KafkaException | None = None
+        self.rows = 0
+        self.size_bytes = 0
+
+    def take(self, max_rows: int, max_bytes: int) -> bool:
+        """Take what is here; True when there is enough, or something that the application must see first."""
+        while self.rows < max_rows and self.size_bytes < max_bytes:
+            item = self._delivery.take_fetched()
+            if item is None:
+                return False
+            if isinstance(item, Message):
+                if self._on_message(item):
+                    return True
+            elif not self._read(item, max_rows):
+                return True
+        return True
+
+    def _on_message(self, message: Message) -> bool:
+        error = message.error()
+        if error is None or error.code() == KafkaError._PARTITION_EOF:
+            return False
+        if self._pieces:
+            self._delivery.put_back(message)
+        else:
+            self._error = KafkaException(error)
+        return True
+
+    def _read(self, fetched: Fetched, max_rows: int) -> bool:
+        """Take the rows of a piece; False if the application must see first that a batch of it is bad."""
+        partition = fetched.partition
+        headers = [header for header in fetched.headers if header.next_offset > (partition.position or 0)]
+        pieces, fault = self._decode(fetched, headers)
+        for piece in pieces:
+            room = max_rows - self.rows
+            if piece.num_rows > room:
+                # The piece stays in its place; the position says where to go on in it.
+                partition.position = piece.column("offset")[room].as_py()
+                self._keep(piece.slice(0, room))
+                return True
+            self._keep(piece)
+        if fault is None:
+            self._delivery.finish(fetched)
+            return True
+        bad, error = fault
+        if self._pieces:
+            partition.position = max(partition.position or 0, bad.base_offset)
+        else:
+            partition.position = bad.next_offset
+            where = f"{partition.topic}-{partition.partition}: {error}"
+            self._error = KafkaException(error_of(KafkaError._BAD_MSG, where))
+        return False
+
+    def _decode(
+        self, fetched: Fetched, headers: list[BatchHeader]
+    ) -> tuple[list[pa.RecordBatch], tuple[BatchHeader, ApiError] | None]:
+        """The rows before the first batch that cannot be read, and that batch."""
+        reader = self._reader(fetched.partition)
+        found: list[pa.RecordBatch] = []
+        for index, header in enumerate(headers):
+            try:
+                found += reader.add(_bytes_of(fetched, header))
+            except ApiError as error:
+                # Again without it: what it left in the reader is not to be trusted.
+                return self._decode(fetched, headers[:index])[0], (header, error)
+        rest = reader.finish()
+        return [*found, *([rest] if rest is not None else [])], None
+
+    def _reader(self, partition: AssignedPartition) -> ArrowReader:
+        return ArrowReader(
+            partition.position or 0,
+            topic=partition.topic,
+            partition=partition.partition,
+            with_headers=self._with_headers,
+            check_crcs=self._check_crcs,
+        )
+
+    def _keep(self, piece: Any) -> None:
+        if piece.num_rows:
+            self._pieces.append(piece)
+            self.rows += piece.num_rows
+            self.size_bytes += piece.nbytes
+
+    def table(self) -> pa.Table:
+        """What was taken, perhaps without rows; raises if there is nothing but an error."""
+        import pyarrow as pa
+
+        if not self._pieces and self._error is not None:
+            raise self._error
+        schema = arrow_schema(with_topic=True, with_partition=True, with_headers=self._with_headers)
+        return pa.Table.from_batches(self._pieces, schema=schema)
+
+
+def _bytes_of(fetched: Fetched, header: Any) -> memoryview:
+    return fetched.records[header.position : header.end]

@@ -1,0 +1,357 @@
+"""The core of a consumer on its loop: assignment, fetching, committing, the group. Both faces stand on it.
+
+Keeps true:  what is committed was delivered: automatically the positions, manually what was stored or named.
+             Before a partition is given up its position is committed, if commits are automatic; from then on, and
+             while the application is told, none of its records is delivered.
+             A rebalance callback that assigns or unassigns by itself has the last word; else the rebalance is
+             applied as it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from felice.client.consume.delivery import Delivery
+from felice.client.consume.fetcher import Fetcher
+from felice.client.consume.offsets import EARLIEST, LATEST, commit_offsets, fetch_committed, list_offsets
+from felice.client.consume.subscription import Subscription
+from felice.client.error import KafkaError, KafkaException, error_of, failure
+from felice.client.group.membership import Membership
+from felice.client.group.requests import NOBODY, CommittedOffset
+from felice.client.model import (
+    OFFSET_END,
+    OFFSET_INVALID,
+    ClusterMetadata,
+    ConsumerGroupMetadata,
+    OffsetAndTimestamp,
+    Partition,
+    TopicPartition,
+    error_message,
+)
+from felice.client.net.cluster import Cluster
+from felice.client.options import Settings
+from felice.protocol.errors import ErrorCode
+
+AskApplication = Callable[[Any, list[TopicPartition]], Awaitable[None]]
+"""Runs a rebalance callback of the application, in whatever thread it wants it."""
+
+_LAST_COMMIT_TIMEOUT_S = 5.0
+
+
+class ConsumerCore:
+    """`ask` runs the application's rebalance callbacks, `tell` its notices (commits, errors)."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        delivery: Delivery,
+        ask: AskApplication,
+        tell: Callable[..., None],
+    ) -> None:
+        self.settings = settings
+        self.delivery = delivery
+        self.subscription = Subscription()
+        log = settings["logger"] or logging.getLogger("felice.client")
+        self.cluster = Cluster(settings, log, self._on_cluster_error)
+        self.fetcher = Fetcher(self.cluster, self.subscription, delivery, settings)
+        self.membership: Membership | None = None
+        self.last_poll = asyncio.get_running_loop().time()
+        self._ask = ask
+        self._tell = tell
+        self._callbacks: dict[str, Any] = {}
+        self._assigned_by_application = False
+        self._auto_commit: asyncio.Task[None] | None = None
+        self._commit_lock = asyncio.Lock()
+
+    @classmethod
+    async def start(
+        cls, settings: Settings, delivery: Delivery, ask: AskApplication, tell: Callable[..., None]
+    ) -> ConsumerCore:
+        return cls(settings, delivery, ask, tell)
+
+    def _on_cluster_error(self, error: KafkaError) -> None:
+        if self.settings["error_cb"] is not None:
+            self._tell(self.settings["error_cb"], error)
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            # Who waits for a coordinator may go on waiting: many applications end at the first error of a poll.
+            self.delivery.put(error_message(error))
+
+    # Subscription and assignment
+
+    async def subscribe(self, topics: Sequence[str], callbacks: Mapping[str, Any]) -> None:
+        if not self.settings["group.id"]:
+            raise failure(KafkaError._UNKNOWN_GROUP, 'subscribe() needs "group.id"')
+        if not topics:
+            raise failure(
+                KafkaError._INVALID_ARG, "subscribe() needs a topic; unsubscribe() ends a subscription"
+            )
+        self._callbacks = dict(callbacks)
+        self.subscription.subscribe(topics)
+        if self.membership is None:
+            self.membership = Membership(self.cluster, self.subscription, self.settings, self)
+            self.membership.start()
+            self._start_auto_commit()
+        else:
+            self.membership.rejoin("the subscription changed")
+
+    async def unsubscribe(self) -> None:
+        if self.membership is not None:
+            # Until it has left it is a member, and commits as one.
+            await self.membership.leave()
+            self.membership = None
+        self.subscription.unsubscribe()
+        self.assign([])
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        self._assigned_by_application = True
+        self.subscription.assign(partitions)
+        self._on_assigned()
+
+    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        self._assigned_by_application = True
+        self.subscription.incremental_assign(partitions)
+        self._on_assigned()
+
+    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        self._assigned_by_application = True
+        self.subscription.incremental_unassign(partitions)
+
+    def _on_assigned(self) -> None:
+        topics = {topic for topic, _ in self.subscription.assigned}
+        unknown = topics - set(self.cluster.topology.topics)
+        self.cluster.interesting |= topics
+        if unknown:
+            self.cluster.refresh_soon().add_done_callback(lambda task: self.fetcher.wake())
+        self._start_auto_commit()
+        self.fetcher.wake()
+
+    def seek(self, tp: TopicPartition) -> None:
+        partition = self.subscription.of(tp.topic, tp.partition)
+        partition.seek(tp.offset)
+        partition.not_before = 0.0
+        self.fetcher.wake()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Those that are not assigned are passed over: a rebalance may have taken them just now."""
+        for tp in partitions:
+            if (found := self.subscription.assigned.get(tp.key)) is not None:
+                found.pause()
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            if (found := self.subscription.assigned.get(tp.key)) is not None:
+                found.resume()
+        self.fetcher.wake()
+
+    # Rebalances, called by the membership
+
+    def polled_at(self) -> float:
+        return self.last_poll
+
+    def on_group_error(self, error: KafkaError) -> None:
+        self.delivery.put(error_message(error))
+
+    async def on_assign(self, partitions: Sequence[Partition]) -> None:
+        if await self._asked("on_assign", partitions):
+            return
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        if self._cooperative:
+            self.subscription.incremental_assign(
+                tp for tp in wanted if tp.key not in self.subscription.assigned
+            )
+        else:
+            self.subscription.assign(wanted)
+        self._on_assigned()
+
+    async def on_revoke(self, partitions: Sequence[Partition]) -> None:
+        self.subscription.withhold(partitions)
+        await self.commit_before_giving_up()
+        if await self._asked("on_revoke", partitions):
+            self._keep(partitions)
+            return
+        await self.commit_before_giving_up()
+        self._unassign(partitions)
+
+    async def on_lost(self, partitions: Sequence[Partition]) -> None:
+        """Somebody else may own them already: nothing is committed."""
+        self.subscription.withhold(partitions)
+        kind = "on_lost" if self._callbacks.get("on_lost") is not None else "on_revoke"
+        if await self._asked(kind, partitions):
+            self._keep(partitions)
+        else:
+            self._unassign(partitions)
+
+    def _keep(self, partitions: Sequence[Partition]) -> None:
+        """The application did the assigning: what it still has goes on."""
+        self.subscription.keep(partitions)
+        self.fetcher.wake()
+
+    @property
+    def _cooperative(self) -> bool:
+        return self.membership is not None and self.membership.cooperative
+
+    def _unassign(self, partitions: Sequence[Partition]) -> None:
+        self.subscription.incremental_unassign(p for p in partitions if p in self.subscription.assigned)
+
+    async def _asked(self, kind: str, partitions: Sequence[Partition]) -> bool:
+        """Run the callback if there is one; True if it did the assigning."""
+        callback = self._callbacks.get(kind)
+        if callback is None:
+            return False
+        self._assigned_by_application = False
+        await self._ask(callback, [TopicPartition(*partition) for partition in partitions])
+        return self._assigned_by_application
+
+    # Commits
+
+    def _start_auto_commit(self) -> None:
+        automatic = self.settings["enable.auto.commit"] and self.settings["group.id"]
+        if automatic and self._auto_commit is None:
+            self._auto_commit = asyncio.get_running_loop().create_task(self._commit_now_and_then())
+
+    async def _commit_now_and_then(self) -> None:
+        interval_s = self.settings["auto.commit.interval.ms"] / 1000
+        while True:
+            await asyncio.sleep(interval_s)
+            await self._commit_quietly(self.cluster.timeout_s)
+
+    async def commit_before_giving_up(self) -> None:
+        if self.settings["enable.auto.commit"] and self.settings["group.id"]:
+            await self._commit_quietly(_LAST_COMMIT_TIMEOUT_S)
+
+    async def _commit_quietly(self, timeout_s: float) -> None:
+        """A commit nobody waits for: its failure is told to on_commit and tried again with the next."""
+        if self.moved():
+            with contextlib.suppress(KafkaException):
+                await self.commit(None, timeout_s)
+
+    def moved(self) -> dict[Partition, CommittedOffset]:
+        """What there is to commit."""
+        automatic = self.settings["enable.auto.offset.store"]
+        moved = self.subscription.to_commit(auto_store=automatic)
+        return {key: CommittedOffset(offset, text, epoch) for key, (offset, epoch, text) in moved.items()}
+
+    async def commit(
+        self, offsets: Mapping[Partition, CommittedOffset] | None, timeout_s: float | None = None
+    ) -> list[TopicPartition]:
+        """Commit these offsets, or what has moved. Raises if nothing could be committed."""
+        if not self.settings["group.id"]:
+            raise failure(KafkaError._UNKNOWN_GROUP, 'committing needs "group.id"')
+        async with self._commit_lock:
+            chosen = self.moved() if offsets is None else offsets
+            try:
+                if not chosen:
+                    raise failure(KafkaError._NO_OFFSET)
+                rows = await self._commit(chosen, timeout_s or self.cluster.timeout_s)
+            except KafkaException as error:
+                self._report_commit(error.error, [])
+                raise
+        errors = [row.error for row in rows if row.error is not None]
+        failed = errors[0] if errors and len(errors) == len(rows) else None
+        self._report_commit(failed, rows)
+        if failed is not None:
+            raise KafkaException(failed)
+        return rows
+
+    async def _commit(
+        self, offsets: Mapping[Partition, CommittedOffset], timeout_s: float
+    ) -> list[TopicPartition]:
+        group_id = self.settings["group.id"]
+        member = self.membership.member if self.membership is not None else None
+        if member is not None and member.expelled:
+            # As nobody it could overwrite what those who took over have committed.
+            raise failure(ErrorCode.UNKNOWN_MEMBER_ID, f"no longer a member of group {group_id!r}")
+        committer = member.committer if member is not None else NOBODY
+        results = await commit_offsets(self.cluster, group_id, offsets, committer, timeout_s)
+        self.subscription.on_committed(
+            {key: offsets[key].offset for key, code in results.items() if not code and key in offsets}
+        )
+        return [
+            TopicPartition(*key, offsets[key].offset, error=error_of(code) if code else None)
+            for key, code in results.items()
+        ]
+
+    def _report_commit(self, error: KafkaError | None, rows: list[TopicPartition]) -> None:
+        if self.settings["on_commit"] is not None:
+            self._tell(self.settings["on_commit"], error, rows)
+
+    # Questions
+
+    async def committed(self, partitions: Sequence[TopicPartition], timeout_s: float) -> list[TopicPartition]:
+        if not self.settings["group.id"]:
+            raise failure(KafkaError._UNKNOWN_GROUP, 'committed() needs "group.id"')
+        keys = [tp.key for tp in partitions]
+        isolation = self.settings["isolation.level"]
+        found = await fetch_committed(self.cluster, self.settings["group.id"], keys, isolation, timeout_s)
+        return [_committed_row(tp, found.get(tp.key)) for tp in partitions]
+
+    async def offsets_for_times(
+        self, partitions: Sequence[TopicPartition], timeout_s: float
+    ) -> list[TopicPartition]:
+        """Each partition's offset is a time in milliseconds; OFFSET_END where nothing is that young."""
+        times = {tp.key: tp.offset for tp in partitions}
+        found = await list_offsets(self.cluster, times, self.settings["isolation.level"], timeout_s)
+        rows = []
+        for tp in partitions:
+            answer = found[tp.key]
+            if isinstance(answer, KafkaError):
+                rows.append(TopicPartition(tp.topic, tp.partition, OFFSET_INVALID, error=answer))
+            else:
+                offset = answer.offset if answer.offset >= 0 else OFFSET_END
+                rows.append(TopicPartition(tp.topic, tp.partition, offset, leader_epoch=answer.leader_epoch))
+        return rows
+
+    async def watermarks(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        """First offset and high watermark."""
+        ends = []
+        for timestamp in (EARLIEST, LATEST):
+            answer = (await list_offsets(self.cluster, {tp.key: timestamp}, 0, timeout_s))[tp.key]
+            if not isinstance(answer, OffsetAndTimestamp):
+                raise KafkaException(answer)
+            ends.append(answer.offset)
+        return ends[0], ends[1]
+
+    async def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
+        await self.cluster.refresh(topics)
+        return self.cluster.topology.describe(topics)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        group_id = self.settings["group.id"] or ""
+        if self.membership is None:
+            return ConsumerGroupMetadata(group_id)
+        member = self.membership.member
+        return ConsumerGroupMetadata(
+            group_id, member.generation, member.member_id, self.settings["group.instance.id"]
+        )
+
+    async def close(self) -> None:
+        """Leave the group, commit the last positions, let go of the connections."""
+        if self._auto_commit is not None:
+            self._auto_commit.cancel()
+        try:
+            if self.membership is not None:
+                await self.membership.leave()
+                self.membership = None
+            else:
+                await self.commit_before_giving_up()
+        finally:
+            await self.abandon()
+
+    async def abandon(self) -> None:
+        """Let go of the connections without a word to the group."""
+        self.fetcher.close()
+        await self.cluster.close()
+
+
+def _committed_row(tp: TopicPartition, found: CommittedOffset | None) -> TopicPartition:
+    if found is None or found.error_code:
+        code = found.error_code if found is not None else KafkaError._UNKNOWN_PARTITION
+        return TopicPartition(tp.topic, tp.partition, OFFSET_INVALID, error=error_of(code))
+    if found.offset < 0:
+        return TopicPartition(tp.topic, tp.partition, OFFSET_INVALID)
+    epoch = found.leader_epoch if found.leader_epoch >= 0 else None
+    return TopicPartition(tp.topic, tp.partition, found.offset, found.metadata or None, epoch)

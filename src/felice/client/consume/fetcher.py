@@ -1,0 +1,326 @@
+"""Fetches ahead: one request under way per leader for all its partitions that have room, and at most a second
+one, on a connection of its own, for those that got room (or were assigned, or moved) while the first one waits.
+
+Keeps true:  a partition is fetched only from its position on, in order, and only while what is buffered of it, and
+             of all, is below the limits. Where a partition has no offset to begin at one is looked up: committed,
+             else by `auto.offset.reset`. An offset that is gone is reset only when what was fetched before it has
+             been delivered.
+Leaves:      decoding to `delivery`, who is assigned to `subscription`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from felice.client.consume.delivery import Delivery, Fetched
+from felice.client.consume.isolation import READ_COMMITTED, visible_batches, whole_batches
+from felice.client.consume.offsets import EARLIEST, LATEST, fetch_committed, list_offsets
+from felice.client.consume.subscription import AssignedPartition, Lease, Subscription
+from felice.client.error import KafkaError, KafkaException, error_of, failure, kafka_error
+from felice.client.model import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OffsetAndTimestamp,
+    error_message,
+)
+from felice.client.net.cluster import Cluster
+from felice.client.net.requests import fetch_request
+from felice.client.net.topology import NO_LEADER
+from felice.client.options import Settings
+from felice.protocol.errors import ErrorCode
+
+Asked: TypeAlias = tuple[AssignedPartition, Lease, int | None]
+"""A partition, the right to its data, and where to read, as of the moment of asking."""
+
+# A broker answers a connection in order, so what must not wait behind a long poll has another connection.
+_LANES = ("fetch", "fetch-2")
+
+# While some partitions are full the second request must not keep these waiting once they are drained.
+_BUSY_WAIT_MS = 50
+_NEVER = float("inf")
+
+
+class Fetcher:
+    """Lives on the loop. `wake` after anything changed that may let something be fetched."""
+
+    def __init__(
+        self, cluster: Cluster, subscription: Subscription, delivery: Delivery, settings: Settings
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._delivery = delivery
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._isolation: int = settings["isolation.level"]
+        self._under_way: dict[tuple[int, str], set[Lease]] = {}
+        self._resolving: set[AssignedPartition] = set()
+        self._complained: set[str] = set()
+        self._waking = False
+        self._closed = False
+        self._retry: asyncio.TimerHandle | None = None
+        self.starved = False
+        """Something is not fetched for want of room: the application is to wake the fetcher when it has taken."""
+
+    def wake(self) -> None:
+        if not self._waking and not self._closed:
+            self._waking = True
+            self._loop.call_soon(self._pump)
+
+    def close(self) -> None:
+        self._closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+
+    def _wake_in(self, seconds: float) -> None:
+        if self._retry is None or self._retry.when() <= self._loop.time() or self._retry.cancelled():
+            self._retry = self._loop.call_later(seconds, self.wake)
+
+    def _pump(self) -> None:
+        self._waking = False
+        if self._closed:
+            return
+        partitions = self._subscription.assigned.values()
+        lost = [p for p in partitions if p.fetch_offset is None and p not in self._resolving]
+        if lost:
+            self._resolving.update(lost)
+            self._cluster.spawn(self._resolve(lost))
+        for leader, group in self._by_leader(partitions).items():
+            self._fetch_what_is_not_under_way(leader, group)
+
+    def _fetch_what_is_not_under_way(self, leader: int, group: list[AssignedPartition]) -> None:
+        waiting = [self._under_way.get((leader, lane), set()) for lane in _LANES]
+        left = [partition for partition in group if not any(partition.lease in leases for leases in waiting)]
+        free = [lane for lane, leases in zip(_LANES, waiting, strict=True) if not leases]
+        if left and free:
+            self._under_way[leader, free[0]] = {partition.lease for partition in left}
+            # As of now: the task begins later, and what is given up until then must not come from it.
+            asked = {
+                partition.key: (partition, partition.lease, partition.fetch_offset) for partition in left
+            }
+            self._cluster.spawn(self._fetch(leader, free[0], asked))
+
+    def _by_leader(self, partitions: Iterable[AssignedPartition]) -> dict[int, list[AssignedPartition]]:
+        """What may be fetched now, under its leader."""
+        led: dict[int, list[AssignedPartition]] = {}
+        now = self._loop.time()
+        # True while looking: what the application takes meanwhile must wake us again.
+        self.starved = True
+        starved = leaderless = False
+        for partition in partitions:
+            if not partition.fetchable:
+                continue
+            if self._is_full(partition):
+                starved = True
+            elif partition.not_before > now:
+                if partition.not_before != _NEVER:
+                    self._wake_in(partition.not_before - now)
+            else:
+                leader = self._cluster.topology.leader(partition.topic, partition.partition)
+                leaderless = leaderless or leader == NO_LEADER
+                if leader != NO_LEADER:
+                    led.setdefault(leader, []).append(partition)
+        self.starved = starved
+        if leaderless:
+            self._complain(partitions)
+            self._cluster.refresh_soon().add_done_callback(lambda task: self.wake())
+        return led
+
+    def _complain(self, partitions: Iterable[AssignedPartition]) -> None:
+        """Once per topic: it is assigned and the brokers say that it is not there."""
+        errors = self._cluster.topology.topic_errors
+        for topic in {partition.topic for partition in partitions} & errors.keys() - self._complained:
+            if errors[topic] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._complained.add(topic)
+                self._delivery.put(error_message(error_of(errors[topic], topic), topic))
+
+    def _is_full(self, partition: AssignedPartition) -> bool:
+        settings, lease = self._settings, partition.lease
+        if lease.put_bytes == lease.taken_bytes:
+            return False
+        return bool(
+            lease.buffered_bytes >= settings["max.partition.fetch.bytes"]
+            or lease.buffered_records >= settings["queued.min.messages"]
+            or self._delivery.buffered_bytes >= settings["queued.max.messages.kbytes"] * 1024
+        )
+
+    async def _fetch(self, leader: int, lane: str, asked: dict[Any, Asked]) -> None:
+        settings = self._settings
+        wait_ms = settings["fetch.wait.max.ms"]
+        if self.starved and lane != _LANES[0]:
+            wait_ms = min(wait_ms, _BUSY_WAIT_MS)
+        request = fetch_request(
+            self._cluster.topology,
+            {key: offset or 0 for key, (_, _, offset) in asked.items()},
+            max_wait_ms=wait_ms,
+            max_bytes=settings["fetch.max.bytes"],
+            partition_max_bytes=settings["max.partition.fetch.bytes"],
+            isolation_level=self._isolation,
+            min_bytes=settings["fetch.min.bytes"],
+            rack_id=settings["client.rack"],
+        )
+        try:
+            timeout_s = self._cluster.timeout_s + wait_ms / 1000
+            response = await self._cluster.call(leader, request, purpose=lane, timeout_s=timeout_s)
+            if response.error_code:
+                raise KafkaException(error_of(response.error_code))
+            self._take(response, asked)
+        except KafkaException as error:
+            self._on_broken([partition for partition, _, _ in asked.values()], error)
+        finally:
+            del self._under_way[leader, lane]
+            self.wake()
+
+    def _on_broken(self, group: list[AssignedPartition], error: KafkaException) -> None:
+        """The broker did not answer: look for another leader after a while."""
+        until = self._loop.time() + self._settings["fetch.error.backoff.ms"] / 1000
+        for partition in group:
+            partition.not_before = until
+        self._cluster.refresh_soon()
+        if not error.error.retriable():
+            self._delivery.put(error_message(error.error))
+
+    def _take(self, response: Any, asked: dict[Any, Asked]) -> None:
+        names = self._cluster.topology.names_by_id
+        for topic in response.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for row in topic.partitions:
+                partition, lease, _ = asked.get((name, row.partition_index), (None, None, None))
+                if partition is None or partition.lease is not lease:
+                    continue
+                if row.error_code:
+                    self._on_error(partition, row)
+                else:
+                    self._on_records(partition, row)
+
+    def _on_records(self, partition: AssignedPartition, row: Any) -> None:
+        partition.high_watermark = row.high_watermark
+        partition.log_start_offset = row.log_start_offset
+        records = memoryview(row.records) if row.records is not None else memoryview(b"")
+        begin = partition.fetch_offset or 0
+        try:
+            headers = [header for header in whole_batches(records) if header.next_offset > begin]
+            aborted = row.aborted_transactions if self._isolation == READ_COMMITTED else None
+            visible = list(visible_batches(records, headers, aborted))
+        except Exception as error:
+            self._delivery.put(Fetched(partition, memoryview(b""), [], begin, kafka_error(error)))
+            self._back_off(partition)
+            return
+        if headers:
+            partition.fetch_offset = headers[-1].next_offset
+            self._delivery.put(Fetched(partition, records, visible, partition.fetch_offset))
+        end = row.last_stable_offset if self._isolation == READ_COMMITTED else row.high_watermark
+        self._report_end(partition, end)
+
+    def _report_end(self, partition: AssignedPartition, end: int) -> None:
+        offset = partition.fetch_offset
+        if not self._settings["enable.partition.eof"] or offset is None or offset < end:
+            return
+        if partition.eof_reported_at != offset:
+            partition.eof_reported_at = offset
+            eof = error_of(KafkaError._PARTITION_EOF)
+            self._delivery.put(Fetched(partition, memoryview(b""), [], offset, eof))
+
+    def _on_error(self, partition: AssignedPartition, row: Any) -> None:
+        code = row.error_code
+        where = f"{partition.topic}-{partition.partition}"
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if partition.lease.buffered_bytes or partition.position != partition.fetch_offset:
+                self._back_off(partition)
+            else:
+                self._reset(partition, f"{where}: offset {partition.fetch_offset} is out of range")
+            return
+        leader = row.current_leader
+        if leader is not None:
+            self._cluster.topology.on_leader_hint(*partition.key, leader.leader_id, leader.leader_epoch)
+        if ErrorCode.of(code).refreshes_metadata or code == ErrorCode.UNKNOWN_LEADER_EPOCH:
+            self._cluster.refresh_soon()
+        if not ErrorCode.of(code).retriable or code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._delivery.put(
+                Fetched(partition, memoryview(b""), [], partition.fetch_offset or 0, error_of(code, where))
+            )
+        self._back_off(partition)
+
+    def _back_off(self, partition: AssignedPartition) -> None:
+        partition.not_before = self._loop.time() + self._settings["fetch.error.backoff.ms"] / 1000
+        self._wake_in(self._settings["fetch.error.backoff.ms"] / 1000)
+
+    # Where to begin
+
+    def _reset(self, partition: AssignedPartition, why: str) -> None:
+        policy = self._settings["auto.offset.reset"]
+        if policy == "error":
+            error = error_of(KafkaError._AUTO_OFFSET_RESET, why)
+            self._delivery.put(Fetched(partition, memoryview(b""), [], partition.fetch_offset or 0, error))
+            partition.not_before = _NEVER
+            return
+        partition.seek(OFFSET_BEGINNING if policy == "earliest" else OFFSET_END)
+        self.wake()
+
+    async def _resolve(self, partitions: list[AssignedPartition]) -> None:
+        """Find out where to begin; what fails is tried again."""
+        leases = {partition: partition.lease for partition in partitions}
+        try:
+            logical = {p: p.start for p in partitions if p.start in (OFFSET_BEGINNING, OFFSET_END)}
+            stored = [p for p in partitions if p not in logical]
+            if stored and self._settings["group.id"]:
+                await self._resolve_committed(stored, leases)
+                stored = [p for p in stored if p.fetch_offset is None]
+            for partition in stored:
+                if partition.lease is leases[partition]:
+                    self._no_committed(partition, logical)
+            await self._resolve_logical(logical, leases)
+        except KafkaException as error:
+            if not error.error.retriable():
+                self._delivery.put(error_message(error.error))
+            await asyncio.sleep(self._settings["retry.backoff.max.ms"] / 1000)
+        finally:
+            self._resolving.difference_update(partitions)
+            self.wake()
+
+    def _no_committed(self, partition: AssignedPartition, logical: dict[AssignedPartition, int]) -> None:
+        policy = self._settings["auto.offset.reset"]
+        if policy == "error":
+            why = f"{partition.topic}-{partition.partition} has no committed offset"
+            error = error_of(KafkaError._AUTO_OFFSET_RESET, why)
+            self._delivery.put(Fetched(partition, memoryview(b""), [], 0, error))
+            partition.begin_at(0)
+            partition.not_before = _NEVER
+        else:
+            logical[partition] = OFFSET_BEGINNING if policy == "earliest" else OFFSET_END
+
+    async def _resolve_committed(
+        self, partitions: list[AssignedPartition], leases: dict[AssignedPartition, Any]
+    ) -> None:
+        keys = [partition.key for partition in partitions]
+        group_id = self._settings["group.id"]
+        found = await fetch_committed(self._cluster, group_id, keys, self._isolation, self._cluster.timeout_s)
+        for partition in partitions:
+            committed = found.get(partition.key)
+            if committed is not None and committed.error_code:
+                # Not knowing is not the same as nothing: a reset would skip or repeat what was consumed.
+                raise failure(
+                    committed.error_code, f"committed offset of {partition.topic}-{partition.partition}"
+                )
+            if committed is None or committed.offset < 0 or partition.lease is not leases[partition]:
+                continue
+            partition.begin_at(committed.offset)
+            partition.committed = committed.offset
+
+    async def _resolve_logical(
+        self, wanted: dict[AssignedPartition, int], leases: dict[AssignedPartition, Any]
+    ) -> None:
+        if not wanted:
+            return
+        times = {p.key: EARLIEST if start == OFFSET_BEGINNING else LATEST for p, start in wanted.items()}
+        found = await list_offsets(self._cluster, times, self._isolation, self._cluster.timeout_s)
+        for partition in wanted:
+            answer = found.get(partition.key)
+            if isinstance(answer, OffsetAndTimestamp):
+                if partition.lease is leases[partition]:
+                    partition.begin_at(answer.offset)
+            elif answer is not None:
+                self._delivery.put(error_message(answer, partition.topic, partition.partition))
+        if any(isinstance(answer, KafkaError) for answer in found.values()):
+            await asyncio.sleep(self._settings["retry.backoff.max.ms"] / 1000)

@@ -1,0 +1,1 @@
+"""A consumer's membership in its group: the protocol's decisions, the requests, and the tasks that send them."""

@@ -1,0 +1,160 @@
+"""Requests about a group's offsets, for consumers and administrators, and their replies in one shape.
+
+Keeps true:  whatever version is spoken, the caller sees partitions by name with an offset or an error each.
+Topics go by name, at most version 9 of both APIs: a commit must not fail because metadata lacks an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from felice.client.error import KafkaException
+from felice.client.model import Partition, TopicPartition
+from felice.client.net.requests import by_topic
+from felice.client.net.wire import ByVersion
+from felice.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from felice.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+LAST_VERSION_BY_NAME = 9
+BATCHED_OFFSET_FETCH = 8
+REQUIRE_STABLE = 7
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """What a group has committed for a partition; offset -1 if nothing."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """On whose behalf offsets are committed: a member of a generation, or nobody (generation -1)."""
+
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+NOBODY = Committer()
+
+
+def offset_commit_request(
+    group_id: str, offsets: Mapping[Partition, CommittedOffset], committer: Committer = NOBODY
+) -> ByVersion:
+    topics = [
+        OffsetCommitRequestTopic(
+            name=topic,
+            partitions=[_commit_row(number, offsets[topic, number]) for number in numbers],
+        )
+        for topic, numbers in by_topic(offsets).items()
+    ]
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=committer.generation,
+        member_id=committer.member_id,
+        group_instance_id=committer.instance_id,
+        topics=topics,
+    )
+    return ByVersion(OffsetCommitRequest, lambda version: request, LAST_VERSION_BY_NAME)
+
+
+def _commit_row(number: int, offset: CommittedOffset) -> OffsetCommitRequestPartition:
+    return OffsetCommitRequestPartition(
+        partition_index=number,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        committed_metadata=offset.metadata,
+    )
+
+
+def commit_results(response: OffsetCommitResponse) -> dict[Partition, int]:
+    """Error code by partition."""
+    return {
+        (topic.name, row.partition_index): row.error_code
+        for topic in response.topics
+        for row in topic.partitions
+    }
+
+
+def offset_fetch_request(
+    group_id: str, partitions: Iterable[Partition] | None, *, require_stable: bool = False
+) -> ByVersion:
+    """`partitions` None asks for everything the group has committed."""
+    grouped = None if partitions is None else by_topic(partitions)
+
+    def build(version: int) -> OffsetFetchRequest:
+        stable = require_stable and version >= REQUIRE_STABLE
+        if version >= BATCHED_OFFSET_FETCH:
+            topics = (
+                None
+                if grouped is None
+                else [
+                    OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
+                    for topic, numbers in grouped.items()
+                ]
+            )
+            groups = [OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
+            return OffsetFetchRequest(groups=groups, require_stable=stable)
+        old = (
+            None
+            if grouped is None
+            else [
+                OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
+                for topic, numbers in grouped.items()
+            ]
+        )
+        return OffsetFetchRequest(group_id=group_id, topics=old, require_stable=stable)
+
+    return ByVersion(OffsetFetchRequest, build, LAST_VERSION_BY_NAME)
+
+
+def fetched_offsets(response: OffsetFetchResponse) -> tuple[int, dict[Partition, CommittedOffset]]:
+    """The group's own error code, and what it has committed."""
+    group: Any = response.groups[0] if response.groups else response
+    return group.error_code, {
+        (topic.name, row.partition_index): CommittedOffset(
+            row.committed_offset, row.metadata or "", row.committed_leader_epoch, row.error_code
+        )
+        for topic in group.topics
+        for row in topic.partitions
+    }
+
+
+def offsets_of(
+    message: Any, offsets: Sequence[TopicPartition] | None
+) -> dict[Partition, CommittedOffset] | None:
+    """What `commit` and `store_offsets` are given: a message (the offset after it), partitions, or nothing."""
+    if message is not None and offsets is not None:
+        raise ValueError("message and offsets are mutually exclusive")
+    if message is not None:
+        if message.error() is not None:
+            raise KafkaException(message.error())
+        epoch = message.leader_epoch()
+        key = (message.topic(), message.partition())
+        return {key: CommittedOffset(message.offset() + 1, "", -1 if epoch is None else epoch)}
+    if offsets is None:
+        return None
+    return {
+        tp.key: CommittedOffset(
+            tp.offset, tp.metadata or "", -1 if tp.leader_epoch is None else tp.leader_epoch
+        )
+        for tp in offsets
+        if tp.offset >= 0
+    }

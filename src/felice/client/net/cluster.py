@@ -1,0 +1,347 @@
+"""The way to the brokers: bootstrap, metadata, one connection per broker and purpose, coordinators.
+
+Keeps true:  a broker that refused a connection is left alone for its backoff, which doubles to a limit. Requests
+             that may wait long in the broker (fetch, group) have connections of their own, since a broker answers
+             a connection in order. When no broker can be reached the error names every address and its reason.
+Leaves:      what is known of topics and leaders to `topology`, retries of single operations to their owners.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from felice.client.error import KafkaError, KafkaException, failure
+from felice.client.model import BrokerMetadata
+from felice.client.net.connection import Connection, connect
+from felice.client.net.requests import metadata_request
+from felice.client.net.topology import Topology
+from felice.client.net.waiting import WAITING_LOGGER, Waiting
+from felice.client.net.wire import ByVersion
+from felice.client.options import Settings
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.find_coordinator import (
+    GROUP_KEY_TYPE,
+    TRANSACTION_KEY_TYPE,
+    FindCoordinatorRequest,
+)
+from felice.protocol.messages.metadata import MetadataResponse
+
+_RETRY_COORDINATOR = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def backoff_s(attempt: int, first_ms: float, limit_ms: float, random: Random) -> float:
+    """Exponential with a fifth of jitter, so that clients that failed together do not return together."""
+    wait: float = min(first_ms * 2 ** min(attempt, 20), limit_ms) / 1000
+    return wait * random.uniform(0.8, 1.2)
+
+
+def _find_coordinator(key: str, key_type: int) -> Callable[[int], FindCoordinatorRequest]:
+    def build(version: int) -> FindCoordinatorRequest:
+        if version >= 4:
+            return FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        if version == 0 and key_type != GROUP_KEY_TYPE:
+            raise failure(KafkaError._UNSUPPORTED_FEATURE, "the broker has no transactions")
+        return FindCoordinatorRequest(key_type=key_type, key=key)
+
+    return build
+
+
+@dataclass(slots=True)
+class _Node:
+    """One address and purpose: its connection, and when to try again."""
+
+    host: str
+    port: int
+    connection: Connection | None = None
+    failures: int = 0
+    not_before: float = 0.0
+    last_error: KafkaException | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def open_connection(self) -> Connection | None:
+        return None if self.connection is None or self.connection.closed else self.connection
+
+
+class Cluster:
+    """Lives on one event loop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        logger: logging.Logger,
+        on_error: Callable[[KafkaError], None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.topology = Topology()
+        self.timeout_s: float = settings["request.timeout.ms"] / 1000
+        self.interesting: set[str] = set()
+        self.allow_auto_create = settings.kind == "p" or bool(settings.get("allow.auto.create.topics"))
+        self._log = logger
+        self._on_error = on_error
+        self._complained = False
+        self._loop = asyncio.get_running_loop()
+        self._nodes: dict[tuple[str, int, str], _Node] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._waiting = Waiting(self._loop.time, self.tell_of_waiting)
+        self._refreshing: asyncio.Task[None] | None = None
+        self._refreshed_at = float("-inf")
+        self._background: dict[asyncio.Task[Any], None] = {}
+        self._closed = False
+        self._tick = self._loop.call_later(1.0, self._on_tick)
+
+    async def close(self) -> None:
+        self._closed = True
+        self._tick.cancel()
+        for task in [*self._background, *([self._refreshing] if self._refreshing else [])]:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await task
+        for node in self._nodes.values():
+            if node.connection is not None:
+                node.connection.close()
+        # One turn for the transports to let go of their sockets.
+        await asyncio.sleep(0)
+
+    def _on_tick(self) -> None:
+        """Refresh aged metadata and close idle connections."""
+        now = self._loop.time()
+        self._tick = self._loop.call_later(1.0, self._on_tick)
+        if self.interesting and now - self._refreshed_at > self.settings["metadata.max.age.ms"] / 1000:
+            self.refresh_soon()
+        idle_s = self.settings["connections.max.idle.ms"] / 1000
+        for node in self._nodes.values():
+            connection = node.connection
+            if idle_s and connection and not connection.in_flight and now - connection.last_used > idle_s:
+                connection.close("idle")
+                node.connection = None
+
+    # Connections
+
+    async def connection(self, node_id: int, purpose: str = "") -> Connection:
+        """The connection to a broker by id; connects if need be and its backoff is over."""
+        broker = self.topology.brokers.get(node_id)
+        if broker is None:
+            raise failure(
+                KafkaError._UNKNOWN_BROKER, f"broker {node_id} is not in the metadata", retriable=True
+            )
+        return await self._open(self._node(broker.host, broker.port, purpose))
+
+    def open_connection(self, node_id: int, purpose: str = "") -> Connection | None:
+        """The connection to a broker by id, if there is one now."""
+        broker = self.topology.brokers.get(node_id)
+        return None if broker is None else self._node(broker.host, broker.port, purpose).open_connection
+
+    def _node(self, host: str, port: int, purpose: str = "") -> _Node:
+        return self._nodes.setdefault((host, port, purpose), _Node(host, port))
+
+    async def _open(self, node: _Node) -> Connection:
+        async with node.lock:
+            if (connection := node.open_connection) is not None:
+                return connection
+            if self._closed:
+                raise failure(KafkaError._DESTROY)
+            wait = node.not_before - self._loop.time()
+            if wait > 0:
+                await asyncio.sleep(wait)
+            return await self._connect(node)
+
+    async def _connect(self, node: _Node) -> Connection:
+        setup_s = self.settings["socket.connection.setup.timeout.ms"] / 1000
+        try:
+            node.connection = await connect(
+                self.settings.env.network,
+                node.host,
+                node.port,
+                client_id=self.settings["client.id"],
+                timeout_s=setup_s,
+                silence_s=self.timeout_s,
+                prepare=self._prepare,
+            )
+        except KafkaException as error:
+            first, limit = self.settings["reconnect.backoff.ms"], self.settings["reconnect.backoff.max.ms"]
+            node.not_before = self._loop.time() + backoff_s(
+                node.failures, first, limit, self.settings.env.random
+            )
+            node.failures += 1
+            node.last_error = error
+            self._log.debug("connect failed: %s", error.error.str())
+            raise
+        node.failures = 0
+        node.last_error = None
+        return node.connection
+
+    def _prepare(self, sock: socket.socket) -> None:
+        for key, option in (
+            ("socket.send.buffer.bytes", socket.SO_SNDBUF),
+            ("socket.receive.buffer.bytes", socket.SO_RCVBUF),
+        ):
+            if self.settings[key] > 0:
+                sock.setsockopt(socket.SOL_SOCKET, option, self.settings[key])
+
+    # Requests
+
+    async def call(
+        self, node_id: int, request: Any, *, purpose: str = "", timeout_s: float | None = None
+    ) -> Any:
+        """Send to a broker by id."""
+        connection = await self.connection(node_id, purpose)
+        return await connection.call(request, timeout_s or self.timeout_s)
+
+    async def call_any(self, request: Any) -> Any:
+        """Send to any broker: connected ones first, then every known address in turn."""
+        reasons: list[str] = []
+        for node in self._candidates():
+            try:
+                connection = await self._open_now(node)
+                return await connection.call(request, self.timeout_s)
+            except KafkaException as error:
+                if not error.error.retriable():
+                    raise
+                reasons.append(error.error.str())
+        raise failure(KafkaError._ALL_BROKERS_DOWN, "; ".join(dict.fromkeys(reasons)), retriable=True)
+
+    async def _open_now(self, node: _Node) -> Connection:
+        """Like `_open`, but a node in its backoff fails at once with its last reason: another may answer."""
+        if (
+            node.open_connection is None
+            and node.last_error is not None
+            and node.not_before > self._loop.time()
+        ):
+            raise node.last_error
+        return await self._open(node)
+
+    def _candidates(self) -> list[_Node]:
+        addresses = [(broker.host, broker.port) for broker in self.topology.brokers.values()]
+        self.settings.env.random.shuffle(addresses)
+        addresses += self.settings.bootstrap
+        nodes = [self._node(host, port) for host, port in dict.fromkeys(addresses)]
+        return sorted(nodes, key=lambda node: (node.open_connection is None, node.failures))
+
+    async def call_controller(self, request: Any) -> Any:
+        """Send to the controller as last known; any broker where there is none (KRaft forwards)."""
+        if self.topology.controller_id not in self.topology.brokers:
+            await self.refresh([])
+        controller = self.topology.controller_id
+        if controller in self.topology.brokers:
+            return await self.call(controller, request)
+        return await self.call_any(request)
+
+    # Metadata
+
+    async def refresh(
+        self, topics: Iterable[str] | None, *, allow_auto_create: bool = False
+    ) -> MetadataResponse:
+        """Ask for these topics (None: all, empty: only the brokers) and remember the answer."""
+        names = None if topics is None else list(topics)
+        request = metadata_request(names, allow_auto_create=allow_auto_create)
+        response: MetadataResponse = await self.call_any(request)
+        self.topology.update(response, complete=names is None)
+        return response
+
+    def refresh_soon(self) -> asyncio.Task[None]:
+        """Refresh the interesting topics in the background; calls while one is under way share it."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = self._loop.create_task(self._refresh_interesting())
+        return self._refreshing
+
+    async def _refresh_interesting(self) -> None:
+        pause = self._refreshed_at + self.settings["retry.backoff.ms"] / 1000 - self._loop.time()
+        if pause > 0:
+            await asyncio.sleep(pause)
+        try:
+            await self.refresh(sorted(self.interesting), allow_auto_create=self.allow_auto_create)
+            self._complained = False
+        except KafkaException as error:
+            self._log.debug("metadata refresh failed: %s", error.error.str())
+            self._complain(error.error)
+        finally:
+            self._refreshed_at = self._loop.time()
+
+    def _complain(self, error: KafkaError) -> None:
+        """Tell the application once per outage that nothing can be reached."""
+        if not self._complained and error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._complained = True
+            self._log.warning("%s", error.str())
+            if self._on_error is not None:
+                self._on_error(error)
+
+    def tell_of_waiting(self, error: KafkaError) -> None:
+        """Tell the application why nothing happens. Trying goes on."""
+        self._log.getChild(WAITING_LOGGER).warning("waiting: %s", error.str())
+        if self._on_error is not None:
+            self._on_error(error)
+
+    async def ready_topic(self, topic: str, timeout_s: float) -> None:
+        """Wait until the topic is known with leaders; raises when the broker says it never will be, or in time."""
+        deadline = self._loop.time() + timeout_s
+        self.interesting.add(topic)
+        while not self.topology.partition_count(topic):
+            await asyncio.shield(self.refresh_soon())
+            code = self.topology.topic_errors.get(topic, 0)
+            if code and not ErrorCode(code).retriable:
+                raise failure(code, topic)
+            if self.topology.partition_count(topic):
+                return
+            if self._loop.time() >= deadline:
+                if not self.topology.brokers:
+                    await self.refresh([])
+                raise failure(code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic)
+            await asyncio.sleep(self.settings["retry.backoff.ms"] / 1000)
+
+    # Coordinators
+
+    async def coordinator(self, key: str, timeout_s: float, key_type: int = GROUP_KEY_TYPE) -> int:
+        """Node id of the coordinator of a group, or of a transactional id; waits while the brokers make one."""
+        deadline = self._loop.time() + timeout_s
+        attempt = 0
+        while (key_type, key) not in self._coordinators:
+            try:
+                return await self._find_coordinator(key, key_type)
+            except KafkaException as error:
+                if not error.error.retriable() or self._loop.time() >= deadline:
+                    raise
+                if error.code in _RETRY_COORDINATOR:
+                    self._waiting.go_on((key_type, key), error.error)
+            settings = self.settings
+            first, limit = settings["retry.backoff.ms"], settings["retry.backoff.max.ms"]
+            await asyncio.sleep(backoff_s(attempt, first, limit, settings.env.random))
+            attempt += 1
+        return self._coordinators[key_type, key]
+
+    async def _find_coordinator(self, key: str, key_type: int) -> int:
+        asked = ByVersion(FindCoordinatorRequest, _find_coordinator(key, key_type))
+        response = await self.call_any(asked)
+        found = response.coordinators[0] if response.coordinators else response
+        if found.error_code:
+            retriable = found.error_code in _RETRY_COORDINATOR
+            kind = "transactional id" if key_type == TRANSACTION_KEY_TYPE else "group"
+            said = found.error_message or ""
+            reason = said if said != ErrorCode.of(found.error_code).message else ""
+            wanted = f"coordinator of {kind} {key!r}"
+            raise failure(found.error_code, f"{wanted}: {reason}" if reason else wanted, retriable=retriable)
+        self._waiting.end((key_type, key))
+        self.topology.brokers.setdefault(found.node_id, BrokerMetadata(found.node_id, found.host, found.port))
+        self._coordinators[key_type, key] = found.node_id
+        return int(found.node_id)
+
+    def forget_coordinator(self, key: str, key_type: int = GROUP_KEY_TYPE) -> None:
+        self._coordinators.pop((key_type, key), None)
+
+    def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+        """Run in the background until done or the cluster is closed."""
+        task: asyncio.Task[Any] = self._loop.create_task(coroutine)
+        self._background[task] = None
+        task.add_done_callback(lambda done: self._background.pop(done, None))
+        return task

@@ -1,0 +1,194 @@
+"""One connection to one broker: requests go out pipelined, replies find their request by correlation id.
+
+Keeps true:  each request gets its own reply, an error naming the broker's address, or a timeout. When the
+             connection ends every request that waits on it fails at once. A reply that nobody waits for any more
+             is dropped. A connection on which nothing came for `silence_s` and a request timed out is closed.
+Leaves:      when to connect again to `cluster`, frames to `protocol.connection`, versions to `wire`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from felice.client.error import KafkaError, KafkaException, failure
+from felice.client.net.wire import (
+    MAX_FRAME_BYTES,
+    BrokerVersions,
+    api_of,
+    api_versions_request,
+    version_to_retry,
+)
+from felice.env import Network
+from felice.env.network import set_no_delay
+from felice.protocol.api import Api
+from felice.protocol.codec import join_parts
+from felice.protocol.connection import ClientConnection
+
+
+@dataclass(slots=True)
+class _Waiting:
+    future: asyncio.Future[Any]
+    api: Api
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Made by `connect`; usable until `closed`."""
+
+    def __init__(self, address: str, client_id: str, silence_s: float = float("inf")) -> None:
+        self.address = address
+        self.closed = False
+        self.versions = BrokerVersions()
+        self.last_used = 0.0
+        self._silence_s = silence_s
+        self._last_heard = float("-inf")
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._frames = ClientConnection(client_id, MAX_FRAME_BYTES)
+        self._waiting: dict[int, _Waiting] = {}
+        self._failure: KafkaException | None = None
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._waiting)
+
+    async def call(self, request: Any, timeout_s: float) -> Any:
+        """Send a request, or a `ByVersion`, in the best common version and return the decoded reply."""
+        return await self.call_version(*self.versions.fit(request), timeout_s)
+
+    async def call_version(self, request: Any, version: int, timeout_s: float) -> Any:
+        api = api_of(type(request))
+        number = self._send(api, version, request)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting[number] = _Waiting(future, api)
+        timer = self._loop.call_later(timeout_s, self._give_up, number, timeout_s)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            self._waiting.pop(number, None)
+
+    def send_unanswered(self, request: Any) -> None:
+        """Send a request that has no reply: Produce with acks=0."""
+        message, version = self.versions.fit(request)
+        self._send(api_of(type(message)), version, message, answered=False)
+
+    def _send(self, api: Api, version: int, request: Any, *, answered: bool = True) -> int:
+        if self.closed or self._transport is None:
+            raise self._failure or failure(
+                KafkaError._TRANSPORT, f"{self.address}: disconnected", retriable=True
+            )
+        number, parts = self._frames.send(api, version, request, expect_response=answered)
+        # Joined, since a batch that is renumbered for a retry must not change while it waits to leave here.
+        self._transport.write(join_parts(parts))
+        self.last_used = self._loop.time()
+        return number
+
+    def _give_up(self, number: int, timeout_s: float) -> None:
+        waiting = self._waiting.pop(number, None)
+        if waiting is not None and not waiting.future.done():
+            what = f"{self.address}: no reply to {waiting.api.name} in {timeout_s * 1000:.0f} ms"
+            waiting.future.set_exception(failure(KafkaError._TIMED_OUT, what, retriable=True))
+        if timeout_s >= self._silence_s and self._last_heard < self._loop.time() - timeout_s:
+            # The other end may be gone without a word: only a new connection can tell.
+            self.close(f"nothing came in {timeout_s * 1000:.0f} ms")
+
+    def close(self, reason: str = "closed by the client") -> None:
+        self._fail(failure(KafkaError._TRANSPORT, f"{self.address}: {reason}", retriable=True))
+
+    def _fail(self, error: KafkaException) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._failure = error
+        waiting, self._waiting = self._waiting, {}
+        for request in waiting.values():
+            if not request.future.done():
+                request.future.set_exception(error)
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio calls what follows.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=16 << 20)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        why = str(exc) if exc else "the broker closed the connection"
+        self._fail(failure(KafkaError._TRANSPORT, f"{self.address}: {why}", retriable=True))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._last_heard = self._loop.time()
+        for response in self._frames.received(nbytes):
+            waiting = self._waiting.pop(response.correlation_id, None)
+            if waiting is not None and not waiting.future.done():
+                waiting.future.set_result(response.message)
+        if self._frames.failure is not None and not self.closed:
+            self._on_violation(self._frames.failure)
+
+    def _on_violation(self, error: Exception) -> None:
+        unreadable = self._frames.unreadable
+        waiting = self._waiting.pop(unreadable, None) if unreadable is not None else None
+        if waiting is not None and not waiting.future.done():
+            waiting.future.set_exception(failure(KafkaError._BAD_MSG, f"{self.address}: {error}"))
+        self.close(f"{error}: the peer does not speak Kafka's protocol")
+
+
+async def connect(
+    network: Network,
+    host: str,
+    port: int,
+    *,
+    client_id: str,
+    timeout_s: float,
+    silence_s: float = float("inf"),
+    prepare: Callable[[socket.socket], None] | None = None,
+) -> Connection:
+    """Open a connection and learn the broker's versions; errors name the address and the reason."""
+    address = f"{host}:{port}"
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    try:
+        async with asyncio.timeout(timeout_s):
+            transport, protocol = await network.connect(
+                lambda: Connection(address, client_id, silence_s), host, port
+            )
+    except socket.gaierror as error:
+        raise failure(KafkaError._RESOLVE, f"{address}: {error.strerror}", retriable=True) from None
+    except TimeoutError:
+        raise failure(
+            KafkaError._TRANSPORT, f"{address}: no connection in {timeout_s * 1000:.0f} ms", retriable=True
+        ) from None
+    except OSError as error:
+        raise failure(
+            KafkaError._TRANSPORT, f"{address}: {error.strerror or error}", retriable=True
+        ) from None
+    assert isinstance(protocol, Connection)
+    connection = protocol
+    set_no_delay(transport)
+    sock = transport.get_extra_info("socket")
+    if prepare is not None and sock is not None:
+        prepare(sock)
+    try:
+        await _negotiate(connection, max(0.001, deadline - loop.time()))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def _negotiate(connection: Connection, timeout_s: float) -> None:
+    version: int | None = api_of(type(api_versions_request())).versions.max
+    while version is not None:
+        tried = version
+        response = await connection.call_version(api_versions_request(), tried, timeout_s)
+        version = version_to_retry(response, tried)
+    connection.versions = BrokerVersions(response)

@@ -1,0 +1,142 @@
+"""Requests that both the asyncio and the blocking client send, built from what is known of the cluster.
+
+Keeps true:  topics travel by id where both the version and our metadata have ids, else by name (KIP-516): a
+             version that needs ids we do not have is not chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from felice.client.error import KafkaError, failure
+from felice.client.model import Partition
+from felice.client.net.topology import Topology
+from felice.client.net.wire import ByVersion
+from felice.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from felice.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from felice.protocol.primitives import ZERO_UUID
+
+LAST_VERSION_BY_NAME = 12
+"""Of both Produce and Fetch: from 13 on topics are named by id alone."""
+
+LAST_EXPLICIT_PRODUCE = 11
+"""From 12 on a transactional Produce adds its partitions to the transaction by itself (KIP-890)."""
+
+LAST_INIT_PRODUCER_ID = 5
+"""Version 6 is unstable in Kafka 4.3, and of use to two-phase commits alone."""
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    """Partition numbers under their topics, in the order given."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return grouped
+
+
+def metadata_request(topics: Iterable[str] | None, *, allow_auto_create: bool) -> MetadataRequest:
+    """None asks about all topics, an empty list about none."""
+    rows = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+    return MetadataRequest(topics=rows, allow_auto_topic_creation=allow_auto_create)
+
+
+def list_offsets_request(timestamps: Mapping[Partition, int], isolation_level: int) -> ListOffsetsRequest:
+    topics = [
+        ListOffsetsTopic(
+            name=topic,
+            partitions=[
+                ListOffsetsPartition(partition_index=number, timestamp=timestamps[topic, number])
+                for number in numbers
+            ],
+        )
+        for topic, numbers in by_topic(timestamps).items()
+    ]
+    return ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics)
+
+
+def _cap(topology: Topology, topics: Iterable[str]) -> int | None:
+    known = all(topology.topic_id(topic) != ZERO_UUID for topic in topics)
+    return None if known else LAST_VERSION_BY_NAME
+
+
+def fetch_request(
+    topology: Topology,
+    positions: Mapping[Partition, int],
+    *,
+    max_wait_ms: int,
+    max_bytes: int,
+    partition_max_bytes: int,
+    isolation_level: int,
+    min_bytes: int = 1,
+    rack_id: str = "",
+) -> ByVersion:
+    """A fetch without a session."""
+    topics = [
+        FetchTopic(
+            topic=topic,
+            topic_id=topology.topic_id(topic),
+            partitions=[
+                FetchPartition(
+                    partition=number,
+                    current_leader_epoch=topology.leader_epoch(topic, number),
+                    fetch_offset=positions[topic, number],
+                    partition_max_bytes=partition_max_bytes,
+                )
+                for number in numbers
+            ],
+        )
+        for topic, numbers in by_topic(positions).items()
+    ]
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        topics=topics,
+        rack_id=rack_id,
+    )
+    return ByVersion(FetchRequest, lambda version: request, _cap(topology, by_topic(positions)))
+
+
+def produce_request(
+    topology: Topology,
+    batches: Mapping[Partition, Any],
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None = None,
+    *,
+    adds_partitions: bool = False,
+) -> ByVersion:
+    """One batch per partition. `adds_partitions`: to the transaction, if there is one."""
+    topics = [
+        TopicProduceData(
+            name=topic,
+            topic_id=topology.topic_id(topic),
+            partition_data=[
+                PartitionProduceData(index=number, records=batches[topic, number]) for number in numbers
+            ],
+        )
+        for topic, numbers in by_topic(batches).items()
+    ]
+    request = ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=topics
+    )
+
+    def build(version: int) -> ProduceRequest:
+        if adds_partitions and version <= LAST_EXPLICIT_PRODUCE:
+            raise failure(
+                KafkaError._UNSUPPORTED_FEATURE,
+                f"Produce version {version} cannot write to a transaction of version 2",
+            )
+        return request
+
+    explicit = transactional_id is not None and not adds_partitions
+    cap = LAST_EXPLICIT_PRODUCE if explicit else _cap(topology, by_topic(batches))
+    return ByVersion(ProduceRequest, build, cap)

@@ -1,0 +1,95 @@
+"""What a client says on a connection beside its frames: which versions both sides know, and which to choose.
+
+Keeps true:  a request goes out in the highest version that both sides know and that the caller allows, or not at
+             all: then the error names the API and both ranges. A broker too new for our ApiVersions is asked
+             again in a version it knows (KIP-511).
+Both the asyncio connection and the blocking one speak through this; frames are `protocol.connection`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from felice.client.error import KafkaError, failure
+from felice.protocol.api import API, Api
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+API_VERSIONS_KEY = 18
+SOFTWARE_NAME = "felice"
+SOFTWARE_VERSION = "0.1.0"
+
+# A reply larger than this is not a reply: the peer does not speak the protocol, or the sizes are out of step.
+MAX_FRAME_BYTES = 1 << 30
+
+_APIS: dict[type, Api] = {}
+
+
+def api_of(request_type: type) -> Api:
+    """The API that a request class belongs to."""
+    if not _APIS:
+        _APIS.update({api.request: api for api in API.by_key.values()})
+    return _APIS[request_type]
+
+
+@dataclass(frozen=True, slots=True)
+class ByVersion:
+    """A request that depends on the version it will travel in, at most `cap`, which the connection knows."""
+
+    request_type: type
+    build: Callable[[int], Any]
+    cap: int | None = None
+
+
+class BrokerVersions:
+    """The version ranges one broker offers, and the features that its cluster has settled on."""
+
+    def __init__(self, response: ApiVersionsResponse | None = None) -> None:
+        rows = response.api_keys if response is not None else []
+        self.ranges = {row.api_key: (row.min_version, row.max_version) for row in rows}
+        settled = response is not None and response.finalized_features_epoch >= 0
+        features = response.finalized_features if response is not None and settled else []
+        self.features = {row.name: row.max_version_level for row in features}
+
+    def choose(self, api: Api, cap: int | None = None) -> int:
+        """The highest version both sides have, at most `cap`."""
+        ours = api.versions
+        low, high = ours.min, ours.max if cap is None else min(ours.max, cap)
+        theirs = self.ranges.get(api.key)
+        if theirs is None:
+            raise failure(KafkaError._UNSUPPORTED_FEATURE, f"the broker does not offer {api.name}")
+        version = min(high, theirs[1])
+        if version < max(low, theirs[0]):
+            raise failure(
+                KafkaError._UNSUPPORTED_FEATURE,
+                f"{api.name}: this client can speak versions {low}-{high}, the broker {theirs[0]}-{theirs[1]}",
+            )
+        return version
+
+    def fit(self, request: Any) -> tuple[Any, int]:
+        """The request to send and its version, for a plain request or a `ByVersion`."""
+        if not isinstance(request, ByVersion):
+            return request, self.choose(api_of(type(request)))
+        version = self.choose(api_of(request.request_type), request.cap)
+        return request.build(version), version
+
+    def supports(self, request_type: type, version: int) -> bool:
+        """True if `version` of this API can be used with the broker."""
+        low, high = self.ranges.get(api_of(request_type).key, (0, -1))
+        return low <= version <= high and version in api_of(request_type).versions
+
+
+def api_versions_request() -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+
+
+def version_to_retry(response: ApiVersionsResponse, tried: int) -> int | None:
+    """The ApiVersions version to ask next after a refusal; None if `response` is the answer."""
+    if response.error_code == ErrorCode.NONE:
+        return None
+    if response.error_code != ErrorCode.UNSUPPORTED_VERSION or tried == 0:
+        raise failure(response.error_code, "the broker refused ApiVersions")
+    offered = [row.max_version for row in response.api_keys if row.api_key == API_VERSIONS_KEY]
+    return min(offered[0], tried - 1) if offered else 0

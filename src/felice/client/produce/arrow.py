@@ -1,0 +1,105 @@
+"""Tables of rows to batches, by partition, without an object per row.
+
+Keeps true:  rows of one partition keep their order. A row with a partition goes there; one with a key goes where
+             Java's client would send it; the rest are cut into as many runs as there are partitions.
+pyarrow is imported when first used.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from felice.client.error import KafkaError, failure
+from felice.client.options import Settings
+from felice.records.arrow import arrow_to_batches, key_hashes
+from felice.records.batch import BatchHeader
+from felice.records.compression import Codec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CONTENT = ("key", "value", "timestamp", "headers")
+
+
+def batches_of_table(
+    table: Any, names: Mapping[str, str | None], partition_count: int, settings: Settings
+) -> Iterator[tuple[int, Any, int]]:
+    """Partition, batch and its number of records. `names` says which columns play which part."""
+    import pyarrow as pa
+
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    content = _content(table, names)
+    if "value" not in content.schema.names and "key" not in content.schema.names:
+        wanted = f"{names['value']!r} nor {names['key']!r}"
+        raise failure(KafkaError._INVALID_ARG, f"the table has neither a column {wanted}")
+    numbers = _column(table, names["partition"])
+    for partition, rows in _by_partition(content, numbers, partition_count):
+        for data in _batches(rows, settings):
+            yield partition, data, BatchHeader.parse(data).record_count
+
+
+def _content(table: Any, names: Mapping[str, str | None]) -> Any:
+    import pyarrow as pa
+
+    columns = {part: _column(table, names[part]) for part in _CONTENT}
+    return pa.table({part: column for part, column in columns.items() if column is not None})
+
+
+def _column(table: Any, name: str | None) -> Any:
+    return table.column(name) if name is not None and name in table.schema.names else None
+
+
+def _batches(rows: Any, settings: Settings) -> Iterator[Any]:
+    level = settings["compression.level"]
+    return arrow_to_batches(
+        rows,
+        timestamp_ms=time.time_ns() // 1_000_000,
+        codec=Codec(settings["compression.type"]),
+        level=None if level < 0 else level,
+        transactional=settings["transactional.id"] is not None,
+        target_bytes=min(settings["batch.size"], settings["message.max.bytes"]),
+    )
+
+
+def _by_partition(content: pa.Table, numbers: Any, count: int) -> Iterator[tuple[int, pa.Table]]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if numbers is not None:
+        targets = numbers.combine_chunks().cast(pa.int32())
+        _check_range(targets, count)
+    elif "key" in content.schema.names:
+        hashes = key_hashes(content.column("key").combine_chunks())
+        targets = pc.subtract(hashes, pc.multiply(pc.divide(hashes, count), count))
+    else:
+        yield from _runs(content, count)
+        return
+    for partition in range(count):
+        rows = content.filter(pc.equal(targets, partition))
+        if rows.num_rows:
+            yield partition, rows
+    if targets.null_count:
+        yield from _runs(content.filter(pc.is_null(targets)), count)
+
+
+def _check_range(targets: Any, count: int) -> None:
+    import pyarrow.compute as pc
+
+    bounds = pc.min_max(targets).as_py()
+    if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < count:
+        raise failure(
+            KafkaError._UNKNOWN_PARTITION,
+            f"partitions {bounds['min']} to {bounds['max']} are asked for, the topic has {count}",
+        )
+
+
+def _runs(rows: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
+    """Rows that may go anywhere: equal runs, beginning at any partition."""
+    size = -(-rows.num_rows // count)
+    first = random.randrange(count)
+    for index, start in enumerate(range(0, rows.num_rows, max(size, 1))):
+        yield (first + index) % count, rows.slice(start, size)

@@ -1,0 +1,90 @@
+"""The core of a producer on its loop: accumulator, cluster, sender and transactor, made from the settings.
+
+The blocking producer (`confluent.producer`) and the asyncio producer (`aio.producer`) both stand on it. They differ
+only in how a caller waits and where its callbacks run; each gives the core an `Inbox` that receives the results.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Protocol
+
+from felice.client.error import KafkaError, failure
+from felice.client.model import ClusterMetadata
+from felice.client.net.cluster import Cluster
+from felice.client.options import Settings
+from felice.client.produce.accumulator import Accumulator, HeldRecord, Limits
+from felice.client.produce.partitioners import make_partitioner
+from felice.client.produce.sender import Delivered, Sender
+from felice.client.produce.transaction import Transaction
+from felice.client.produce.transactor import Transactor
+
+
+def make_accumulator(settings: Settings) -> Accumulator:
+    transactional_id = settings["transactional.id"]
+    memory = settings["buffer.memory"] or settings["queue.buffering.max.kbytes"] * 1024
+    limits = Limits(
+        batch_size_bytes=min(settings["batch.size"], settings["message.max.bytes"]),
+        batch_records=settings["batch.num.messages"],
+        linger_s=settings["linger.ms"] / 1000,
+        queue_records=settings["queue.buffering.max.messages"],
+        queue_bytes=memory,
+        message_max_bytes=settings["message.max.bytes"],
+        sticky_s=settings["sticky.partitioning.linger.ms"] / 1000,
+    )
+    random = settings.env.random
+    partitioner = make_partitioner(settings["partitioner"], random)
+    codec, level = settings["compression.type"], settings["compression.level"]
+    transaction = Transaction(transactional_id) if transactional_id else None
+    return Accumulator(limits, partitioner, codec, level, random, transaction)
+
+
+class Inbox(Protocol):
+    """Who is told on the loop what became of records."""
+
+    def on_delivered(self, delivered: Delivered) -> None: ...
+    def on_dropped(self, record: HeldRecord, error: KafkaError) -> None: ...
+    def on_error(self, error: KafkaError) -> None: ...
+
+
+class ProducerCore:
+    """Cluster and sender of one producer, on the running loop."""
+
+    def __init__(self, settings: Settings, accumulator: Accumulator, inbox: Inbox) -> None:
+        self.accumulator = accumulator
+        log = settings["logger"] or logging.getLogger("felice.client")
+        self.cluster = Cluster(settings, log, inbox.on_error)
+        self.sender = Sender(self.cluster, accumulator, settings, inbox.on_delivered, inbox.on_dropped)
+        transaction = accumulator.transaction
+        self._transactor = (
+            Transactor(self.cluster, self.sender, transaction, settings) if transaction is not None else None
+        )
+
+    @property
+    def transactor(self) -> Transactor:
+        if self._transactor is None:
+            raise failure(KafkaError._NOT_CONFIGURED, 'transactions need a "transactional.id"')
+        return self._transactor
+
+    @classmethod
+    async def start(cls, settings: Settings, accumulator: Accumulator, inbox: Inbox) -> ProducerCore:
+        return cls(settings, accumulator, inbox)
+
+    async def metadata(self, topics: Iterable[str] | None) -> ClusterMetadata:
+        names = None if topics is None else [topic for topic in topics if topic]
+        await self.cluster.refresh(names)
+        return self.cluster.topology.describe(names)
+
+    async def open_topic(self, topic: str, timeout_s: float) -> int:
+        """Number of partitions of a topic, made known to the accumulator."""
+        await self.cluster.ready_topic(topic, timeout_s)
+        count = self.cluster.topology.partition_count(topic)
+        with self.accumulator.lock:
+            self.accumulator.open_topic(topic, count, asyncio.get_running_loop().time())
+        return count
+
+    async def close(self) -> None:
+        self.sender.close()
+        await self.cluster.close()

@@ -1,0 +1,458 @@
+"""Sends what the accumulator holds: routes, pipelines, retries, and numbers idempotent batches.
+
+Keeps true:  every record is answered for exactly once: with its offset, or with the error that ended it, at the
+             latest when `delivery.timeout.ms` is over and its last request came back.
+             At most `max.in.flight` requests are under way per broker. A partition's batches are retried in order.
+             With idempotence a batch is written once: a gap in the numbering, however it came, makes the partition
+             begin again in a new epoch (KIP-360), never send the same records under two sequences of one epoch.
+             In a transaction nothing is sent to a partition that does not belong to it yet; a record that fails
+             fails the transaction, what still waits is given up, and the new epoch is the coordinator's to give.
+How:         one coroutine per request; `_pump` runs on the loop whenever there may be something to send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from felice.client.error import KafkaError, KafkaException, error_of, kafka_error
+from felice.client.model import Origin
+from felice.client.net.cluster import Cluster, backoff_s
+from felice.client.net.connection import Connection
+from felice.client.net.requests import LAST_INIT_PRODUCER_ID, produce_request
+from felice.client.net.topology import NO_LEADER
+from felice.client.net.wire import ByVersion
+from felice.client.options import Settings
+from felice.client.produce.accumulator import Accumulator, HeldRecord
+from felice.client.produce.batches import ANONYMOUS, PartitionQueue, ProducerBatch, ProducerIdentity
+from felice.client.produce.transaction import Transaction
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.init_producer_id import InitProducerIdRequest
+
+_REQUEST_TARGET_BYTES = 4 << 20
+# One request opens a connection: if that fails, those behind it would open the next one, and overtake it.
+_IN_FLIGHT_WHILE_CONNECTING = 1
+_LAST_EPOCH = 32_766
+
+_RENUMBERING = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A batch that was answered for."""
+
+    batch: ProducerBatch
+    error: KafkaError | None
+    base_offset: int
+    log_append_time_ms: int
+    origin: Origin
+
+
+class Sender:
+    """Lives on the cluster's loop. `on_delivered` is called there with every finished batch."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        settings: Settings,
+        on_delivered: Callable[[Delivered], None],
+        on_dropped: Callable[[HeldRecord, KafkaError], None],
+    ) -> None:
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._settings = settings
+        self._on_delivered = on_delivered
+        self._on_dropped = on_dropped
+        self._transaction = accumulator.transaction
+        self.on_transaction_changed: Callable[[], None] = lambda: None
+        self._log = logging.getLogger("felice.client.sender")
+        self._loop = asyncio.get_running_loop()
+        self._acks: int = settings["acks"]
+        self._in_flight: dict[int, int] = {}
+        self._paused_until: dict[int, float] = {}
+        self._resolving: set[str] = set()
+        self._identity: ProducerIdentity | None = None if settings["enable.idempotence"] else ANONYMOUS
+        self._identifying = False
+        self._seen_version = -1
+        self._timer: asyncio.TimerHandle | None = None
+        self._pumping = False
+        self._closed = False
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def wake(self) -> None:
+        """There may be something to send; called on the loop."""
+        if not self._pumping and not self._closed:
+            self._pumping = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pumping = False
+        if self._closed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = self._loop.time()
+        self._follow_topology(now)
+        if self._transaction is not None:
+            self._follow_transaction(self._transaction)
+        accumulator = self._accumulator
+        with accumulator.lock:
+            due = accumulator.close_lingering(now)
+            queues = accumulator.queues()
+            unknown = sorted(accumulator.unknown_topics - self._resolving)
+            expired = self._expire(queues, now)
+        for batch in expired:
+            timeout = f"not delivered in {self._settings['delivery.timeout.ms']} ms"
+            self._finish(batch, error_of(KafkaError._MSG_TIMED_OUT, timeout))
+        for topic in unknown:
+            self._resolving.add(topic)
+            self._cluster.spawn(self._resolve(topic))
+        if any(queue.ready for queue in queues) and self._identify():
+            self._send(queues, now)
+        self._schedule(due, bool(queues), now)
+
+    def _schedule(self, due: float | None, waiting: bool, now: float) -> None:
+        """Come back when a batch has lingered enough, or to look after those that wait for a leader."""
+        later = now + 0.1 if waiting else None
+        moments = [moment for moment in (due, later) if moment is not None]
+        if moments and not self._pumping:
+            self._timer = self._loop.call_at(min(moments), self.wake)
+
+    def _follow_topology(self, now: float) -> None:
+        topology = self._cluster.topology
+        if topology.version == self._seen_version:
+            return
+        self._seen_version = topology.version
+        with self._accumulator.lock:
+            for name, queues in list(self._accumulator.topics.items()):
+                count = topology.partition_count(name)
+                if queues.queues and count > len(queues.queues):
+                    self._accumulator.open_topic(name, count, now)
+
+    def _follow_transaction(self, transaction: Transaction) -> None:
+        """Use its newest identity; give up what waits where it will not be sent, retries too."""
+        self._identity = transaction.identity
+        if not transaction.may_send:
+            self.purge(in_queue=True, in_flight=False)
+
+    async def _resolve(self, topic: str) -> None:
+        """Learn a topic's partitions, or give up the records held for it."""
+        patience_s = self._settings["topic.metadata.propagation.max.ms"] / 1000
+        limit_s = self._settings["delivery.timeout.ms"] / 1000
+        try:
+            await self._cluster.ready_topic(topic, min(patience_s, limit_s) if limit_s else patience_s)
+        except Exception as error:  # whatever it is, these records must be answered for
+            reason = kafka_error(error)
+            if reason.code() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                reason = error_of(KafkaError._UNKNOWN_TOPIC, topic)
+            elif reason.code() == KafkaError._ALL_BROKERS_DOWN:
+                reason = error_of(KafkaError._MSG_TIMED_OUT, reason.str())
+            with self._accumulator.lock:
+                dropped = self._accumulator.drop_topic(topic)
+            for record in dropped:
+                self._drop(record, reason)
+        else:
+            count = self._cluster.topology.partition_count(topic)
+            with self._accumulator.lock:
+                misfits = self._accumulator.open_topic(topic, count, self._loop.time())
+            for record, misfit in misfits:
+                self._drop(record, misfit)
+        finally:
+            self._resolving.discard(topic)
+            self.wake()
+
+    def _expire(self, queues: list[PartitionQueue], now: float) -> list[ProducerBatch]:
+        timeout_s = self._settings["delivery.timeout.ms"] / 1000
+        if not timeout_s:
+            return []
+        expired: list[ProducerBatch] = []
+        for queue in queues:
+            gone = self._accumulator.expire(queue, now - timeout_s)
+            queue.renumber = queue.renumber or any(batch.numbered for batch in gone)
+            expired += gone
+        return expired
+
+    def purge(self, in_queue: bool, in_flight: bool) -> None:
+        """Answer at once for what waits, or is under way, or both; late replies are ignored."""
+        with self._accumulator.lock:
+            flying = [
+                (queue, batch) for queue in self._accumulator.queues() for batch in list(queue.in_flight)
+            ]
+            batches, held = self._accumulator.purge() if in_queue else ([], [])
+        for batch in batches:
+            self._finish(batch, error_of(KafkaError._PURGE_QUEUE))
+        for record in held:
+            self._drop(record, error_of(KafkaError._PURGE_QUEUE))
+        for queue, batch in flying if in_flight else []:
+            queue.in_flight.remove(batch)
+            queue.renumber = queue.renumber or batch.numbered
+            self._finish(batch, error_of(KafkaError._PURGE_INFLIGHT))
+
+    # Identity
+
+    def _identify(self) -> bool:
+        """True if batches can be numbered (or need no numbers); else an identity is on its way."""
+        if self._transaction is not None:
+            return self._transaction.may_send
+        if self._identity is not None:
+            return True
+        if not self._identifying:
+            self._identifying = True
+            self._cluster.spawn(self._init_producer_id())
+        return False
+
+    async def _init_producer_id(self) -> None:
+        attempt = 0
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        try:
+            while True:
+                try:
+                    response = await self._cluster.call_any(
+                        ByVersion(InitProducerIdRequest, lambda version: request, LAST_INIT_PRODUCER_ID)
+                    )
+                    if not response.error_code:
+                        self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
+                        return
+                    error = error_of(response.error_code, "InitProducerId")
+                except KafkaException as raised:
+                    error = raised.error
+                if not error.retriable():
+                    self._fail_everything(error)
+                    return
+                await asyncio.sleep(backoff_s(attempt, 100, 1000, self._settings.env.random))
+                attempt += 1
+                self.wake()
+        finally:
+            self._identifying = False
+            self.wake()
+
+    def _fail_everything(self, error: KafkaError) -> None:
+        with self._accumulator.lock:
+            batches, held = self._accumulator.purge()
+        for batch in batches:
+            self._finish(batch, error)
+        for record in held:
+            self._drop(record, error)
+
+    def _renumber(self, queue: PartitionQueue) -> None:
+        """Begin a partition again in an epoch it has not used."""
+        identity = self._identity
+        if identity is None:
+            return
+        if queue.identity == identity:
+            if self._transaction is not None:
+                return  # the coordinator gives the next epoch, when the transaction was aborted
+            if identity.epoch >= _LAST_EPOCH:
+                self._identity = None
+                self._identify()
+                return
+            identity = self._identity = ProducerIdentity(identity.producer_id, identity.epoch + 1)
+        with self._accumulator.lock:
+            queue.renumber_all(identity)
+
+    # Requests
+
+    def _send(self, queues: list[PartitionQueue], now: float) -> None:
+        by_leader: dict[int, list[PartitionQueue]] = {}
+        leaderless = unlisted = False
+        for queue in queues:
+            if not queue.ready:
+                continue
+            if self._transaction is not None and not self._transaction.enlist((queue.topic, queue.partition)):
+                unlisted = True
+                continue
+            if queue.renumber and not queue.in_flight:
+                self._renumber(queue)
+            leader = self._cluster.topology.leader(queue.topic, queue.partition)
+            if leader == NO_LEADER:
+                leaderless = True
+            elif queue.may_send_to(leader) and not queue.renumber:
+                by_leader.setdefault(leader, []).append(queue)
+        if unlisted:
+            self.on_transaction_changed()
+        if leaderless:
+            self._cluster.refresh_soon().add_done_callback(lambda task: self.wake())
+        for leader, group in by_leader.items():
+            if self._paused_until.get(leader, 0.0) <= now:
+                self._send_to(leader, group)
+
+    def _send_to(self, leader: int, queues: list[PartitionQueue]) -> None:
+        connection = self._cluster.open_connection(leader)
+        limit = _IN_FLIGHT_WHILE_CONNECTING
+        if connection is not None:
+            limit = self._settings["max.in.flight.requests.per.connection"]
+        while self._in_flight.get(leader, 0) < limit:
+            batches = self._collect(leader, queues)
+            if not batches:
+                return
+            self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
+            self._cluster.spawn(self._request(leader, batches, connection))
+
+    def _collect(
+        self, leader: int, queues: list[PartitionQueue]
+    ) -> list[tuple[PartitionQueue, ProducerBatch]]:
+        """At most one batch per partition, as many as make a good request."""
+        assert self._identity is not None
+        batches: list[tuple[PartitionQueue, ProducerBatch]] = []
+        size = 0
+        for queue in queues:
+            if size >= _REQUEST_TARGET_BYTES:
+                break
+            with self._accumulator.lock:
+                if not queue.ready or not queue.may_send_to(leader):
+                    continue
+                batch = queue.take(self._identity, leader)
+            size += len(batch.data)
+            batches.append((queue, batch))
+        # A partition that had to wait is served first next time.
+        queues.sort(key=lambda queue: len(queue.in_flight))
+        return batches
+
+    async def _request(
+        self,
+        leader: int,
+        batches: list[tuple[PartitionQueue, ProducerBatch]],
+        connection: Connection | None,
+    ) -> None:
+        """Over `connection`, or a new one. If it has ended by now the request fails as those before it do: over a new
+        one it would overtake them.
+        """
+        data = {(batch.topic, batch.partition): batch.data for _, batch in batches}
+        timeout_ms = self._settings["request.timeout.ms"]
+        transaction = self._transaction
+        request = produce_request(
+            self._cluster.topology,
+            data,
+            self._acks,
+            timeout_ms,
+            transaction.transactional_id if transaction is not None else None,
+            adds_partitions=transaction is not None and transaction.implicit,
+        )
+        try:
+            connection = connection or await self._cluster.connection(leader)
+            if self._acks == 0:
+                connection.send_unanswered(request)
+                rows: dict[tuple[str, int], Any] = {}
+            else:
+                response = await connection.call(request, self._cluster.timeout_s)
+                rows = self._rows(response)
+                self._throttle(leader, response.throttle_time_ms)
+        except Exception as error:  # whatever it is, these batches must be answered for
+            reason = kafka_error(error)
+            self._cluster.refresh_soon()
+            for queue, batch in batches:
+                self._on_failure(queue, batch, reason)
+        else:
+            for queue, batch in batches:
+                self._on_row(queue, batch, rows.get((batch.topic, batch.partition)))
+        finally:
+            self._in_flight[leader] -= 1
+            self.wake()
+
+    def _rows(self, response: Any) -> dict[tuple[str, int], Any]:
+        names = self._cluster.topology.names_by_id
+        return {
+            (topic.name or names.get(topic.topic_id, ""), row.index): row
+            for topic in response.responses
+            for row in topic.partition_responses
+        }
+
+    def _throttle(self, leader: int, throttle_ms: int) -> None:
+        if throttle_ms > 0:
+            self._paused_until[leader] = self._loop.time() + throttle_ms / 1000
+            self._loop.call_later(throttle_ms / 1000, self.wake)
+
+    # Outcomes
+
+    def _on_row(self, queue: PartitionQueue, batch: ProducerBatch, row: Any) -> None:
+        if batch not in queue.in_flight:
+            return  # purged: it was answered for already
+        if self._acks == 0:
+            self._deliver(queue, batch, -1, -1)
+        elif row is None:
+            missing = f"the reply leaves out {queue.topic}-{queue.partition}"
+            self._on_failure(queue, batch, error_of(KafkaError._BAD_MSG, missing, retriable=True))
+        elif row.error_code == ErrorCode.NONE:
+            self._deliver(queue, batch, row.base_offset, row.log_append_time_ms)
+        elif row.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            # Written long ago: the broker no longer remembers where.
+            self._deliver(queue, batch, -1, -1)
+        elif row.error_code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
+            self._give_back(queue, batch, batch.split())
+        else:
+            leader = row.current_leader
+            if leader is not None:
+                self._cluster.topology.on_leader_hint(
+                    queue.topic, queue.partition, leader.leader_id, leader.leader_epoch
+                )
+            if ErrorCode.of(row.error_code).refreshes_metadata:
+                self._cluster.refresh_soon()
+            self._on_failure(queue, batch, error_of(row.error_code, row.error_message))
+
+    def _deliver(self, queue: PartitionQueue, batch: ProducerBatch, offset: int, append_time_ms: int) -> None:
+        queue.in_flight.remove(batch)
+        self._finish(batch, None, offset, append_time_ms)
+
+    def _give_back(self, queue: PartitionQueue, batch: ProducerBatch, again: list[ProducerBatch]) -> None:
+        with self._accumulator.lock:
+            queue.in_flight.remove(batch)
+            queue.give_back(again)
+
+    def _on_failure(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
+        if batch not in queue.in_flight:
+            return
+        renumber = self._transaction is None and batch.numbered and error.code() in _RENUMBERING
+        if renumber:
+            with self._accumulator.lock:
+                # If nothing before it is missing, the broker has lost (or never had) our numbering.
+                queue.renumber = queue.renumber or queue.is_first(batch)
+        now = self._loop.time()
+        timeout_s = self._settings["delivery.timeout.ms"] / 1000
+        in_time = not timeout_s or now - batch.created < timeout_s
+        if (error.retriable() or renumber) and batch.attempts <= self._settings["retries"] and in_time:
+            self._give_back(queue, batch, [batch])
+            leader = self._cluster.topology.leader(queue.topic, queue.partition)
+            settings = self._settings
+            first, limit = settings["retry.backoff.ms"], settings["retry.backoff.max.ms"]
+            wait_s = backoff_s(batch.attempts - 1, first, limit, settings.env.random)
+            self._paused_until[leader] = now + wait_s
+            self._loop.call_later(wait_s, self.wake)
+            return
+        queue.in_flight.remove(batch)
+        # What follows it would leave a gap in the sequence.
+        queue.renumber = queue.renumber or batch.numbered
+        if not in_time:
+            error = error_of(KafkaError._MSG_TIMED_OUT, error.str())
+        self._finish(batch, error)
+
+    def _drop(self, record: HeldRecord, error: KafkaError) -> None:
+        self._fail_transaction(error, numbered=False)
+        self._on_dropped(record, error)
+
+    def _fail_transaction(self, error: KafkaError, *, numbered: bool) -> None:
+        if self._transaction is not None:
+            self._transaction.on_record_failed(error, numbered=numbered)
+            self.on_transaction_changed()
+            self.wake()
+
+    def _finish(
+        self, batch: ProducerBatch, error: KafkaError | None, offset: int = -1, append_time_ms: int = -1
+    ) -> None:
+        if error is not None:
+            self._fail_transaction(error, numbered=batch.numbered)
+        origin = Origin(batch.topic, batch.partition, latency_s=self._loop.time() - batch.created)
+        self._on_delivered(Delivered(batch, error, offset, append_time_ms, origin))

@@ -1,0 +1,379 @@
+"""A producer's transaction: what is legal when, what to ask next, and what the answers make of it. Pure.
+
+Keeps true:  a record is written only inside an open transaction, to a partition that the coordinator counts to it.
+             A transaction in which anything failed cannot be committed: it can only be aborted. Who was fenced
+             does nothing more. A call that timed out goes on and may be made again; until its outcome was told
+             nothing else may begin.
+             What may have reached the coordinator and was not answered is asked again before an abort relies on
+             it: to abort what never began is an error, and not to abort what did would leave it open.
+How:         calls of the application move the state; `next_step` says what to ask; `on_answer` takes the answer.
+Leaves:      requests, waiting and finding coordinators to `transacting`, records to `sender`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from felice.client.error import KafkaError, KafkaException, error_of, failure
+from felice.client.group.requests import CommittedOffset
+from felice.client.model import ConsumerGroupMetadata, Partition
+from felice.client.produce.batches import ANONYMOUS, ProducerIdentity
+from felice.protocol.errors import ErrorCode
+
+
+class State(Enum):
+    """In *ed the outcome of a call is there, but nobody has taken it."""
+
+    NEW = "init_transactions was not called yet"
+    INITIALIZING = "init_transactions is under way"
+    INITIALIZED = "the outcome of init_transactions was not taken: call it again"
+    READY = "no transaction is open"
+    OPEN = "a transaction is open"
+    COMMITTING = "commit_transaction is under way"
+    COMMITTED = "the outcome of commit_transaction was not taken: call it again"
+    FAILED = "the transaction failed and must be aborted"
+    ABORTING = "abort_transaction is under way"
+    ABORTED = "the outcome of abort_transaction was not taken: call it again"
+    FATAL = "the producer cannot go on"
+
+
+# Where a call goes from each state in which it is legal.
+_CALLS: dict[str, dict[State, State]] = {
+    "init_transactions": {
+        State.NEW: State.INITIALIZING,
+        State.INITIALIZING: State.INITIALIZING,
+        State.INITIALIZED: State.INITIALIZED,
+    },
+    "begin_transaction": {State.READY: State.OPEN},
+    "send_offsets_to_transaction": {State.OPEN: State.OPEN},
+    "commit_transaction": {
+        State.OPEN: State.COMMITTING,
+        State.COMMITTING: State.COMMITTING,
+        State.COMMITTED: State.COMMITTED,
+    },
+    "abort_transaction": {
+        State.OPEN: State.ABORTING,
+        State.FAILED: State.ABORTING,
+        State.ABORTING: State.ABORTING,
+        State.ABORTED: State.ABORTED,
+    },
+}
+_UNDER_WAY = {State.INITIALIZING, State.COMMITTING, State.ABORTING}
+_OUTCOMES = {State.INITIALIZED, State.COMMITTED, State.ABORTED}
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerId:
+    """`known` is who asks for a new epoch (KIP-360); nobody, at first."""
+
+    known: ProducerIdentity = ANONYMOUS
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddOffsets:
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    offsets: tuple[tuple[Partition, CommittedOffset], ...]
+    group: ConsumerGroupMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class EndTxn:
+    committed: bool
+
+
+Step: TypeAlias = InitProducerId | AddPartitions | AddOffsets | CommitOffsets | EndTxn
+
+
+class Next(Enum):
+    """What an answer asks of the one who asked."""
+
+    GO_ON = "ask `next_step` what follows"
+    RETRY = "the same again after a while"
+    FIND = "look for the coordinator, then the same again"
+
+
+class _Severity(Enum):
+    ABORT = "the transaction must be aborted"
+    UNMAPPED = "and the coordinator has forgotten the producer: there is nothing for it to abort"
+    FATAL = "the producer cannot go on"
+
+
+_FIND = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT)
+_FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+# Of coordinators' answers, beside those that are retried. What is in no table is fatal, since nobody knows then
+# what became of the transaction.
+_SEVERITY = {
+    ErrorCode.TRANSACTION_ABORTABLE: _Severity.ABORT,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: _Severity.ABORT,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: _Severity.ABORT,
+    ErrorCode.OPERATION_NOT_ATTEMPTED: _Severity.ABORT,
+    # KIP-447: the consumer has lost its place in the group.
+    ErrorCode.UNKNOWN_MEMBER_ID: _Severity.ABORT,
+    ErrorCode.ILLEGAL_GENERATION: _Severity.ABORT,
+    ErrorCode.FENCED_INSTANCE_ID: _Severity.ABORT,
+    ErrorCode.REBALANCE_IN_PROGRESS: _Severity.ABORT,
+    ErrorCode.GROUP_ID_NOT_FOUND: _Severity.ABORT,
+    ErrorCode.INVALID_GROUP_ID: _Severity.ABORT,
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: _Severity.ABORT,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: _Severity.UNMAPPED,
+    ErrorCode.UNKNOWN_PRODUCER_ID: _Severity.UNMAPPED,
+}
+# Of a batch. Every other failure leaves a gap in the numbering, which a new epoch closes.
+_FATAL_FOR_RECORDS = (
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.UNSUPPORTED_VERSION,
+    KafkaError._UNSUPPORTED_FEATURE,
+)
+
+
+class Transaction:
+    """One transactional producer, from its first call to its last."""
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.state = State.NEW
+        self.identity = ANONYMOUS
+        self.error: KafkaError | None = None
+        self.implicit = False
+        """KIP-890 part 2 (transaction V2): writing adds to the transaction, and every end brings a new epoch."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._partitions: dict[Partition, bool] = {}
+        self._groups: dict[str, bool] = {}
+        self._offsets: CommitOffsets | None = None
+        self._begun = False
+        self._in_doubt: AddPartitions | AddOffsets | None = None
+        self._drained = False
+        self._ended = False
+        self._needs_epoch = False
+        self._unmapped = False
+
+    # The application's calls
+
+    def call(self, name: str) -> None:
+        """A call is made, or made again; raises where it is out of place."""
+        if self.state is State.FATAL:
+            raise self._raised()
+        target = _CALLS[name].get(self.state)
+        if target is None and self.state is State.FAILED:
+            raise self._raised()
+        if target is None:
+            raise failure(KafkaError._STATE, f"{name}: {self.state.value}")
+        if target is not self.state:
+            if target in (State.OPEN, State.INITIALIZING):
+                self._begin()
+            self._drained = False
+            self.state = target
+
+    def send_offsets(self, commit: CommitOffsets) -> None:
+        """Take in what `next_step` will have committed; the same again waits for the same."""
+        self.call("send_offsets_to_transaction")
+        if self._offsets is not None and self._offsets != commit:
+            raise failure(
+                KafkaError._PREV_IN_PROGRESS, "send_offsets_to_transaction: other offsets are under way"
+            )
+        self._offsets = commit
+
+    def outcome(self) -> bool:
+        """Whether the call that was made is over; raises if it failed. Taking its outcome makes way for the next."""
+        if self.state in (State.FAILED, State.FATAL):
+            raise self._raised()
+        if self.state in _OUTCOMES:
+            self.state = State.READY
+        return self.state not in _UNDER_WAY and self._offsets is None
+
+    def _raised(self) -> KafkaException:
+        assert self.error is not None
+        return KafkaException(self.error)
+
+    # Records
+
+    @property
+    def may_send(self) -> bool:
+        return self.state in (State.OPEN, State.COMMITTING)
+
+    @property
+    def may_abort(self) -> bool:
+        """An end is due that nobody has asked for."""
+        return self.state in (State.OPEN, State.FAILED)
+
+    def refusal(self) -> KafkaError | None:
+        """Why no record is taken in now; read by other threads too."""
+        state = self.state
+        if state is State.OPEN:
+            return None
+        reason = f"{state.value}: {self.error.str()}" if self.error is not None else state.value
+        return error_of(KafkaError._STATE, reason)
+
+    def enlist(self, partition: Partition) -> bool:
+        """Records wait for this partition; True if they may go out now."""
+        if self.implicit:
+            self._begun = True
+            return True
+        return self._partitions.setdefault(partition, False)
+
+    def on_record_failed(self, error: KafkaError, *, numbered: bool) -> None:
+        """A record of the transaction will not be written, or nobody knows whether it was."""
+        if error.code() in _FATAL_FOR_RECORDS:
+            self._fail_for_good(error)
+            return
+        self._needs_epoch = self._needs_epoch or numbered
+        if self.may_send:
+            self._fail(error)
+
+    def on_drained(self) -> None:
+        """Every record taken in was answered for, now that no more are."""
+        self._drained = True
+
+    # Steps
+
+    def next_step(self) -> Step | None:
+        """What to ask a coordinator now; None where there is nothing to ask, or to wait for."""
+        if self.state is State.INITIALIZING:
+            return InitProducerId()
+        if self.state is State.ABORTING:
+            return self._abort_step() if self._drained else None
+        if not self.may_send:
+            return None
+        step = self._adding_step() or self._offsets
+        if step is None and self.state is State.COMMITTING and self._drained:
+            step = EndTxn(True) if self._begun else None
+            if step is None:
+                self._finish()
+        self._note(step)
+        return step
+
+    def _adding_step(self) -> Step | None:
+        """Without transaction V2 the coordinator is told beforehand what will be written to."""
+        if isinstance(self._in_doubt, AddOffsets):
+            return self._in_doubt
+        wanted = tuple(partition for partition, added in self._partitions.items() if not added)
+        if wanted:
+            return AddPartitions(wanted)
+        if self._offsets is None or self.implicit or self._offsets.group.group_id in self._groups:
+            return None
+        return AddOffsets(self._offsets.group.group_id)
+
+    def _note(self, step: Step | None) -> None:
+        if isinstance(step, AddPartitions | AddOffsets):
+            self._in_doubt = step
+        if isinstance(step, CommitOffsets):
+            self._begun = True
+
+    def _abort_step(self) -> Step | None:
+        if not self._ended and not self._unmapped:
+            if self._begun:
+                return EndTxn(False)
+            if self._in_doubt is not None:
+                return self._in_doubt
+        if self._unmapped or (self._needs_epoch and not self.implicit):
+            return InitProducerId(self.identity)
+        self._finish()
+        return None
+
+    def _finish(self) -> None:
+        self.state = State.COMMITTED if self.state is State.COMMITTING else State.ABORTED
+        self.error = None
+
+    # Answers
+
+    def on_answer(self, step: Step, codes: Iterable[int], identity: ProducerIdentity | None = None) -> Next:
+        """The answer's error codes, and the identity that it brings."""
+        worst = _worst(codes)
+        if worst == ErrorCode.NONE:
+            self._on_success(step, identity)
+            return Next.GO_ON
+        if self._asks_for_nothing(step, worst):
+            self._in_doubt = None
+            return Next.GO_ON
+        if worst in _FIND:
+            return Next.FIND
+        if ErrorCode.of(worst).retriable:
+            return Next.RETRY
+        self._on_error(step, worst)
+        return Next.GO_ON
+
+    def _asks_for_nothing(self, step: Step, code: int) -> bool:
+        """An abort need not be sure of what was added of a topic that is gone: nobody will read it."""
+        is_gone = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return is_gone and self.state is State.ABORTING and isinstance(step, AddPartitions)
+
+    def on_failure(self, step: Step, error: KafkaError) -> Next:
+        """No answer came."""
+        if error.retriable():
+            return Next.FIND
+        self._fail_for_good(error)
+        return Next.GO_ON
+
+    def _on_success(self, step: Step, identity: ProducerIdentity | None) -> None:
+        if identity is not None:
+            self.identity = identity
+        match step:
+            case InitProducerId():
+                self._needs_epoch = self._unmapped = False
+                self._ended = True
+                if self.state is State.INITIALIZING:
+                    self.state = State.INITIALIZED
+            case AddPartitions(partitions):
+                self._begun, self._in_doubt = True, None
+                self._partitions.update(dict.fromkeys(partitions, True))
+            case AddOffsets(group_id):
+                self._begun, self._in_doubt = True, None
+                self._groups[group_id] = True
+            case CommitOffsets():
+                self._offsets = None
+            case EndTxn():
+                self._ended = True
+                if self.state is State.COMMITTING:
+                    self._finish()
+
+    def _on_error(self, step: Step, code: int) -> None:
+        error = error_of(code, type(step).__name__)
+        if isinstance(step, AddPartitions | AddOffsets):
+            self._in_doubt = None
+        severity = _SEVERITY.get(ErrorCode.of(code), _Severity.FATAL)
+        if isinstance(step, InitProducerId) or (step == EndTxn(False) and severity is _Severity.ABORT):
+            severity = _Severity.FATAL  # there is nothing left to fall back on
+        if severity is _Severity.FATAL:
+            self._fail_for_good(error)
+            return
+        self._unmapped = self._unmapped or severity is _Severity.UNMAPPED
+        self._fail(error)
+
+    def _fail(self, error: KafkaError) -> None:
+        if self.state is State.ABORTING:
+            return  # it is being aborted already
+        self._offsets = None
+        self.error = KafkaError(error.code(), error.str(), txn_requires_abort=True)
+        self.state = State.FAILED
+
+    def _fail_for_good(self, error: KafkaError) -> None:
+        if self.state is State.FATAL:
+            return
+        code = KafkaError._FENCED if error.code() in _FENCED else error.code()
+        self._offsets = None
+        self.error = KafkaError(code, error.str(), fatal=True)
+        self.state = State.FATAL
+
+
+def _worst(codes: Iterable[int]) -> int:
+    """The code that decides: one that cannot be retried, else one that can, else none."""
+    failed = [code for code in codes if code]
+    told = [code for code in failed if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
+    lasting = [code for code in told if code not in _FIND and not ErrorCode.of(code).retriable]
+    return (lasting or told or failed or [int(ErrorCode.NONE)])[0]

@@ -1,0 +1,299 @@
+"""Carries out what `transactions` decides: asks coordinators, backs off, lets callers wait.
+
+Keeps true:  one request of the transaction's own is under way at a time, so that answers come in the order of the
+             questions. A caller that gives up waiting stops nothing: the work goes on, and the call may be made
+             again. An answer that never came is asked for again, at whoever is the coordinator by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from felice.client.error import KafkaError, failure, kafka_error
+from felice.client.group.requests import CommittedOffset
+from felice.client.model import ConsumerGroupMetadata, Partition
+from felice.client.net.cluster import Cluster, backoff_s
+from felice.client.net.connection import Connection
+from felice.client.net.requests import LAST_INIT_PRODUCER_ID, by_topic
+from felice.client.net.wire import BrokerVersions, ByVersion
+from felice.client.options import Settings
+from felice.client.produce.batches import ANONYMOUS, ProducerIdentity
+from felice.client.produce.sender import Sender
+from felice.client.produce.transaction import (
+    AddOffsets,
+    AddPartitions,
+    CommitOffsets,
+    EndTxn,
+    InitProducerId,
+    Next,
+    State,
+    Step,
+    Transaction,
+)
+from felice.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from felice.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from felice.protocol.messages.end_txn import EndTxnRequest
+from felice.protocol.messages.find_coordinator import GROUP_KEY_TYPE, TRANSACTION_KEY_TYPE
+from felice.protocol.messages.init_producer_id import InitProducerIdRequest
+from felice.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+_PURPOSE = "transactions"
+_FEATURE = "transaction.version"
+_IMPLICIT_LEVEL = 2
+_RESUMING_INIT = 3
+"""InitProducerId takes a producer that is known already, to give it a new epoch (KIP-360)."""
+_LAST_EXPLICIT_ADD = 3
+_MEMBER_OFFSETS = 3
+_LAST_EXPLICIT = {EndTxnRequest: 4, TxnOffsetCommitRequest: 4}
+# A transaction is completed in the background, mostly within milliseconds; the next one waits for it.
+_BACKOFF_FIRST_MS, _BACKOFF_LIMIT_MS = 20, 500
+
+
+class Transactor:
+    """Lives on the cluster's loop, beside the sender."""
+
+    def __init__(
+        self, cluster: Cluster, sender: Sender, transaction: Transaction, settings: Settings
+    ) -> None:
+        self.transaction = transaction
+        self._cluster = cluster
+        self._sender = sender
+        self._timeout_ms: int = settings["transaction.timeout.ms"]
+        self._random = settings.env.random
+        self._driver: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        sender.on_transaction_changed = self.wake
+
+    # Calls of the application
+
+    async def init(self, timeout_s: float | None) -> None:
+        # Somebody else's transaction may have to be timed out first.
+        await self._call("init_transactions", timeout_s, 2 * self._timeout_ms)
+
+    async def begin(self) -> None:
+        self.transaction.call("begin_transaction")
+
+    async def send_offsets(
+        self,
+        offsets: Mapping[Partition, CommittedOffset],
+        group: ConsumerGroupMetadata,
+        timeout_s: float | None,
+    ) -> None:
+        if not isinstance(group, ConsumerGroupMetadata):
+            raise TypeError(f"expected consumer_group_metadata(), got {type(group).__name__}")
+        if not group.group_id:
+            raise failure(KafkaError._INVALID_ARG, 'the consumer has no "group.id"')
+        self.transaction.call("send_offsets_to_transaction")
+        if offsets:
+            self.transaction.send_offsets(CommitOffsets(tuple(offsets.items()), group))
+            await self._outcome("send_offsets_to_transaction", timeout_s, self._timeout_ms)
+
+    async def start_ending(self, name: str) -> None:
+        """From here on no record is taken in; `finish_ending` when every one was answered for."""
+        self.transaction.call(name)
+        self._sender.wake()
+
+    async def finish_ending(self, name: str, timeout_s: float | None) -> None:
+        if self.transaction.state in (State.COMMITTING, State.ABORTING):
+            self.transaction.on_drained()
+        await self._outcome(name, timeout_s, self._timeout_ms)
+
+    def time_limit_s(self, timeout_s: float | None) -> float:
+        """What a call is given when it names no time, or less than none."""
+        return self._timeout_ms / 1000 if timeout_s is None or timeout_s < 0 else timeout_s
+
+    async def _call(self, name: str, timeout_s: float | None, default_ms: int) -> None:
+        self.transaction.call(name)
+        await self._outcome(name, timeout_s, default_ms)
+
+    async def _outcome(self, name: str, timeout_s: float | None, default_ms: int) -> None:
+        self.wake()
+        limit_s = default_ms / 1000 if timeout_s is None or timeout_s < 0 else timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                while not self.transaction.outcome():
+                    await self._changed.wait()
+        except TimeoutError:
+            raise timed_out(name, limit_s) from None
+
+    # The way to the coordinators
+
+    def wake(self) -> None:
+        """There may be something to ask, or to tell those who wait."""
+        if self._driver is None or self._driver.done():
+            self._driver = self._cluster.spawn(self._drive())
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _drive(self) -> None:
+        attempt = 0
+        while (step := self.transaction.next_step()) is not None:
+            what_next = await self._take(step)
+            self._sender.wake()
+            self._tell()
+            if what_next is Next.GO_ON:
+                attempt = 0
+                continue
+            if what_next is Next.FIND:
+                self._cluster.forget_coordinator(*self._coordinator_of(step))
+            await asyncio.sleep(backoff_s(attempt, _BACKOFF_FIRST_MS, _BACKOFF_LIMIT_MS, self._random))
+            attempt += 1
+        self._tell()
+
+    async def _take(self, step: Step) -> Next:
+        try:
+            node_id = await self._cluster.coordinator(
+                self._coordinator_of(step)[0], self._cluster.timeout_s, self._coordinator_of(step)[1]
+            )
+            connection = await self._cluster.connection(node_id, _PURPOSE)
+            answer = await connection.call(self._request(step), self._cluster.timeout_s)
+        except Exception as error:  # whatever it is, those who wait must be told
+            return self.transaction.on_failure(step, kafka_error(error))
+        return self._on_answer(step, answer, connection)
+
+    def _on_answer(self, step: Step, answer: Any, connection: Connection) -> Next:
+        if isinstance(step, InitProducerId) and not answer.error_code:
+            self.transaction.implicit = _is_implicit(connection.versions)
+        identity = None
+        if isinstance(step, InitProducerId | EndTxn) and answer.producer_id >= 0:
+            identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
+        return self.transaction.on_answer(step, _codes(step, answer), identity)
+
+    def _coordinator_of(self, step: Step) -> tuple[str, int]:
+        if isinstance(step, CommitOffsets):
+            return step.group.group_id, GROUP_KEY_TYPE
+        return self.transaction.transactional_id, TRANSACTION_KEY_TYPE
+
+    # Requests
+
+    def _request(self, step: Step) -> Any:
+        match step:
+            case InitProducerId(known):
+                return self._init_request(known)
+            case AddPartitions(partitions):
+                return self._add_partitions_request(partitions)
+            case AddOffsets(group_id):
+                return AddOffsetsToTxnRequest(**self._producer(), group_id=group_id)
+            case CommitOffsets(offsets, group):
+                return self._commit_request(dict(offsets), group)
+            case EndTxn(committed):
+                request = EndTxnRequest(**self._producer(), committed=committed)
+                return self._versioned(EndTxnRequest, lambda version: request)
+
+    def _producer(self) -> dict[str, Any]:
+        identity = self.transaction.identity
+        return {
+            "transactional_id": self.transaction.transactional_id,
+            "producer_id": identity.producer_id,
+            "producer_epoch": identity.epoch,
+        }
+
+    def _init_request(self, known: ProducerIdentity) -> ByVersion:
+        def build(version: int) -> InitProducerIdRequest:
+            if known is not ANONYMOUS and version < _RESUMING_INIT:
+                raise failure(
+                    KafkaError._UNSUPPORTED_FEATURE,
+                    "the broker is too old to go on after this failure (KIP-360): make a new producer",
+                )
+            return InitProducerIdRequest(
+                transactional_id=self.transaction.transactional_id,
+                transaction_timeout_ms=self._timeout_ms,
+                producer_id=known.producer_id,
+                producer_epoch=known.epoch,
+            )
+
+        return ByVersion(InitProducerIdRequest, build, LAST_INIT_PRODUCER_ID)
+
+    def _add_partitions_request(self, partitions: tuple[Partition, ...]) -> ByVersion:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transaction.transactional_id,
+            v3_and_below_producer_id=self.transaction.identity.producer_id,
+            v3_and_below_producer_epoch=self.transaction.identity.epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+                for topic, numbers in by_topic(partitions).items()
+            ],
+        )
+        return ByVersion(AddPartitionsToTxnRequest, lambda version: request, _LAST_EXPLICIT_ADD)
+
+    def _commit_request(
+        self, offsets: Mapping[Partition, CommittedOffset], group: ConsumerGroupMetadata
+    ) -> ByVersion:
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                name=topic,
+                partitions=[_offset_row(number, offsets[topic, number]) for number in numbers],
+            )
+            for topic, numbers in by_topic(offsets).items()
+        ]
+
+        def build(version: int) -> TxnOffsetCommitRequest:
+            if version < _MEMBER_OFFSETS and group.generation_id >= 0:
+                raise failure(
+                    KafkaError._UNSUPPORTED_FEATURE,
+                    "the broker is too old to check who commits offsets in a transaction (KIP-447)",
+                )
+            return TxnOffsetCommitRequest(
+                **self._producer(),
+                group_id=group.group_id,
+                generation_id=group.generation_id,
+                member_id=group.member_id,
+                group_instance_id=group.group_instance_id,
+                topics=topics,
+            )
+
+        return self._versioned(TxnOffsetCommitRequest, build)
+
+    def _versioned(self, request_type: type, build: Callable[[int], Any]) -> ByVersion:
+        """In the versions of the transaction's kind: both kinds must not meet in one transaction."""
+        last_explicit = _LAST_EXPLICIT[request_type]
+        if not self.transaction.implicit:
+            return ByVersion(request_type, build, last_explicit)
+
+        def checked(version: int) -> Any:
+            if version <= last_explicit:
+                what = f"the broker went back behind {_FEATURE} {_IMPLICIT_LEVEL}: make a new producer"
+                raise failure(KafkaError._UNSUPPORTED_FEATURE, what)
+            return build(version)
+
+        return ByVersion(request_type, checked)
+
+
+def timed_out(name: str, limit_s: float) -> Exception:
+    return failure(KafkaError._TIMED_OUT, f"{name}: not done in {limit_s:g} s; call it again", retriable=True)
+
+
+def _is_implicit(versions: BrokerVersions) -> bool:
+    level = versions.features.get(_FEATURE, 0)
+    return level >= _IMPLICIT_LEVEL and versions.supports(EndTxnRequest, _LAST_EXPLICIT[EndTxnRequest] + 1)
+
+
+def _offset_row(number: int, offset: CommittedOffset) -> TxnOffsetCommitRequestPartition:
+    return TxnOffsetCommitRequestPartition(
+        partition_index=number,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        committed_metadata=offset.metadata,
+    )
+
+
+def _codes(step: Step, answer: Any) -> Iterable[int]:
+    match step:
+        case AddPartitions():
+            rows = [
+                row for topic in answer.results_by_topic_v3_and_below for row in topic.results_by_partition
+            ]
+            return [row.partition_error_code for row in rows]
+        case CommitOffsets():
+            return [row.error_code for topic in answer.topics for row in topic.partitions]
+        case _:
+            return [answer.error_code]

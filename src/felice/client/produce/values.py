@@ -1,0 +1,35 @@
+"""What an application may give as a key, a value or headers, turned into what a record holds.
+
+Keeps true:  a value of another type is refused with a `TypeError` that names the argument and the type given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Headers = list[tuple[str, bytes | None]]
+
+
+def as_bytes(value: Any, what: str) -> bytes | None:
+    """Keys and values are bytes, or strings that mean UTF-8."""
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(f"expected {what} as bytes, str or None, got {type(value).__name__}")
+
+
+def as_headers(headers: Any) -> Headers | None:
+    """Headers as a mapping or as pairs, their values bytes, strings or None."""
+    if not headers:
+        return None
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    checked: Headers = []
+    for name, value in pairs:
+        if not isinstance(name, str):
+            raise TypeError(f"expected a header's name as str, got {type(name).__name__}")
+        checked.append((name, as_bytes(value, f"header {name!r}")))
+    return checked

@@ -1,0 +1,194 @@
+import asyncio
+import socket
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from felice.client.blocking.link import BlockingLink
+from felice.client.error import KafkaError, KafkaException
+from felice.client.net.connection import Connection, connect
+from felice.env import SystemNetwork
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from felice.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from felice.protocol.messages.metadata import MetadataRequest
+from unit.client.fake_broker import Disconnect, FakeBroker, Hang
+
+
+def run(broker: FakeBroker, use: Any) -> Any:
+    async def main() -> Any:
+        connection = await connect(SystemNetwork(), "127.0.0.1", broker.port, client_id="test", timeout_s=5)
+        try:
+            return await use(connection)
+        finally:
+            connection.close()
+            await asyncio.sleep(0)
+
+    return asyncio.run(main())
+
+
+def failing(work: Coroutine[Any, Any, Any]) -> KafkaError:
+    with pytest.raises(KafkaException) as caught:
+        asyncio.run(work)
+    error = caught.value.args[0]
+    assert isinstance(error, KafkaError)
+    return error
+
+
+def test_requests_are_pipelined_and_each_gets_its_own_reply() -> None:
+    async def use(connection: Connection) -> list[str]:
+        requests = [MetadataRequest(topics=[]) for _ in range(20)]
+        replies = await asyncio.gather(*(connection.call(request, 5) for request in requests))
+        return [reply.cluster_id for reply in replies]
+
+    with FakeBroker() as broker:
+        assert run(broker, use) == ["fake"] * 20
+
+
+def test_large_reply_arrives_whole_among_small_ones() -> None:
+    data = bytes(range(256)) * 2000
+    row = PartitionData(partition_index=0, records=data, aborted_transactions=[])
+    big = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[row])])
+
+    async def use(connection: Connection) -> Any:
+        small, large, after = await asyncio.gather(
+            connection.call(MetadataRequest(topics=[]), 5),
+            connection.call(FetchRequest(), 5),
+            connection.call(MetadataRequest(topics=[]), 5),
+        )
+        assert small.cluster_id == after.cluster_id == "fake"
+        return bytes(large.responses[0].partitions[0].records)
+
+    with FakeBroker() as broker:
+        broker.script(FetchRequest, big)
+        assert run(broker, use) == data
+
+
+def test_version_is_the_highest_that_both_know() -> None:
+    async def use(connection: Connection) -> None:
+        await connection.call(MetadataRequest(topics=[]), 5)
+
+    with FakeBroker(ranges={18: (0, 4), 3: (0, 8)}) as broker:
+        run(broker, use)
+        assert broker.requests[-1][1] == 8
+
+
+def test_api_that_the_broker_lacks_or_has_too_new_is_named() -> None:
+    async def use(connection: Connection) -> list[str]:
+        texts = []
+        for request in (MetadataRequest(topics=[]), FetchRequest()):
+            with pytest.raises(KafkaException) as caught:
+                await connection.call(request, 5)
+            texts.append(caught.value.args[0].str())
+        return texts
+
+    with FakeBroker(ranges={18: (0, 4), 1: (50, 60)}) as broker:
+        metadata, fetch = run(broker, use)
+    assert "does not offer Metadata" in metadata
+    assert "Fetch" in fetch and "50-60" in fetch
+
+
+def test_broker_that_refuses_our_api_versions_is_asked_in_one_it_knows() -> None:
+    refusal = ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)],
+    )
+
+    async def use(connection: Connection) -> None:
+        await connection.call(MetadataRequest(topics=[]), 5)
+
+    with FakeBroker() as broker:
+        broker.script(ApiVersionsRequest, (refusal, 0))
+        run(broker, use)
+        assert [v for request, v in broker.requests if isinstance(request, ApiVersionsRequest)] == [4, 2]
+
+
+def test_reply_that_does_not_come_times_out_with_address_and_api() -> None:
+    async def use(connection: Connection) -> str:
+        with pytest.raises(KafkaException) as caught:
+            await connection.call(MetadataRequest(topics=[]), 0.05)
+        assert caught.value.args[0].code() == KafkaError._TIMED_OUT
+        return caught.value.args[0].str()
+
+    with FakeBroker() as broker:
+        broker.script(MetadataRequest, Hang)
+        text = run(broker, use)
+        assert f"127.0.0.1:{broker.port}" in text and "Metadata" in text and "50 ms" in text
+
+
+def test_lost_connection_fails_everything_that_waits_at_once() -> None:
+    async def use(connection: Connection) -> None:
+        calls = [connection.call(MetadataRequest(topics=[]), 30) for _ in range(3)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(isinstance(result, KafkaException) and result.args[0].retriable() for result in results)
+        with pytest.raises(KafkaException):
+            await connection.call(MetadataRequest(topics=[]), 5)
+
+    started = time.monotonic()
+    with FakeBroker() as broker:
+        broker.script(MetadataRequest, Disconnect)
+        run(broker, use)
+    assert time.monotonic() - started < 5
+
+
+def test_unreachable_address_is_named_with_its_reason() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    error = failing(connect(SystemNetwork(), "127.0.0.1", port, client_id="c", timeout_s=1))
+    assert error.code() == KafkaError._TRANSPORT and f"127.0.0.1:{port}" in error.str()
+    with pytest.raises(KafkaException, match=f"127.0.0.1:{port}"):
+        BlockingLink("127.0.0.1", port, client_id="c", connect_s=1, request_s=1)
+
+
+def test_name_that_does_not_resolve_is_named() -> None:
+    error = failing(connect(SystemNetwork(), "no.such.host.invalid", 9092, client_id="c", timeout_s=5))
+    assert error.code() == KafkaError._RESOLVE and "no.such.host.invalid" in error.str()
+
+
+def test_peer_that_speaks_something_else_is_found_out() -> None:
+    async def main() -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            await connect(SystemNetwork(), "127.0.0.1", port, client_id="c", timeout_s=5)
+
+    error = failing(main())
+    assert error.code() == KafkaError._TRANSPORT and "does not speak Kafka" in error.str()
+
+
+def test_blocking_link_times_out_and_closes() -> None:
+    with FakeBroker() as broker:
+        link = BlockingLink("127.0.0.1", broker.port, client_id="c", connect_s=5, request_s=0.1)
+        broker.script(MetadataRequest, Hang)
+        with pytest.raises(KafkaException) as caught:
+            link.call(MetadataRequest(topics=[]))
+        assert caught.value.args[0].code() == KafkaError._TIMED_OUT
+        assert link.closed
+
+
+@pytest.mark.parametrize(("limit_s", "given_up"), [(0.3, True), (0.05, False)])
+def test_connection_that_is_silent_for_the_whole_request_timeout_is_given_up(
+    limit_s: float, given_up: bool
+) -> None:
+    async def main() -> bool:
+        connection = await connect(
+            SystemNetwork(), "127.0.0.1", broker.port, client_id="test", timeout_s=5, silence_s=0.2
+        )
+        with pytest.raises(KafkaException):
+            await connection.call(MetadataRequest(topics=[]), limit_s)
+        closed = connection.closed
+        connection.close()
+        await asyncio.sleep(0)
+        return closed
+
+    with FakeBroker() as broker:
+        broker.script(MetadataRequest, Hang)
+        assert asyncio.run(main()) is given_up

@@ -1,0 +1,176 @@
+import pytest
+
+from felice.client.error import KafkaError, KafkaException
+from felice.client.produce.accumulator import Accumulator, Limits
+from felice.client.produce.batches import ANONYMOUS
+from felice.client.produce.partitioners import make_partitioner
+from felice.records.batch import BatchHeader
+from felice.records.reader import read_batch
+
+
+def accumulator(partitions: int = 3, **limits: float) -> Accumulator:
+    made = Accumulator(Limits(**limits), make_partitioner("murmur2_random"))  # type: ignore[arg-type]
+    if partitions:
+        made.open_topic("t", partitions, 0.0)
+    return made
+
+
+def put(
+    acc: Accumulator, value: bytes = b"v", *, key: bytes | None = None, partition: int = -1, now: float = 0.0
+) -> bool:
+    return acc.append("t", partition, 1000, key, value, None, None, now)
+
+
+def drain(acc: Accumulator) -> dict[int, list[bytes | None]]:
+    acc.flushing = 1
+    acc.close_lingering(0.0)
+    found: dict[int, list[bytes | None]] = {}
+    for queue in acc.queues():
+        while queue.ready:
+            batch = queue.take(ANONYMOUS, 1)
+            records = read_batch(batch.data, BatchHeader.parse(batch.data))
+            found.setdefault(queue.partition, []).extend(record.value for record in records)
+    return found
+
+
+def test_records_of_a_partition_leave_in_order() -> None:
+    acc = accumulator(batch_records=3)
+    for number in range(10):
+        put(acc, b"%d" % number, partition=1)
+    assert drain(acc) == {1: [b"%d" % number for number in range(10)]}
+
+
+def test_full_queue_refuses_and_keeps_what_it_had() -> None:
+    acc = accumulator(queue_records=2)
+    put(acc)
+    put(acc)
+    with pytest.raises(BufferError, match="Queue full"):
+        put(acc)
+    assert acc.record_count == 2
+    acc.release(1, 0)
+    put(acc)
+
+
+def test_bytes_are_bounded_too() -> None:
+    acc = accumulator(queue_bytes=1000)
+    put(acc, b"x" * 900)
+    with pytest.raises(BufferError):
+        put(acc, b"x" * 100)
+
+
+def test_record_larger_than_the_limit_is_refused_by_size() -> None:
+    with pytest.raises(KafkaException) as caught:
+        put(accumulator(message_max_bytes=100), b"x" * 200)
+    assert caught.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+
+
+def test_partition_that_does_not_exist_is_refused() -> None:
+    acc = accumulator()
+    with pytest.raises(KafkaException) as caught:
+        put(acc, partition=3)
+    assert caught.value.args[0].code() == KafkaError._UNKNOWN_PARTITION
+    assert acc.record_count == 0
+
+
+def test_sender_is_woken_for_the_first_record_and_for_full_batches_only() -> None:
+    acc = accumulator(batch_records=3)
+    assert [put(acc, partition=0) for _ in range(4)] == [True, False, True, True]
+    assert put(acc, partition=1) is False
+
+
+def test_batch_lingers_and_then_closes() -> None:
+    acc = accumulator(linger_s=0.5)
+    put(acc, partition=0, now=10.0)
+    assert acc.close_lingering(10.2) == 10.5
+    assert not acc.queues()
+    assert acc.close_lingering(10.5) is None
+    assert len(acc.queues()) == 1
+
+
+def test_flush_does_not_wait_for_the_linger() -> None:
+    acc = accumulator(linger_s=60)
+    put(acc)
+    acc.flushing = 1
+    acc.close_lingering(0.0)
+    assert len(acc.queues()) == 1
+
+
+def test_batch_closes_before_it_grows_over_its_size() -> None:
+    acc = accumulator(batch_size_bytes=500)
+    for _ in range(4):
+        put(acc, b"x" * 200, partition=0)
+    acc.flushing = 1
+    acc.close_lingering(0.0)
+    assert [batch.record_count for batch in acc.queues()[0].ready] == [2, 2]
+
+
+def test_records_without_key_stick_to_one_partition_for_a_while() -> None:
+    acc = accumulator(partitions=50, sticky_s=1.0)
+    for _ in range(20):
+        put(acc, now=0.5)
+    assert len(drain(acc)) == 1
+
+
+def test_records_of_an_unknown_topic_are_held_and_then_partitioned_in_order() -> None:
+    acc = accumulator(partitions=0)
+    assert put(acc, b"0", key=b"k") is True
+    assert put(acc, b"1", key=b"k") is False
+    assert acc.unknown_topics == {"t"}
+    assert acc.open_topic("t", 4, 0.0) == []
+    put(acc, b"2", key=b"k")
+    assert list(drain(acc).values()) == [[b"0", b"1", b"2"]]
+
+
+def test_held_record_for_a_partition_that_is_not_there_comes_back_with_its_error() -> None:
+    acc = accumulator(partitions=0)
+    put(acc, b"0", partition=9)
+    [(record, error)] = acc.open_topic("t", 2, 0.0)
+    assert record.value == b"0" and error == KafkaError._UNKNOWN_PARTITION
+
+
+def test_dropped_topic_gives_up_what_was_held() -> None:
+    acc = accumulator(partitions=0)
+    put(acc, b"0")
+    assert [record.value for record in acc.drop_topic("t")] == [b"0"]
+    assert not acc.unknown_topics
+
+
+def test_topic_may_gain_partitions() -> None:
+    acc = accumulator(partitions=1)
+    acc.open_topic("t", 3, 0.0)
+    put(acc, partition=2)
+    assert drain(acc) == {2: [b"v"]}
+
+
+def test_expired_batches_are_those_older_than_the_limit() -> None:
+    acc = accumulator()
+    put(acc, partition=0, now=1.0)
+    acc.close_lingering(2.0)
+    put(acc, partition=0, now=5.0)
+    acc.close_lingering(6.0)
+    [queue] = acc.queues()
+    assert [batch.created for batch in acc.expire(queue, 3.0)] == [1.0]
+    assert [batch.created for batch in queue.ready] == [5.0]
+
+
+def test_purge_takes_open_ready_and_held_records() -> None:
+    acc = accumulator()
+    put(acc, partition=0)
+    acc.append("unknown", -1, 0, None, b"h", None, None, 0.0)
+    batches, held = acc.purge()
+    assert [batch.record_count for batch in batches] == [1]
+    assert [record.value for record in held] == [b"h"]
+    assert not acc.queues()
+
+
+def test_built_batch_goes_behind_what_was_appended_before() -> None:
+    acc = accumulator()
+    other = accumulator()
+    put(other, b"built", partition=0)
+    other.flushing = 1
+    other.close_lingering(0.0)
+    data = other.queues()[0].take(ANONYMOUS, 1).data
+    put(acc, b"first", partition=0)
+    acc.append_batch("t", 0, data, 1, None, 0.0)
+    put(acc, b"last", partition=0)
+    assert drain(acc) == {0: [b"first", b"built", b"last"]}
