@@ -51,6 +51,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "features": ("felice.cli.features", "features", "Show and change what the cluster has settled on."),
     "perf": ("felice.cli.perf", "perf", "Measure how fast a topic can be written and read."),
     "dump-log": ("felice.cli.dump_log", "dump_log", "Print and check the files of a partition."),
+    "metadata": (
+        "felice.cli.metadata",
+        "metadata",
+        "Show, export and repair the metadata journal of a broker without ZooKeeper.",
+    ),
     "decode-frame": (
         "felice.cli.decode_frame",
         "decode_frame",

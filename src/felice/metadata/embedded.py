@@ -5,7 +5,7 @@ Keeps true: a write is on disk before its call returns; after a crash the tree i
 How:        writes are taken one at a time: planned, appended to `journal`, synced, applied.
             When the journal outgrows the tree, `snapshot` is replaced and the journal emptied;
             a journal frame not newer than the snapshot is skipped, so a crash between the two
-            steps does no harm. A torn tail is cut, damage elsewhere is refused by name.
+            steps does no harm. `store_files` reads both: it cuts a torn tail and refuses damage.
             Every broker of the process has a session of its own (`connect`); what one writes the
             others' watches hear of.
 Leaves out: more than one process. The owner of the data directory holds its lock.
@@ -19,27 +19,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from felice.env import Disk
-from felice.metadata.journal import (
-    CorruptJournal,
-    decode_changes,
-    decode_snapshot,
-    encode_changes,
-    encode_snapshot,
-    frame,
-    frames,
-)
+from felice.metadata.frames import encode_frame
+from felice.metadata.journal import encode_changes, encode_snapshot
 from felice.metadata.session import TreeSession
 from felice.metadata.store import EventKind, Operation, SessionExpired, SessionState, StoreUnavailable
+from felice.metadata.store_files import JOURNAL, SNAPSHOT, load_tree
 from felice.metadata.tree import Change, Outcome, Tree
 
 _log = logging.getLogger(__name__)
 
 # Below this a snapshot is not worth a write.
 _MIN_COMPACTION_BYTES = 1024 * 1024
-
-
-class CorruptStore(Exception):
-    """The files of the store are damaged; the message names file and position."""
 
 
 class EmbeddedSession(TreeSession):
@@ -69,8 +59,8 @@ class EmbeddedStore(TreeSession):
     def __init__(self, disk: Disk, directory: Path, tree: Tree) -> None:
         super().__init__(tree, tree.zxid + 1)
         self._disk = disk
-        self._snapshot_path = directory / "snapshot"
-        self._journal = disk.open(directory / "journal", create=True)
+        self._snapshot_path = directory / SNAPSHOT
+        self._journal = disk.open(directory / JOURNAL, create=True)
         self._snapshot_size_bytes = 0
         self._sessions: list[TreeSession] = [self]
         self._last_session_id = self.session_id
@@ -82,12 +72,9 @@ class EmbeddedStore(TreeSession):
     def open(cls, disk: Disk, directory: Path) -> EmbeddedStore:
         """Reads the store in `directory`, making it if there is none."""
         # By its file: whoever locks the directory makes it first.
-        is_new = not disk.exists(directory / "journal")
+        is_new = not disk.exists(directory / JOURNAL)
         disk.mkdir(directory)
-        tree = Tree()
-        _load_snapshot(disk, directory / "snapshot", tree)
-        _load_journal(disk, directory / "journal", tree)
-        store = cls(disk, directory, tree)
+        store = cls(disk, directory, load_tree(disk, directory))
         if is_new:
             disk.sync_dir(directory)
             disk.sync_dir(directory.parent)
@@ -192,10 +179,11 @@ class EmbeddedStore(TreeSession):
     def _append(self, changes: list[Change]) -> None:
         position = self._journal.size_bytes
         try:
-            self._journal.pwrite(frame(encode_changes(self._tree.zxid + 1, changes)), position)
+            self._journal.pwrite(encode_frame(encode_changes(self._tree.zxid + 1, changes)), position)
         except OSError as error:
             try:
                 self._journal.truncate(position)
+                self._journal.sync()
             except OSError as worse:
                 self._failure = f"the journal could not be repaired: {worse}"
             raise StoreUnavailable("/", f"the journal could not be written: {error}") from error
@@ -210,38 +198,8 @@ class EmbeddedStore(TreeSession):
     def compact(self) -> None:
         """Replaces the journal by a snapshot of the tree."""
         body = encode_snapshot(self._tree.zxid, list(self._tree.walk()))
-        self._disk.write_atomic(self._snapshot_path, frame(body))
+        self._disk.write_atomic(self._snapshot_path, encode_frame(body))
         self._snapshot_size_bytes = len(body)
         self._journal.truncate(0)
-
-
-def _load_snapshot(disk: Disk, path: Path, tree: Tree) -> None:
-    if not disk.exists(path):
-        return
-    bodies = [body for _, body in frames(disk.read_bytes(path))]
-    if len(bodies) != 1:
-        raise CorruptStore(f"{path}: the snapshot is damaged (its checksum does not match)")
-    tree.restore(*decode_snapshot(bodies[0]))
-
-
-def _load_journal(disk: Disk, path: Path, tree: Tree) -> None:
-    if not disk.exists(path):
-        return
-    data = disk.read_bytes(path)
-    whole = 0
-    try:
-        for end, body in frames(data):
-            zxid, changes = decode_changes(body)
-            if zxid > tree.zxid:
-                tree.apply(changes)
-            whole = end
-    except CorruptJournal as error:
-        raise CorruptStore(f"{path}: {error}") from error
-    if data:
-        # Written once more, before anything is built on it: where a sync failed in an earlier life, the page cache
-        # may have what the disk has not, and no later sync would bring it there.
-        journal = disk.open(path)
-        journal.truncate(whole)
-        journal.pwrite(data[:whole], 0)
-        journal.sync()
-        journal.close()
+        # Synced before the next write: a power failure then tears one frame and mixes it with no older ones.
+        self._journal.sync()

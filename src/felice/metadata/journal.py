@@ -1,6 +1,4 @@
-"""What the embedded store writes: the bytes of a journal and of a snapshot. Pure.
-
-Both are sequences of frames: uint32 length of the body, uint32 CRC-32 of the body, body.
+"""What the embedded store writes: the bodies of the frames (`frames.py`) of a journal and of a snapshot. Pure.
 
 Journal body:   int64 zxid, uint32 count, then per change: uint8 kind, int64 owner,
                 uint16 + path, uint32 + data.
@@ -11,49 +9,17 @@ Snapshot body:  int64 zxid, uint32 count, then per node: uint16 + path, uint32 +
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
-from zlib import crc32
+from collections.abc import Sequence
 
 from felice.metadata.store import EventKind, Node
 from felice.metadata.tree import Change
 
-_FRAME = struct.Struct(">II")
 _HEAD = struct.Struct(">qI")
 _CHANGE = struct.Struct(">BqH")
 _LENGTH = struct.Struct(">I")
 _PATH = struct.Struct(">H")
 _STAT = struct.Struct(">iqqqq")
 _KINDS = (EventKind.CREATED, EventKind.CHANGED, EventKind.DELETED)
-
-
-class CorruptJournal(Exception):
-    """A frame that was once whole is damaged; `position` is where it begins."""
-
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(f"at byte {position}: {reason}")
-        self.position = position
-
-
-def frame(body: bytes) -> bytes:
-    return _FRAME.pack(len(body), crc32(body)) + body
-
-
-def frames(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(position after the frame, body) of every whole frame; ends quietly at a torn tail.
-
-    Frames are synced one by one, so only the last can be torn: damage before that is corruption.
-    """
-    position = 0
-    while position + _FRAME.size <= len(data):
-        length, checksum = _FRAME.unpack_from(data, position)
-        end = position + _FRAME.size + length
-        body = data[position + _FRAME.size : end]
-        if length == 0 or len(body) < length or crc32(body) != checksum:
-            if length and end < len(data) and any(data[end:]):
-                raise CorruptJournal(position, "the checksum does not match")
-            return
-        yield end, body
-        position = end
 
 
 def encode_changes(zxid: int, changes: Sequence[Change]) -> bytes:

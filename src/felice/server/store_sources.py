@@ -15,8 +15,9 @@ from typing import Protocol
 from felice.config import BrokerConfig
 from felice.env import Clock, Disk, DiskLocked, Environment, Lock
 from felice.env.network import open_local
-from felice.metadata.embedded import CorruptStore, EmbeddedStore
+from felice.metadata.embedded import EmbeddedStore
 from felice.metadata.store import MetadataStore, StoreError
+from felice.metadata.store_files import CorruptStore
 from felice.server.startup import StartupError
 from felice.server.zookeeper_source import ZooKeeperSource
 

@@ -14,8 +14,9 @@ import pytest
 
 from felice.env import File, SystemDisk
 from felice.metadata import Create, NodeExists, SessionExpired
-from felice.metadata.embedded import CorruptStore, EmbeddedStore
+from felice.metadata.embedded import EmbeddedStore
 from felice.metadata.store import StoreUnavailable
+from felice.metadata.store_files import CorruptStore
 from felice.testing.simulation.disk import SimDisk
 
 
@@ -83,7 +84,7 @@ def test_damage_before_the_tail_is_refused_with_file_and_position(tmp_path: Path
     damaged = bytearray(journal.read_bytes())
     damaged[20] ^= 1
     journal.write_bytes(damaged)
-    with pytest.raises(CorruptStore, match="journal: at byte 0"):
+    with pytest.raises(CorruptStore, match="journal is damaged at byte 0 of"):
         _names(tmp_path / "m")
 
 

@@ -118,7 +118,7 @@ def test_a_damaged_store_is_refused_with_file_and_position(tmp_path: Path) -> No
     damaged = bytearray(journal.read_bytes())
     damaged[12] ^= 1
     journal.write_bytes(damaged)
-    with pytest.raises(StartupError, match="journal: at byte 0"):
+    with pytest.raises(StartupError, match="journal is damaged at byte 0"):
         EmbeddedBroker(tmp_path / "data")
 
 

@@ -1,0 +1,96 @@
+"""Frames of the journal: torn ends, damage, and both versions."""
+
+from __future__ import annotations
+
+import struct
+from zlib import crc32
+
+import pytest
+
+from felice.metadata.frames import Damage, Reading, TornTail, encode_frame, read_frames
+
+
+def _body(zxid: int, size_bytes: int = 40) -> bytes:
+    return struct.pack(">qI", zxid, 1) + bytes(range(1, size_bytes + 1))
+
+
+def _frame_v1(body: bytes) -> bytes:
+    return struct.pack(">II", len(body), crc32(body)) + body
+
+
+FORMATS = {"version 1": _frame_v1, "version 2": encode_frame}
+
+
+def _zxids(reading: Reading) -> list[int]:
+    return [frame.zxid for frame in reading.frames]
+
+
+def _journal(version: str, frames: int = 4) -> bytes:
+    return b"".join(FORMATS[version](_body(zxid)) for zxid in range(1, frames + 1))
+
+
+def test_frames_of_version_2_may_follow_those_of_version_1() -> None:
+    reading = read_frames(_frame_v1(_body(1)) + encode_frame(_body(2)))
+    assert [(frame.version, frame.body) for frame in reading.frames] == [(1, _body(1)), (2, _body(2))]
+    assert reading.tail is None
+
+
+@pytest.mark.parametrize("version", FORMATS)
+def test_every_flipped_bit_is_damage_and_never_a_torn_tail(version: str) -> None:
+    whole = _journal(version)
+    size = len(whole) // 4
+    for bit in range(len(whole) * 8):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        reading = read_frames(bytes(flipped))
+        number = bit // 8 // size
+        assert _zxids(reading) == list(range(1, number + 1)), bit
+        assert isinstance(reading.tail, Damage), bit
+        assert reading.tail.position == number * size
+        assert [frame.zxid for frame in reading.tail.following] == list(range(number + 2, 5)), bit
+
+
+@pytest.mark.parametrize("version", FORMATS)
+def test_a_frame_with_a_damaged_length_is_recovered(version: str) -> None:
+    whole = _journal(version)
+    length_position = 4 if version == "version 2" else 0
+    for start in range(0, len(whole), len(whole) // 4):
+        flipped = bytearray(whole)
+        flipped[start + length_position] ^= 0x40
+        tail = read_frames(bytes(flipped)).tail
+        assert isinstance(tail, Damage) and tail.recovered is not None
+        assert tail.recovered.body == _body(start // (len(whole) // 4) + 1)
+
+
+@pytest.mark.parametrize("version", FORMATS)
+def test_a_file_that_ends_too_early_has_a_torn_tail(version: str) -> None:
+    whole = _journal(version, 2)
+    middle = len(whole) // 2
+    for size in range(middle + 1, len(whole)):
+        reading = read_frames(whole[:size])
+        assert (_zxids(reading), reading.tail) == ([1], TornTail(middle, size - middle)), size
+
+
+def test_a_sector_of_zeros_in_the_last_frame_is_a_torn_write() -> None:
+    """A power failure may lose any sector of the write under way, the first one too."""
+    first, last = encode_frame(_body(1)), encode_frame(_body(2) + b"x" * 2000)
+    for sector in range(5):
+        data = bytearray(first + last)
+        start, end = max(sector * 512, len(first)), min(sector * 512 + 512, len(data))
+        data[start:end] = bytes(end - start)
+        reading = read_frames(bytes(data))
+        assert (_zxids(reading), reading.tail) == ([1], TornTail(len(first), len(last))), sector
+
+
+def test_a_sector_of_zeros_before_the_last_frame_is_damage() -> None:
+    middle = encode_frame(_body(2) + b"x" * 2000)
+    data = bytearray(encode_frame(_body(1)) + middle + encode_frame(_body(3)))
+    data[512:1024] = bytes(512)
+    assert isinstance(read_frames(bytes(data)).tail, Damage)
+
+
+def test_leftovers_of_older_writes_behind_a_torn_write_are_no_loss() -> None:
+    leftovers = bytes(512) + _journal("version 2")
+    tail = read_frames(leftovers, newer_than_zxid=4).tail
+    assert tail == TornTail(0, len(leftovers))
+    assert isinstance(read_frames(leftovers, newer_than_zxid=3).tail, Damage)
