@@ -306,6 +306,8 @@ def test_the_sink_creates_a_missing_topic_where_brokers_do(
         ({"subscribe": "a", "startingOfsets": "earliest"}, "did you mean startingOffsets"),
         ({}, "exactly one of subscribe, subscribePattern and assign"),
         ({"subscribe": "a", "startingOffsets": "latest"}, "cannot start at the latest"),
+        ({"subscribe": "a", "maxTriggerDelay": "5s"}, "no effect without minOffsetsPerTrigger"),
+        ({"subscribe": "a", "minOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger"),
         (
             {"subscribe": "a", "kafka.bootstrap.servers": "127.0.0.1:1", "fetchOffset.numRetries": "0"},
             "127.0.0.1:1",
@@ -315,6 +317,20 @@ def test_the_sink_creates_a_missing_topic_where_brokers_do(
 def test_a_reader_says_what_is_wrong(read: Callable[..., Any], options: dict[str, str], said: str) -> None:
     with pytest.raises(Exception, match=said):
         read(**options).collect()
+
+
+def test_a_wrong_option_is_refused_when_the_source_is_loaded(stream: Callable[..., Any]) -> None:
+    with pytest.raises(Exception, match="option 'startingofsets': unknown; did you mean startingOffsets"):
+        stream(subscribe="a", startingOfsets="earliest")
+
+
+@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "1 second"}])
+def test_what_a_stream_cannot_do_is_told_before_anything_of_sparks(
+    topic: str, stream: Callable[..., Any], tmp_path: Path, trigger: dict[str, Any]
+) -> None:
+    with pytest.raises(Exception, match="option 'endingOffsets': a streaming query has no end") as caught:
+        run_now(stream(subscribe=topic, endingOffsets="latest"), tmp_path, [], **trigger)
+    assert "UnboundLocalError" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Topics as Spark reads and writes them: the Python data source `felice`.
 
-options     what a query asks for                (PURE)
+options     what a query asks for, with `kafka_options` (PURE)
 planning    offsets to ranges to tasks           (PURE)
 cluster     what the driver asks the brokers
 reader      batches and streams, in the driver

@@ -14,15 +14,14 @@ from typing import TypeVar
 
 from felice.client.blocking import BlockingClient
 from felice.client.error import KafkaError, KafkaException
-from felice.pipelines.spark.mistakes import QueryError
-from felice.pipelines.spark.offsets import EARLIEST, LATEST, Offsets, Partition, to_checkpoint
+from felice.pipelines.spark.mistakes import OptionError, QueryError
+from felice.pipelines.spark.offsets import EARLIEST, LATEST, Offsets, Partition
 from felice.pipelines.spark.options import (
     AtOffsets,
     AtTimestamp,
     AtTimestamps,
     Earliest,
     Latest,
-    OptionError,
     Position,
     SourceOptions,
 )
@@ -159,7 +158,7 @@ class ClusterView:
         for fault in faults.values():
             if self._answered and fault.retriable():
                 raise KafkaException(fault)
-        option = "assign" if self._options.subscription.partitions else "subscribe"
+        option = self._options.subscription.option
         missing = [name for name, fault in faults.items() if fault.code() == KafkaError.UNKNOWN_TOPIC_OR_PART]
         if missing:
             raise OptionError(
@@ -197,4 +196,11 @@ def open_view(options: SourceOptions) -> ClusterView:
 
 
 def _listed(partitions: Iterable[Partition]) -> str:
-    return str(to_checkpoint(dict.fromkeys(partitions, 0)))
+    """In words: partitions 0, 2 of topic a and partition 1 of topic b."""
+    topics: dict[str, list[str]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(str(partition))
+    return " and ".join(
+        f"partition{'s' if len(numbers) > 1 else ''} {', '.join(numbers)} of topic {topic}"
+        for topic, numbers in topics.items()
+    )

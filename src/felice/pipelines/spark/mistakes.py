@@ -22,6 +22,14 @@ class QueryError(Exception):
     """The text is the whole story: what was asked, and why it cannot be."""
 
 
+class OptionError(QueryError, ValueError):
+    """An option that cannot be honoured: which one, what came, what was expected."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"option {name!r}: {reason}")
+        self.name = name
+
+
 class ClusterError(QueryError, RuntimeError):
     """The brokers could not do what the query needs of them."""
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from felice.client.blocking import BlockingConfig
 from felice.client.consume.isolation import READ_UNCOMMITTED
-from felice.client.error import KafkaException
-from felice.client.options import Settings, parse_settings
-from felice.pipelines.spark.mistakes import QueryError
+from felice.client.options import Settings
+from felice.pipelines.spark.kafka_options import SINK_KEYS, SOURCE_KEYS, kafka_settings
+from felice.pipelines.spark.mistakes import OptionError
 from felice.pipelines.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -30,14 +30,6 @@ from felice.pipelines.spark.offsets import (
 from felice.records.compression import Codec
 
 
-class OptionError(QueryError, ValueError):
-    """An option that cannot be honoured: which one, what came, what was expected."""
-
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"option {name!r}: {reason}")
-        self.name = name
-
-
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """Which topic partitions a query reads. Exactly one of the three is set."""
@@ -45,6 +37,13 @@ class Subscription:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     partitions: tuple[Partition, ...] = ()
+
+    @property
+    def option(self) -> str:
+        """The option that the user wrote."""
+        if self.pattern is not None:
+            return "subscribePattern"
+        return "assign" if self.partitions else "subscribe"
 
     def matches(self, topic: str) -> bool:
         if self.pattern is not None:
@@ -98,7 +97,7 @@ class SourceOptions:
     late_timestamp_is_latest: bool = False
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
-    max_trigger_delay_ms: int = 15 * 60 * 1000
+    max_trigger_delay_ms: int | None = None
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
@@ -113,6 +112,9 @@ class SourceOptions:
         floor = options.count("minOffsetsPerTrigger")
         if ceiling is not None and floor is not None and floor > ceiling:
             raise OptionError("minOffsetsPerTrigger", f"{floor} is more than maxOffsetsPerTrigger, {ceiling}")
+        delay_ms = options.duration_ms("maxTriggerDelay")
+        if delay_ms is not None and floor is None:
+            raise OptionError("maxTriggerDelay", "has no effect without minOffsetsPerTrigger")
         client, topics_good_for_s = _reader(options)
         return cls(
             subscription=_subscription(options),
@@ -126,7 +128,7 @@ class SourceOptions:
             == "latest",
             max_offsets_per_trigger=ceiling,
             min_offsets_per_trigger=floor,
-            max_trigger_delay_ms=options.duration_ms("maxTriggerDelay", "15m"),
+            max_trigger_delay_ms=delay_ms,
             min_partitions=options.count("minPartitions"),
             max_records_per_partition=options.count("maxRecordsPerPartition"),
             fail_on_data_loss=options.flag("failOnDataLoss", True),
@@ -168,7 +170,7 @@ class SinkOptions:
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:
         options = _Options(given, SINK_OPTIONS)
-        settings = _kafka_settings(options, "p", REFUSED_BY_SINK, HONOURED_BY_SINK)
+        settings = kafka_settings(options.of_kafka(), SINK_KEYS)
         level = settings["compression.level"]
         return cls(
             topic=options.text("topic"),
@@ -210,6 +212,7 @@ SINK_OPTIONS = ("topic",)
 STREAM_ONLY = {
     "maxOffsetsPerTrigger": "max_offsets_per_trigger",
     "minOffsetsPerTrigger": "min_offsets_per_trigger",
+    "maxTriggerDelay": "max_trigger_delay_ms",
 }
 
 # Spark hands its own options of a streaming query to the sink; they are Spark's to honour.
@@ -221,41 +224,6 @@ SPARKS_OWN = frozenset(
         "asyncprogresstrackingcheckpointintervalms",
     }
 )
-
-_BYTES_ONLY = "keys and values are always bytes; cast the columns in the query"
-_OWN_OFFSETS = "Spark keeps the offsets in its checkpoint"
-REFUSED_BY_SOURCE = {
-    "auto.offset.reset": "use startingOffsets instead",
-    "enable.auto.commit": _OWN_OFFSETS,
-    "key.deserializer": _BYTES_ONLY,
-    "value.deserializer": _BYTES_ONLY,
-    "interceptor.classes": "interceptors are Java classes; do the work in the query",
-}
-REFUSED_BY_SINK = {"key.serializer": _BYTES_ONLY, "value.serializer": _BYTES_ONLY}
-
-_CONNECTION = {
-    "bootstrap.servers",
-    "client.id",
-    "client.rack",
-    "security.protocol",
-    "request.timeout.ms",
-    "socket.connection.setup.timeout.ms",
-}
-HONOURED_BY_SOURCE = _CONNECTION | {
-    "group.id",
-    "isolation.level",
-    "fetch.wait.max.ms",
-    "fetch.max.bytes",
-    "max.partition.fetch.bytes",
-    "metadata.max.age.ms",
-}
-HONOURED_BY_SINK = _CONNECTION | {
-    "acks",
-    "compression.type",
-    "compression.level",
-    "batch.size",
-    "delivery.timeout.ms",
-}
 
 _DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
 _UNIT_MS = {
@@ -308,8 +276,11 @@ class _Options:
             raise OptionError(name, f"expected one of {', '.join(choices)}, got {value!r}")
         return value
 
-    def duration_ms(self, name: str, default: str) -> int:
-        value = (self.text(name) or default).strip().lower()
+    def duration_ms(self, name: str) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        value = value.strip().lower()
         match = _DURATION.fullmatch(value)
         if match is None:
             raise OptionError(name, f"expected a duration such as 15m, 30s or 500ms, got {value!r}")
@@ -397,26 +368,6 @@ def _names(position: Position, offset: int) -> bool:
     return isinstance(position, AtOffsets) and offset in position.offsets.values()
 
 
-def _kafka_settings(
-    options: _Options, kind: str, refused: Mapping[str, str], honoured: Container[str]
-) -> Settings:
-    """The options `kafka.*` as the client parses them; `kind` is c or p, as it names its own."""
-    given = options.of_kafka()
-    if not given.get("bootstrap.servers", "").strip():
-        raise OptionError("kafka.bootstrap.servers", "is required: host:port of one or more brokers")
-    for name, reason in refused.items():
-        if name in given:
-            raise OptionError(f"kafka.{name}", f"not supported: {reason}")
-    try:
-        settings = parse_settings(kind, given)
-    except KafkaException as error:
-        raise OptionError("kafka.*", error.error.str()) from None
-    for name in sorted(settings.explicit):
-        if name not in honoured:
-            raise OptionError(f"kafka.{name}", "has no effect here, so it is not taken")
-    return settings
-
-
 def _config(settings: Settings, retry_timeout_ms: int) -> BlockingConfig:
     return BlockingConfig(
         bootstrap_servers=settings["bootstrap.servers"],
@@ -431,7 +382,7 @@ def _config(settings: Settings, retry_timeout_ms: int) -> BlockingConfig:
 
 def _reader(options: _Options) -> tuple[BlockingConfig, float]:
     """How readers connect, and for how many seconds they trust a list of topics."""
-    settings = _kafka_settings(options, "c", REFUSED_BY_SOURCE, HONOURED_BY_SOURCE)
+    settings = kafka_settings(options.of_kafka(), SOURCE_KEYS)
     given = {name: settings[name] for name in settings.explicit}
     prefix = options.text("groupIdPrefix")
     if prefix and "group.id" in given:

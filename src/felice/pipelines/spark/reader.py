@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from felice.pipelines.spark.cluster import ClusterView, open_view, report_losses
 from felice.pipelines.spark.fetching import read_task
-from felice.pipelines.spark.mistakes import told_plainly, told_plainly_while_read
+from felice.pipelines.spark.mistakes import QueryError, told_plainly, told_plainly_while_read
 from felice.pipelines.spark.offsets import Offsets, from_checkpoint, to_checkpoint
 from felice.pipelines.spark.options import SourceOptions
 from felice.pipelines.spark.planning import OffsetRange, Task, count_new, plan_batch, plan_tasks, share_limit
@@ -34,6 +34,7 @@ from felice.pipelines.spark.planning import OffsetRange, Task, count_new, plan_b
 # brings nothing new is waited for a little longer, up to this.
 IDLE_PAUSE_MIN_S = 0.01
 IDLE_PAUSE_MAX_S = 0.1
+MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 
 
 class TaskPartition(InputPartition):
@@ -143,7 +144,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if floor is None or self._target is not None or isinstance(limit, ReadAllAvailable):
             return False
         waited_ms = (time.monotonic() - self._last_batch_at) * 1000
-        return count_new(begin, end) < floor and waited_ms < self._options.max_trigger_delay_ms
+        longest_ms = self._options.max_trigger_delay_ms
+        if longest_ms is None:
+            longest_ms = MAX_TRIGGER_DELAY_MS
+        return count_new(begin, end) < floor and waited_ms < longest_ms
 
     def _cluster(self) -> ClusterView:
         if self._view is None:
@@ -154,6 +158,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._ends is None:
             self._ends = LatestOffsets(self._cluster().latest)
         return self._ends
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream that cannot be read, and why: told at the first question.
+
+    Spark buries whatever `streamReader` raises beneath an error of its own.
+    """
+
+    def __init__(self, error: QueryError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:
+        raise self._error
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        raise self._error
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._error
 
 
 class LatestOffsets:

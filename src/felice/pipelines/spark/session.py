@@ -20,15 +20,22 @@ from felice.env.java import find_java
 from felice.pipelines.spark.source import FeliceDataSource
 
 JAVA_STOPS_WITHIN_S = 30
+CONNECT = "sc://"
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | None = None) -> SparkSession:
-    """A SparkSession on this machine with `format("felice")` ready."""
+    """A SparkSession with `format("felice")` ready: on this machine, on a cluster, or by Connect (`sc://host`)."""
     prepare_environment()
-    builder = SparkSession.builder.appName(name).master(master)
+    # A session that runs already keeps its settings.
+    is_new = SparkSession.getActiveSession() is None
+    builder = SparkSession.builder.appName(name)
+    builder = builder.remote(master) if master.startswith(CONNECT) else builder.master(master)
     for key, value in (config or {}).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    if is_new and not master.startswith(CONNECT):
+        _shuffle_into_few(spark)
     register(spark)
     return spark
 
@@ -70,6 +77,15 @@ def prepare_environment() -> None:
     """What the JVM that Spark starts, and the workers it starts, will inherit."""
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _shuffle_into_few(spark: SparkSession) -> None:
+    """As many shuffle partitions as cores, unless the user has set a number.
+
+    Spark's own 200 cost a streaming query with state 200 tasks a batch, and some 50 ms of Python or state store each.
+    """
+    if not spark.sparkContext.getConf().contains(SHUFFLE_PARTITIONS):
+        spark.conf.set(SHUFFLE_PARTITIONS, str(_cores(spark)))
 
 
 def _cores(spark: SparkSession) -> int:

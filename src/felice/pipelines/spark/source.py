@@ -12,9 +12,9 @@ from typing import ClassVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from felice.pipelines.spark.mistakes import told_plainly
-from felice.pipelines.spark.options import OptionError, SinkOptions, SourceOptions
-from felice.pipelines.spark.reader import BatchReader, StreamReader
+from felice.pipelines.spark.mistakes import OptionError, QueryError, told_plainly
+from felice.pipelines.spark.options import SinkOptions, SourceOptions
+from felice.pipelines.spark.reader import BatchReader, RefusedStream, StreamReader
 from felice.pipelines.spark.schema import source_schema
 from felice.pipelines.spark.writer import BatchWriter, StreamWriter, check_schema
 
@@ -35,9 +35,11 @@ class FeliceDataSource(DataSource):
     def reader(self, schema: StructType) -> BatchReader:
         return BatchReader(self._source_options(schema), self._cores())
 
-    @told_plainly
-    def streamReader(self, schema: StructType) -> StreamReader:
-        return StreamReader(self._source_options(schema), self._cores())
+    def streamReader(self, schema: StructType) -> StreamReader | RefusedStream:
+        try:
+            return StreamReader(self._source_options(schema), self._cores())
+        except QueryError as error:
+            return RefusedStream(error.with_traceback(None))
 
     @told_plainly
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

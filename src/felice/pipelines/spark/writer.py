@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType
 
-from felice.pipelines.spark.mistakes import QueryError, told_plainly
-from felice.pipelines.spark.options import OptionError, SinkOptions
+from felice.pipelines.spark.mistakes import OptionError, QueryError, told_plainly
+from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.producing import TopicWriter
 from felice.pipelines.spark.schema import HEADERS
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from felice.client.error import KafkaError, failure
-from felice.pipelines.spark.mistakes import QueryError, told_plainly, told_plainly_while_read
-from felice.pipelines.spark.options import OptionError
+from felice.pipelines.spark.mistakes import OptionError, QueryError, told_plainly, told_plainly_while_read
 from felice.pipelines.spark.source import FeliceDataSource
 
 

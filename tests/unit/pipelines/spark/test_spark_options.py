@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from felice.pipelines.spark import kafka_options
+from felice.pipelines.spark.kafka_options import SINK_KEYS, SOURCE_KEYS, kafka_settings
+from felice.pipelines.spark.mistakes import OptionError
 from felice.pipelines.spark.options import (
     AtOffsets,
     AtTimestamp,
     AtTimestamps,
     Earliest,
     Latest,
-    OptionError,
     SinkOptions,
     SourceOptions,
 )
@@ -74,8 +78,14 @@ def test_exactly_one_way_to_name_topics(given: dict[str, str]) -> None:
         ("kafka.auto.offset.reset", "latest", "use startingOffsets"),
         ("kafka.enable.auto.commit", "true", "checkpoint"),
         ("kafka.key.deserializer", "x", "always bytes"),
-        ("kafka.fetch.min.byte", "1", "did you mean 'fetch.min.bytes'"),
-        ("kafka.acks", "all", "belongs to the producer"),
+        ("kafka.fetch.min.byte", "1", "did you mean kafka.fetch.min.bytes"),
+        ("kafka.colour", "red", "unknown to Kafka's clients"),
+        ("kafka.acks", "all", "belongs to Kafka's producer"),
+        ("kafka.sasl.mechanism", "PLAIN", "only PLAINTEXT"),
+        ("kafka.exclude.internal.topics", "false", "by name"),
+        ("kafka.fetch.max.wait.ms", "soon", "option 'kafka.fetch.max.wait.ms': .*'soon'"),
+        ("kafka.bootstrap.servers", "h:x", "option 'kafka.bootstrap.servers': 'h:x' is not host:port"),
+        ("maxTriggerDelay", "5s", "no effect without minOffsetsPerTrigger"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_by_name(name: str, value: str, said: str) -> None:
@@ -148,7 +158,7 @@ def test_a_stream_refuses_an_end(name: str) -> None:
     ("text", "milliseconds"), [("15m", 900_000), ("2 h", 7_200_000), ("250ms", 250), ("7", 7), ("3s", 3000)]
 )
 def test_durations_as_spark_writes_them(text: str, milliseconds: int) -> None:
-    assert source(maxTriggerDelay=text).max_trigger_delay_ms == milliseconds
+    assert source(maxTriggerDelay=text, minOffsetsPerTrigger="9").max_trigger_delay_ms == milliseconds
 
 
 def test_the_least_of_a_batch_may_not_exceed_the_most() -> None:
@@ -201,10 +211,46 @@ def test_what_the_client_is_told_reaches_it() -> None:
     assert options.topics_good_for_s == 1.5
 
 
-@pytest.mark.parametrize("name", ["kafka.session.timeout.ms", "kafka.fetch.min.bytes"])
-def test_what_would_have_no_effect_is_refused(name: str) -> None:
-    with pytest.raises(OptionError, match="no effect"):
-        source(**{name: "5"})
+def test_a_batch_refuses_the_delay_of_a_stream() -> None:
+    with pytest.raises(OptionError, match="maxTriggerDelay"):
+        replace(source(), max_trigger_delay_ms=5).for_batch()
+
+
+@pytest.mark.parametrize(
+    "name", ["kafka.session.timeout.ms", "kafka.max.poll.records", "kafka.retry.backoff.ms"]
+)
+def test_a_key_that_only_tunes_javas_clients_is_accepted_with_one_warning(
+    name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_options, "_warned", set())
+    assert source(**{name: "5"}) == source() == source(**{name: "x"})
+    assert [record.getMessage() for record in caplog.records] == [
+        f"option '{name}' is accepted, but has no effect here"
+    ]
+
+
+def test_no_key_is_both_honoured_and_something_else() -> None:
+    for keys in (SOURCE_KEYS, SINK_KEYS):
+        assert not keys.honoured & keys.without_effect
+        assert not keys.refused.keys() & (keys.honoured | keys.without_effect)
+
+
+def test_every_honoured_key_is_the_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {
+        "bootstrap.servers": "h:1",
+        "isolation.level": "read_committed",
+        "security.protocol": "PLAINTEXT",
+    }
+    values |= {
+        "compression.type": "lz4",
+        "compression.codec": "lz4",
+        "acks": "1",
+        "request.required.acks": "1",
+    }
+    for keys in (SOURCE_KEYS, SINK_KEYS):
+        for name in keys.honoured:
+            given = {"bootstrap.servers": "h:1", name: values.get(name, "7")}
+            assert kafka_settings(given, keys)["bootstrap.servers"] == "h:1"
 
 
 def test_the_sink_takes_a_topic_and_what_the_producer_takes() -> None:
@@ -232,7 +278,14 @@ def test_the_sink_waits_for_all_replicas_unless_told_otherwise() -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("subscribe", "unknown"), ("topics", "did you mean topic"), ("kafka.value.serializer", "always bytes")],
+    [
+        ("subscribe", "unknown"),
+        ("topics", "did you mean topic"),
+        ("kafka.value.serializer", "always bytes"),
+        ("kafka.transactional.id", "each task"),
+        ("kafka.group.id", "belongs to Kafka's consumer"),
+        ("kafka.partitioner.class", "column 'partition'"),
+    ],
 )
 def test_the_sink_refuses_by_name_too(name: str, said: str) -> None:
     with pytest.raises(OptionError, match=said):

@@ -11,8 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from felice.pipelines.spark import reader as reader_module
 from felice.pipelines.spark.cluster import DataLoss
+from felice.pipelines.spark.mistakes import OptionError
 from felice.pipelines.spark.offsets import Offsets, Partition
-from felice.pipelines.spark.options import OptionError, SourceOptions
+from felice.pipelines.spark.options import SourceOptions
 from felice.pipelines.spark.reader import BatchReader, LatestOffsets, StreamReader, TaskPartition
 
 A0, A1 = ("a", 0), ("a", 1)

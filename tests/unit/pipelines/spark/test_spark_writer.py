@@ -6,7 +6,8 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import StructType
 
-from felice.pipelines.spark.options import OptionError, SinkOptions
+from felice.pipelines.spark.mistakes import OptionError
+from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.schema import HEADERS, source_schema
 from felice.pipelines.spark.source import FeliceDataSource
 from felice.pipelines.spark.writer import SchemaError, check_schema
@@ -69,6 +70,14 @@ def test_a_topic_cannot_be_overwritten() -> None:
 def test_a_topics_columns_cannot_be_chosen() -> None:
     with pytest.raises(OptionError, match="columns are fixed"):
         source(subscribe="a").reader(schema=schema(value="string"))
+
+
+def test_spark_is_told_of_a_stream_that_cannot_be_when_it_asks_for_offsets() -> None:
+    refused = source(subscribe="a", endingOffsets="latest").streamReader(source_schema(False))
+    for ask in (refused.initialOffset, refused.getDefaultReadLimit, refused.prepareForTriggerAvailableNow):
+        with pytest.raises(OptionError, match="has no end"):
+            ask()
+    refused.stop()
 
 
 def test_headers_are_a_column_only_if_asked() -> None:

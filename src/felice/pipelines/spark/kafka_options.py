@@ -1,0 +1,215 @@
+"""The options `kafka.*`: which are honoured, which are accepted for Java's sake, which are refused and why.
+
+Keeps true: a key is honoured, or it only tunes Java's clients and is accepted with one warning, or it is refused.
+            A key whose absence would change which records are read or where they go is never merely accepted.
+            Messages name the option as the user wrote it.
+PURE: text in, settings of the client out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from felice.client.error import KafkaException
+from felice.client.options import Settings, parse_settings
+from felice.pipelines.spark.mistakes import OptionError
+
+log = logging.getLogger(__name__)
+
+PREFIX = "kafka."
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaKeys:
+    """What one side of the connector does with each key of Kafka's own configuration."""
+
+    kind: str
+    """c or p: whose keys the client parses them as."""
+    honoured: frozenset[str]
+    without_effect: frozenset[str]
+    refused: Mapping[str, str]
+
+
+_BYTES_ONLY = "keys and values are always bytes; cast the columns in the query"
+_JAVA_CLASS = "names a Java class; do the work in the query"
+_PLAINTEXT_ONLY = "only PLAINTEXT connections are supported yet"
+
+_CONNECTION = {
+    "bootstrap.servers",
+    "client.id",
+    "security.protocol",
+    "request.timeout.ms",
+    "socket.timeout.ms",
+    "socket.connection.setup.timeout.ms",
+}
+# They tune the threads, buffers, back-offs and metrics of Java's (or librdkafka's) clients.
+_TUNING = {
+    "auto.include.jmx.reporter",
+    "client.dns.lookup",
+    "connections.max.idle.ms",
+    "enable.metrics.push",
+    "log.connection.close",
+    "metadata.recovery.rebootstrap.trigger.ms",
+    "metadata.recovery.strategy",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+    "receive.buffer.bytes",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "send.buffer.bytes",
+    "socket.connection.setup.timeout.max.ms",
+    "socket.keepalive.enable",
+    "socket.nagle.disable",
+}
+
+SOURCE_KEYS = KafkaKeys(
+    kind="c",
+    honoured=frozenset(
+        {
+            *_CONNECTION,
+            "client.rack",
+            "fetch.max.bytes",
+            "fetch.max.wait.ms",
+            "fetch.message.max.bytes",
+            "fetch.wait.max.ms",
+            "group.id",
+            "isolation.level",
+            "max.partition.fetch.bytes",
+            "metadata.max.age.ms",
+            "topic.metadata.refresh.interval.ms",
+        }
+    ),
+    without_effect=frozenset(
+        {
+            *_TUNING,
+            "allow.auto.create.topics",
+            "auto.commit.interval.ms",
+            "check.crcs",
+            "default.api.timeout.ms",
+            "fetch.min.bytes",
+            "group.instance.id",
+            "group.protocol",
+            "group.remote.assignor",
+            "heartbeat.interval.ms",
+            "max.poll.interval.ms",
+            "max.poll.records",
+            "partition.assignment.strategy",
+            "session.timeout.ms",
+        }
+    ),
+    refused={
+        "auto.offset.reset": "not supported: use startingOffsets instead",
+        "enable.auto.commit": "not supported: Spark keeps the offsets in its checkpoint",
+        "exclude.internal.topics": "not supported: a pattern never matches internal topics; subscribe to them by name",
+        "interceptor.classes": _JAVA_CLASS,
+        "key.deserializer": _BYTES_ONLY,
+        "value.deserializer": _BYTES_ONLY,
+    },
+)
+
+SINK_KEYS = KafkaKeys(
+    kind="p",
+    honoured=frozenset(
+        {
+            *_CONNECTION,
+            "acks",
+            "batch.size",
+            "compression.codec",
+            "compression.level",
+            "compression.type",
+            "delivery.timeout.ms",
+            "message.timeout.ms",
+            "request.required.acks",
+        }
+    ),
+    without_effect=frozenset(
+        {
+            *_TUNING,
+            "batch.num.messages",
+            "buffer.memory",
+            "enable.idempotence",
+            "linger.ms",
+            "max.block.ms",
+            "max.in.flight.requests.per.connection",
+            "max.request.size",
+            "message.max.bytes",
+            "metadata.max.age.ms",
+            "metadata.max.idle.ms",
+            "queue.buffering.max.kbytes",
+            "queue.buffering.max.messages",
+            "queue.buffering.max.ms",
+            "retries",
+        }
+    ),
+    refused={
+        "interceptor.classes": _JAVA_CLASS,
+        "key.serializer": _BYTES_ONLY,
+        "partitioner": "rows go where Java's default partitioner sends them; use the column 'partition'",
+        "partitioner.class": "rows go where Java's default partitioner sends them; use the column 'partition'",
+        "partitioner.ignore.keys": "a key always decides; use the column 'partition', or leave out 'key'",
+        "transactional.id": "is chosen for each task of a query; exactly once needs no name",
+        "value.serializer": _BYTES_ONLY,
+    },
+)
+
+_warned: set[str] = set()
+
+
+def kafka_settings(given: Mapping[str, str], keys: KafkaKeys) -> Settings:
+    """The client's settings from options whose names, without their prefix, are `given`'s."""
+    if not given.get("bootstrap.servers", "").strip():
+        raise OptionError("kafka.bootstrap.servers", "is required: host:port of one or more brokers")
+    honoured = {name: value for name, value in given.items() if _is_honoured(name, keys)}
+    servers = {"bootstrap.servers": honoured.pop("bootstrap.servers")}
+    settings = _parsed("bootstrap.servers", servers, keys)
+    for name, value in honoured.items():
+        _parsed(name, servers | {name: value}, keys)
+    return parse_settings(keys.kind, servers | honoured) if honoured else settings
+
+
+def _parsed(name: str, given: Mapping[str, str], keys: KafkaKeys) -> Settings:
+    """Parsed beside the servers alone, so that what is wrong is wrong with `name`."""
+    try:
+        return parse_settings(keys.kind, given)
+    except KafkaException as error:
+        raise OptionError(PREFIX + name, _reason(name, error)) from None
+
+
+def _is_honoured(name: str, keys: KafkaKeys) -> bool:
+    """Whether the client shall have it; warns about a key without effect and raises for every other."""
+    if name in keys.honoured:
+        return True
+    if name in keys.without_effect:
+        _warn_once(name)
+        return False
+    if name in keys.refused:
+        raise OptionError(PREFIX + name, keys.refused[name])
+    if name.startswith(("sasl.", "ssl.")):
+        raise OptionError(PREFIX + name, _PLAINTEXT_ONLY)
+    raise OptionError(PREFIX + name, _unknown(name, keys))
+
+
+def _warn_once(name: str) -> None:
+    if name not in _warned:
+        _warned.add(name)
+        log.warning("option %r is accepted, but has no effect here", PREFIX + name)
+
+
+def _unknown(name: str, keys: KafkaKeys) -> str:
+    other = SINK_KEYS if keys is SOURCE_KEYS else SOURCE_KEYS
+    if name in other.honoured | other.without_effect:
+        return f"belongs to Kafka's {'producer' if other.kind == 'p' else 'consumer'}"
+    near = difflib.get_close_matches(name, sorted(keys.honoured | keys.without_effect), n=1)
+    return f"unknown; did you mean {PREFIX}{near[0]}?" if near else "unknown to Kafka's clients"
+
+
+def _reason(name: str, error: KafkaException) -> str:
+    """The client's words without the name, which the option's error gives."""
+    return error.error.str().partition(f'"{name}": ')[2] or error.error.str()
