@@ -46,7 +46,7 @@ class TransactionWorld(CoordinatorWorld[TransactionRecord]):
 
     def new_shard(self) -> TransactionShard:
         self.outbox.clear()
-        return TransactionShard(self.settings, self)
+        return TransactionShard(self.settings, self, lambda: self.level)
 
     def describe_record(self, record: TransactionRecord) -> str:
         return f"{record.transactional_id} {describe(record.metadata)}"

@@ -67,11 +67,15 @@ class TransactionCoordinator:
         self._sender = MarkerSender(image, channel)
         self._telling: set[asyncio.Task[None]] = set()
         settings = TransactionSettings.of(config)
+
+        def level() -> int:
+            return image().features.get(TRANSACTION_VERSION, 0)
+
         self._runtime: CoordinatorRuntime[TransactionShard, TransactionRecord] = CoordinatorRuntime(
             topic=TRANSACTION_TOPIC,
             partition_count=self._partition_count,
-            new_shard=lambda: TransactionShard(settings, self),
-            codec=TransactionRecordCodec(lambda: image().features.get(TRANSACTION_VERSION, 0)),
+            new_shard=lambda: TransactionShard(settings, self, level),
+            codec=TransactionRecordCodec(level),
             partitions=partitions,
             clock=env.clock,
             write_timeout_ms=WRITE_TIMEOUT_MS,

@@ -53,6 +53,20 @@ def needs_next_producer_id(current: TransactionMetadata | None, producer_id: int
     )
 
 
+def fault_v2(current: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode | None:
+    """Why a producer may not end a transaction in V2, or None: with the current epoch, or with the one before it
+    as a repetition.
+    """
+    if current.is_next(producer_id):
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if _is_repetition(current, producer_id, epoch):
+        return None
+    if producer_id != current.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    is_fenced = epoch != current.epoch or current.state.is_decided or epoch == LAST_EPOCH
+    return ErrorCode.PRODUCER_FENCED if is_fenced else None
+
+
 def end_v2(
     current: TransactionMetadata,
     producer_id: int,
@@ -63,20 +77,22 @@ def end_v2(
     now_ms: int,
 ) -> TransactionMetadata | ErrorCode:
     """The decision that must be written, or the answer. `next_producer_id` is used where the epochs run out."""
-    if current.is_next(producer_id):
-        return ErrorCode.CONCURRENT_TRANSACTIONS
-    is_rotated = _is_before_rotation(current, producer_id, epoch)
-    if producer_id != current.producer_id and not is_rotated:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if is_rotated or _is_before_bump(current, epoch):
+    fault = fault_v2(current, producer_id, epoch)
+    if fault is not None:
+        return fault
+    if _is_repetition(current, producer_id, epoch):
         return _repeated(current, commit)
-    if epoch != current.epoch or current.state.is_decided or epoch == LAST_EPOCH:
-        return ErrorCode.PRODUCER_FENCED
     if commit and current.state is not State.ONGOING:
         return ErrorCode.INVALID_TXN_STATE
     if current.is_epoch_exhausted and next_producer_id == NO_PRODUCER_ID:
         return ErrorCode.CONCURRENT_TRANSACTIONS  # the id changed since the caller looked: it asks again
     return current.decided_v2(commit=commit, now_ms=now_ms, next_producer_id=next_producer_id)
+
+
+def _is_repetition(current: TransactionMetadata, producer_id: int, epoch: int) -> bool:
+    """Whether the producer repeats the request that ended its last transaction."""
+    is_before_bump = producer_id == current.producer_id and _is_before_bump(current, epoch)
+    return is_before_bump or _is_before_rotation(current, producer_id, epoch)
 
 
 def _is_before_bump(current: TransactionMetadata, epoch: int) -> bool:

@@ -31,19 +31,19 @@ class InitWish:
 def needs_new_producer_id(current: TransactionMetadata | None, wish: InitWish) -> bool:
     if current is None:
         return True
-    return (
-        current.state.is_at_rest
-        and current.is_epoch_exhausted
-        and (not wish.holds_identity or wish.epoch == current.epoch)
-    )
+    if not current.state.is_at_rest or not current.is_epoch_exhausted:
+        return False
+    # No transaction can be ended in the last epoch. A fence may take it; then the producer's own is the one before.
+    own_epoch = current.last_epoch if current.epoch == LAST_EPOCH else current.epoch
+    return not wish.holds_identity or wish.epoch in (current.epoch, own_epoch)
 
 
 def initialise(
-    current: TransactionMetadata | None, wish: InitWish, new_producer_id: int, now_ms: int
+    current: TransactionMetadata | None, wish: InitWish, new_producer_id: int, now_ms: int, level: int
 ) -> TransactionMetadata | ErrorCode:
     """The transactional id as it must be written: at rest with the new identity, or else with an abort decided.
 
-    `new_producer_id` is used only where `needs_new_producer_id`.
+    `new_producer_id` is used only where `needs_new_producer_id`; `level` is the finalized transaction.version.
     """
     if current is None:
         return TransactionMetadata(new_producer_id, 0, wish.timeout_ms, now_ms)
@@ -54,10 +54,10 @@ def initialise(
     if current.state.is_decided:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if current.state is TransactionState.ONGOING:
-        # This epoch is nobody's. Who asks must ask again, and gets the one after it.
-        return current.decided(commit=False, now_ms=now_ms, fence=True)
+        # CONCURRENT_TRANSACTIONS is answered: the repeated request gets the epoch after this one.
+        return current.fenced(now_ms, level)
     if needs_new_producer_id(current, wish):
-        last_epoch = current.epoch if wish.holds_identity else NO_PRODUCER_EPOCH
+        last_epoch = wish.epoch if wish.holds_identity else NO_PRODUCER_EPOCH
         return current.initialised(new_producer_id, 0, wish.timeout_ms, now_ms, last_epoch=last_epoch)
     return _raise_epoch(current, wish, now_ms)
 

@@ -89,17 +89,26 @@ class TransactionMetadata:
             client_version=client_version,
         )
 
-    def decided(self, *, commit: bool, now_ms: int, fence: bool = False) -> TransactionMetadata:
-        """The transaction will end so. With `fence` its producer cannot go on: the epoch is another's."""
+    def decided(self, *, commit: bool, now_ms: int) -> TransactionMetadata:
+        """The producer's decision in the flow of V1: it keeps its epoch."""
         state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+        # A partition takes no marker of V2 with the epoch of what it ends.
+        return replace(self, state=self._become(state), last_update_ms=now_ms, client_version=V1)
+
+    def fenced(self, now_ms: int, level: int) -> TransactionMetadata:
+        """The coordinator aborts the open transaction and takes its epoch from the producer.
+
+        `level` is the finalized transaction.version, which decides the flow whatever the producer uses. In V2 the
+        producer may ask for the next epoch (InitProducerId), so its own is remembered; before V2 it may not.
+        """
+        is_v2 = level >= V2
         return replace(
             self,
-            state=self._become(state),
-            epoch=self.epoch + 1 if fence else self.epoch,
-            last_epoch=NO_PRODUCER_EPOCH if fence else self.last_epoch,
+            state=self._become(TransactionState.PREPARE_ABORT),
+            epoch=self.epoch + 1,
+            last_epoch=self.epoch if is_v2 else NO_PRODUCER_EPOCH,
             last_update_ms=now_ms,
-            # A partition takes no marker of V2 with the epoch of what it ends.
-            client_version=self.client_version if fence else V1,
+            client_version=V2 if is_v2 else V1,
         )
 
     def decided_v2(self, *, commit: bool, now_ms: int, next_producer_id: int) -> TransactionMetadata:

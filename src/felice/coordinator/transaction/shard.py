@@ -82,6 +82,8 @@ class Outbox(Protocol):
 class TransactionShard:
     settings: TransactionSettings
     outbox: Outbox
+    level: Callable[[], int]
+    """The finalized level of the feature transaction.version."""
     transactions: dict[str, TransactionMetadata] = field(default_factory=dict)
     # What each id was before the change that is on its way to the log.
     _changing: dict[str, TransactionMetadata | None] = field(default_factory=dict)
@@ -146,9 +148,7 @@ class TransactionShard:
                 and transactional_id not in self._changing
             )
             if is_over:
-                self._write(
-                    transactional_id, current.decided(commit=False, now_ms=now.wall_ms, fence=True), outcome
-                )
+                self._write(transactional_id, current.fenced(now.wall_ms, self.level()), outcome)
         return outcome
 
     def _remove_expired(self, now: Instant) -> Outcome[TransactionRecord]:
@@ -185,7 +185,7 @@ class TransactionShard:
         change: Change = ErrorCode.CONCURRENT_TRANSACTIONS
         if wish.transactional_id not in self._changing:
             current = self.transactions.get(wish.transactional_id)
-            change = initialisation.initialise(current, wish, new_producer_id, now.wall_ms)
+            change = initialisation.initialise(current, wish, new_producer_id, now.wall_ms, self.level())
         if isinstance(change, ErrorCode):
             return Outcome([Reply(waiter, Initialised(change))])
         response = Initialised(ErrorCode.NONE, change.producer_id, change.epoch)
@@ -246,7 +246,10 @@ class TransactionShard:
         if current is None:
             change = ErrorCode.INVALID_PRODUCER_ID_MAPPING
         elif who.transactional_id in self._changing:
-            change = ErrorCode.CONCURRENT_TRANSACTIONS
+            # A fenced producer must fail now: the change that is under way cannot make its epoch current again.
+            before = self._changing[who.transactional_id]
+            fault = None if before is None else ending.fault_v2(before, who.producer_id, who.epoch)
+            change = ErrorCode.CONCURRENT_TRANSACTIONS if fault is None else fault
         else:
             change = ending.end_v2(
                 current,
