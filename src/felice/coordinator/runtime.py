@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 from felice.coordinator.hosted_shard import HostedShard
+from felice.coordinator.java_hash import partition_for
 from felice.coordinator.shard import Instant, Outcome, RecordCodec, Shard, Waiter
 from felice.env import Clock
 from felice.protocol.errors import ApiError, ErrorCode
@@ -30,21 +31,6 @@ class PartitionSource(Protocol):
     """The partitions that this broker holds."""
 
     def get(self, topic: str, partition: int) -> Partition | None: ...
-
-
-def java_string_hash(text: str) -> int:
-    """`String.hashCode`: over UTF-16 units, in 32 bits that wrap."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    hashed = 0
-    for position in range(0, len(units), 2):
-        hashed = (31 * hashed + int.from_bytes(units[position : position + 2])) & 0xFFFFFFFF
-    return hashed - (1 << 32) if hashed >= 1 << 31 else hashed
-
-
-def partition_for(key: str, partition_count: int) -> int:
-    """Java's `Utils.abs(hash) % count`, whose abs of the smallest number is 0."""
-    hashed = java_string_hash(key)
-    return (0 if hashed == -(1 << 31) else abs(hashed)) % partition_count
 
 
 class Answer:

@@ -306,8 +306,8 @@ class Log:
         return marker
 
     def _duplicate(self, batch: RememberedBatch) -> AppendInfo:
-        append_time_ms = batch.timestamp if self.config.uses_log_append_time else -1
-        return AppendInfo(batch.first_offset, batch.last_offset, append_time_ms, self.log_start_offset, True)
+        # The time is the remembered batch's, also where the topic keeps the producer's times: so Kafka answers.
+        return AppendInfo(batch.first_offset, batch.last_offset, batch.timestamp, self.log_start_offset, True)
 
     def _append_replicated(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Appends a leader's batches as they are. Sequences were the leader's to check."""

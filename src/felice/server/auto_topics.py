@@ -1,6 +1,8 @@
 """Topics that nobody created by hand: those that a client merely asked for, and the coordinators' own.
 
 Keeps true: however many ask for a topic at once, it is asked for once here; that another broker was faster is no fault.
+            At most `MAX_CREATING` topics are being created for clients at once: other names wait until they are asked
+            for again.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from felice.server.broker import Broker
 
 _log = logging.getLogger("felice.server")
+
+MAX_CREATING = 1000
 
 _REPLICAS_FOR_SAFETY = 3
 _MIN_ISR_OF_OFFSETS = 2
@@ -44,7 +48,9 @@ class AutoTopics:
     def ensure(self, name: str) -> None:
         """Begins to create a topic unless it is there."""
         broker = self._broker
-        if name not in broker.image.topics and name not in self._creating and not broker.is_stopping:
+        if name in broker.image.topics or name in self._creating or broker.is_stopping:
+            return
+        if name in topic_names.INTERNAL_TOPICS or len(self._creating) < MAX_CREATING:
             self._creating[name] = asyncio.create_task(self._create_once(name))
 
     def fault_of(self, name: str) -> str | None:

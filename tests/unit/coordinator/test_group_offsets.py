@@ -113,3 +113,52 @@ def test_subscriptions_of_every_version_begin_alike() -> None:
     assert subscription_topics(b"\0\x63\0\0\0\1\0\1a\xff\xff\xff\xff more") == ["a"]
     assert subscription_topics(b"junk") is None
     assert subscription_topics(b"") is None
+
+
+def test_a_commit_written_after_a_transactions_own_outlives_its_marker() -> None:
+    store = OffsetStore()
+    store.apply(record(5), producer_id=7)
+    store.apply(record(6))
+    assert store.end_transaction(7, committed=True) == []
+    assert fetch(store, stable=True) == (ErrorCode.NONE, 6)
+
+
+def test_of_two_transactions_the_later_commit_counts_whichever_ends_first() -> None:
+    for first, second in ((7, 8), (8, 7)):
+        store = OffsetStore()
+        store.apply(record(5), producer_id=7)
+        store.apply(record(6), producer_id=8)
+        store.end_transaction(first, committed=True)
+        assert fetch(store, stable=True)[0] == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        store.end_transaction(second, committed=True)
+        assert fetch(store, stable=True) == (ErrorCode.NONE, 6)
+
+
+def test_a_commit_that_is_taken_back_does_not_outdate_a_transactions() -> None:
+    store = OffsetStore()
+    store.apply(record(5), producer_id=7)
+    store.apply(record(6))()
+    store.apply(record(7), producer_id=7)()
+    store.end_transaction(7, committed=True)
+    assert fetch(store, stable=True) == (ErrorCode.NONE, 5)
+
+
+def test_a_removal_removes_what_waits_and_taking_it_back_restores_that() -> None:
+    store = OffsetStore()
+    store.apply(record(5), producer_id=7)
+    store.apply(record(6))
+    undo = store.apply(OffsetRecord("g", "t", 0, None))
+    assert not store.exists("g", "t", 0)
+    assert store.all_of("g") == []
+    undo()
+    assert store.all_of("g") == [("t", 0)]
+    assert list(store.of_topic("t")) == [("g", 0)]
+    store.end_transaction(7, committed=True)
+    assert fetch(store, stable=True) == (ErrorCode.NONE, 6)
+
+
+def test_the_deletion_of_a_topic_removes_what_waits() -> None:
+    store = OffsetStore()
+    store.apply(record(5), producer_id=7)
+    store.apply(record(5, "u"), producer_id=7)
+    assert commits.topic_removals(store, ["t"]) == [OffsetRecord("g", "t", 0, None)]

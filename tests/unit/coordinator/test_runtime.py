@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from felice.config import TopicConfig
-from felice.coordinator.runtime import CoordinatorRuntime, java_string_hash, partition_for
+from felice.coordinator.java_hash import java_string_hash, partition_for
+from felice.coordinator.runtime import CoordinatorRuntime
 from felice.coordinator.shard import (
     Instant,
     Outcome,

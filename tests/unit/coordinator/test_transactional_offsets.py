@@ -7,9 +7,11 @@ import pytest
 from felice.coordinator.group.classic_group import ClassicGroup
 from felice.coordinator.group.commits import Commit
 from felice.coordinator.group.member import Member
+from felice.coordinator.group.records import CommittedOffset, OffsetRecord
 from felice.coordinator.group.settings import GroupSettings
 from felice.coordinator.group.shard import GroupShard
 from felice.coordinator.group.states import GroupState
+from felice.coordinator.group.turn import Caller
 from felice.coordinator.shard import Instant
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.txn_offset_commit import (
@@ -19,6 +21,11 @@ from felice.protocol.messages.txn_offset_commit import (
 )
 
 NOW = Instant(1_000_000, 0)
+
+
+class NobodyWaits:
+    def answer(self, response: object) -> None:
+        raise AssertionError(f"answered before the write: {response}")
 
 
 def shard_with(state: GroupState) -> GroupShard:
@@ -84,16 +91,40 @@ def test_a_group_that_is_not_there_cannot_have_a_generation() -> None:
     assert commit(shard)[0] == OK
 
 
-def test_a_group_is_there_once_the_transaction_commits() -> None:
-    for committed in (False, True):
-        shard = GroupShard(GroupSettings())
-        commit(shard)
-        assert shard.groups == {}
-        assert shard.offsets.is_pending("g", "t", 0)
-        shard.replay_marker(7, committed)
-        assert list(shard.groups) == (["g"] if committed else [])
-        assert (shard.offsets.get("g", "t", 0) is not None) is committed
-        assert not shard.offsets.is_pending("g", "t", 0)
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_group_exists_from_its_first_commit_in_a_transaction_on(committed: bool) -> None:
+    shard = GroupShard(GroupSettings())
+    commit(shard)
+    assert shard.describe("g", 6).group_state == "Empty"
+    assert [group.group_id for group in shard.list([], [])] == ["g"]
+    assert commit(shard, generation_id=4)[0] == ErrorCode.UNKNOWN_MEMBER_ID
+    shard.replay_marker(7, committed)
+    assert list(shard.groups) == ["g"]
+    assert (shard.offsets.get("g", "t", 0) is not None) is committed
+    assert not shard.offsets.is_pending("g", "t", 0)
+
+
+def test_taking_back_its_only_commit_unmakes_the_group() -> None:
+    shard = GroupShard(GroupSettings())
+    shard.replay(OffsetRecord("g", "t", 0, CommittedOffset(9)), 7)()
+    assert shard.groups == {}
+    assert not shard.offsets.has_pending("g")
+
+
+def test_deleting_a_group_deletes_what_its_transactions_wait_to_commit() -> None:
+    shard = GroupShard(GroupSettings())
+    commit(shard)
+    outcome = shard.delete("g", Caller(NobodyWaits(), 2))
+    undo = [shard.replay(record) for record in outcome.records]
+    assert shard.groups == {}
+    assert not shard.offsets.has_pending("g")
+    for undo_one in reversed(undo):
+        undo_one()
+    assert shard.offsets.is_pending("g", "t", 0)
+    for record in outcome.records:
+        shard.replay(record)
+    shard.replay_marker(7, True)
+    assert shard.offsets.topics("g") == {}
 
 
 def test_metadata_that_is_too_long_is_refused_by_itself() -> None:

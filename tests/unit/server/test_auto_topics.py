@@ -13,7 +13,7 @@ from felice.controller.cluster_admin import NewTopic
 from felice.metadata import ClusterImage
 from felice.metadata.store import StoreUnavailable
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.server.auto_topics import AutoTopics
+from felice.server.auto_topics import MAX_CREATING, AutoTopics
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
@@ -49,6 +49,23 @@ def ask(asked: AutoTopics, name: str, times: int) -> None:
             await asked.finish()
 
     asyncio.run(several())
+
+
+def test_so_many_names_at_once_begin_only_a_bounded_number_of_topics() -> None:
+    controller = Controller()
+
+    async def flood() -> None:
+        asked = topics(controller)
+        for number in range(MAX_CREATING + 5):
+            asked.ensure(f"t{number}")
+        asked.ensure(OFFSETS)
+        await asked.finish()
+        asked.ensure(f"t{MAX_CREATING}")
+        await asked.finish()
+
+    asyncio.run(flood())
+    names = [wish.name for wish in controller.wishes]
+    assert names == [*(f"t{number}" for number in range(MAX_CREATING)), OFFSETS, f"t{MAX_CREATING}"]
 
 
 def too_few(brokers: int) -> ApiError:

@@ -159,7 +159,7 @@ def test_metadata_that_cannot_be_written_is_refused_and_reads_go_on(tmp_path: Pa
         disk.is_failing = True
         assert create(wire, "b") == STORAGE_ERROR
         answer = wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name="c")]), 9)
-        assert answer.topics[0].error_code == STORAGE_ERROR
+        assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert wire.ask(InitProducerIdRequest(transactional_id=None), 4).error_code == 15
         assert [topic.name for topic in wire.ask(MetadataRequest(topics=None), 9).topics] == ["a"]
         assert produce(wire, "a") == 0

@@ -15,6 +15,7 @@ from felice.coordinator.group.alarms import Alarms
 from felice.coordinator.group.member import Member
 from felice.coordinator.group.records import GroupRecord
 from felice.coordinator.group.states import PREVIOUS_STATES, GroupState
+from felice.coordinator.java_hash import java_string_hash
 from felice.coordinator.shard import NEVER_MS, Instant, Waiter
 from felice.protocol.codec import data_version, decode_prefix
 from felice.protocol.errors import ErrorCode
@@ -23,6 +24,7 @@ from felice.protocol.messages.offsets_topic import GroupMetadataValue, MemberMet
 from felice.protocol.primitives import MalformedMessage
 
 NO_STATE_TIMESTAMP = -1
+_JAVA_MAP_BUCKETS = 16
 
 
 @dataclass(slots=True)
@@ -186,11 +188,15 @@ class ClassicGroup:
         )
 
     def select_protocol(self) -> str:
-        """Every member votes for the first of its protocols that all can speak; most votes win."""
+        """Every member votes for the first of its protocols that all can speak; most votes win.
+
+        The names decide a tie, never the order of members: a static member that returns must not change the result.
+        """
         size = len(self.members)
         candidates = frozenset(name for name, count in self.protocol_support.items() if count == size)
         votes = Counter(member.vote(candidates) for member in self.members.values())
-        return votes.most_common(1)[0][0]
+        most = max(votes.values())
+        return min((name for name, count in votes.items() if count == most), key=_tie_order)
 
     def next_generation(self, now: Instant) -> None:
         self.generation += 1
@@ -266,6 +272,12 @@ class ClassicGroup:
         group.protocol_type = value.protocol_type or None
         group.subscribed_topics = group.read_subscribed_topics()
         return group
+
+
+def _tie_order(protocol: str) -> tuple[int, str]:
+    """As Kafka's: it counts votes in a Java hash map, and takes the first of the most voted in that map's order."""
+    hashed = java_string_hash(protocol) & 0xFFFFFFFF
+    return (hashed ^ hashed >> 16) % _JAVA_MAP_BUCKETS, protocol
 
 
 def _restore_member(stored: MemberMetadata, protocol: str) -> Member:

@@ -165,12 +165,8 @@ def no_offset(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions
 
 
 def removals(offsets: OffsetStore, group_id: str) -> list[OffsetRecord]:
-    """Everything that the group has committed."""
-    return [
-        OffsetRecord(group_id, topic, partition, None)
-        for topic, partitions in offsets.topics(group_id).items()
-        for partition in partitions
-    ]
+    """Everything that the group has committed, be it in an open transaction."""
+    return [OffsetRecord(group_id, topic, partition, None) for topic, partition in offsets.all_of(group_id)]
 
 
 def topic_removals(offsets: OffsetStore, topics: Iterable[str]) -> list[OffsetRecord]:

@@ -231,6 +231,15 @@ class GroupCoordinator:
         # An empty group id is allowed here: old consumers without a group commit under it.
         return self._call(request.group_id, event, failed, may_be_empty=True)
 
+    def answer_without_transaction(self, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | None:
+        """The response to a request that can commit nothing: its transaction must not gain a partition by it."""
+        response, commits = self._resolve_transactional(request)
+        if request.group_id:
+            return None if commits else response
+        for wanted in commits:
+            wanted.row.error_code = ErrorCode.INVALID_GROUP_ID
+        return response
+
     def commit_transactional(
         self, request: TxnOffsetCommitRequest, refusal: ErrorCode
     ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:

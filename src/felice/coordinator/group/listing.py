@@ -13,7 +13,7 @@ _NOT_FOUND_SINCE = 6
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """Metadata and assignments only of a Stable group: in between they belong to different generations."""
+    """Metadata only of a Stable group. Assignments are the last ones, until those of the next generation are known."""
     protocol = group.protocol_name if group.state is GroupState.STABLE else None
     return DescribedGroup(
         group_id=group.group_id,
@@ -27,7 +27,7 @@ def describe(group: ClassicGroup) -> DescribedGroup:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=b"" if protocol is None else member.metadata(protocol),
-                member_assignment=b"" if protocol is None else member.assignment,
+                member_assignment=member.assignment,
             )
             for member in group.members.values()
         ],

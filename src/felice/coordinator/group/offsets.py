@@ -2,7 +2,8 @@
 
 Keeps true:  the offsets are a function of the records applied, in order, and of the transactions' markers.
              `apply` gives back a function that takes its record back.
-A transaction's commit counts at its marker, as if it were written there.
+A transaction's commit counts from its marker on, unless a commit that was written after it counts already. A removal
+removes what waits, too.
 """
 
 from __future__ import annotations
@@ -15,29 +16,55 @@ from felice.coordinator.group.records import CommittedOffset, OffsetRecord
 from felice.coordinator.shard import NO_PRODUCER_ID, Undo
 
 TopicOffsets: TypeAlias = dict[int, CommittedOffset]
+Key: TypeAlias = tuple[str, str, int]
+"""Group, topic and partition."""
+
+
+@dataclass(slots=True)
+class OpenCommits:
+    """What open transactions have committed for one partition of one group: `orders` says when each producer did.
+
+    `latest` is the order of the newest commit that counts since then.
+    """
+
+    orders: dict[int, int] = field(default_factory=dict)
+    latest: int = -1
 
 
 @dataclass(slots=True)
 class OffsetStore:
     _committed: dict[str, dict[str, TopicOffsets]] = field(default_factory=dict)
-    _pending: dict[int, dict[tuple[str, str, int], OffsetRecord]] = field(default_factory=dict)
+    _pending: dict[int, dict[Key, OffsetRecord]] = field(default_factory=dict)
+    _open: dict[str, dict[tuple[str, int], OpenCommits]] = field(default_factory=dict)
+    _applied: int = 0
 
     def apply(self, record: OffsetRecord, producer_id: int = NO_PRODUCER_ID) -> Undo:
+        self._applied += 1
         if producer_id != NO_PRODUCER_ID:
             return self._set_pending(producer_id, record)
-        group_id, topic, partition = record.group_id, record.topic, record.partition
-        before = self.get(group_id, topic, partition)
+        key = group_id, topic, partition = record.group_id, record.topic, record.partition
+        before = self.get(*key)
+        undo_open = self._drop_pending(key) if record.committed is None else self._outdate_pending(key)
         self._set(group_id, topic, partition, record.committed)
-        return lambda: self._set(group_id, topic, partition, before)
+
+        def undo() -> None:
+            self._set(group_id, topic, partition, before)
+            undo_open()
+
+        return undo
 
     def end_transaction(self, producer_id: int, committed: bool) -> list[OffsetRecord]:
         """The records that count from now on."""
-        ended = list(self._pending.pop(producer_id, {}).values())
-        if not committed:
-            return []
-        for record in ended:
-            self._set(record.group_id, record.topic, record.partition, record.committed)
-        return ended
+        counting = []
+        for key, record in self._pending.pop(producer_id, {}).items():
+            open_commits = self._open[key[0]][key[1:]]
+            order = open_commits.orders[producer_id]
+            if committed and order > open_commits.latest:
+                open_commits.latest = order
+                self._set(*key, record.committed)
+                counting.append(record)
+            self._forget_open(producer_id, key)
+        return counting
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         return self._committed.get(group_id, {}).get(topic, {}).get(partition)
@@ -45,31 +72,98 @@ class OffsetStore:
     def topics(self, group_id: str) -> dict[str, TopicOffsets]:
         return self._committed.get(group_id, {})
 
+    def all_of(self, group_id: str) -> list[tuple[str, int]]:
+        """Every (topic, partition) with a commit of this group, be it of an open transaction."""
+        found = {
+            (topic, partition): None
+            for topic, partitions in self.topics(group_id).items()
+            for partition in partitions
+        }
+        return list(found | dict.fromkeys(self._open.get(group_id, ())))
+
     def of_topic(self, topic: str) -> Iterator[tuple[str, int]]:
-        """Every (group, partition) with a commit for this topic."""
+        """Every (group, partition) with a commit for this topic, be it of an open transaction."""
         for group_id, topics in self._committed.items():
             for partition in topics.get(topic, ()):
                 yield group_id, partition
+        for group_id, partitions in self._open.items():
+            for name, partition in partitions:
+                if name == topic and self.get(group_id, topic, partition) is None:
+                    yield group_id, partition
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        return any((group_id, topic, partition) in records for records in self._pending.values())
+        return (topic, partition) in self._open.get(group_id, ())
 
     def has_pending(self, group_id: str) -> bool:
-        return any(key[0] == group_id for records in self._pending.values() for key in records)
+        return group_id in self._open
 
-    def _set_pending(self, producer_id: int, record: OffsetRecord) -> Undo:
+    def exists(self, group_id: str, topic: str, partition: int) -> bool:
+        return self.get(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)
+
+    # Open transactions
+
+    def _set_pending(self, producer_id: int, record: OffsetRecord, order: int | None = None) -> Undo:
         key = (record.group_id, record.topic, record.partition)
         records = self._pending.setdefault(producer_id, {})
-        before = records.get(key)
-        records[key] = record
+        orders = self._open.setdefault(key[0], {}).setdefault(key[1:], OpenCommits()).orders
+        before, order_before = records.get(key), orders.get(producer_id)
+        records[key], orders[producer_id] = record, self._applied if order is None else order
 
         def undo() -> None:
-            if before is not None:
-                records[key] = before
+            if before is None or order_before is None:
+                self._remove_pending(producer_id, key)
             else:
-                records.pop(key, None)
+                records[key], orders[producer_id] = before, order_before
 
         return undo
+
+    def _remove_pending(self, producer_id: int, key: Key) -> None:
+        records = self._pending[producer_id]
+        del records[key]
+        if not records:
+            del self._pending[producer_id]
+        self._forget_open(producer_id, key)
+
+    def _forget_open(self, producer_id: int, key: Key) -> None:
+        partitions = self._open[key[0]]
+        del partitions[key[1:]].orders[producer_id]
+        if not partitions[key[1:]].orders:
+            del partitions[key[1:]]
+        if not partitions:
+            del self._open[key[0]]
+
+    def _outdate_pending(self, key: Key) -> Undo:
+        """A commit that counts at once is newer than what waits."""
+        open_commits = self._open.get(key[0], {}).get(key[1:])
+        if open_commits is None:
+            return _nothing
+        before, open_commits.latest = open_commits.latest, self._applied
+
+        def undo() -> None:
+            open_commits.latest = before
+
+        return undo
+
+    def _drop_pending(self, key: Key) -> Undo:
+        open_commits = self._open.get(key[0], {}).get(key[1:])
+        if open_commits is None:
+            return _nothing
+        latest = open_commits.latest
+        dropped = [
+            (producer_id, self._pending[producer_id][key], order)
+            for producer_id, order in open_commits.orders.items()
+        ]
+        for producer_id, _, _ in dropped:
+            self._remove_pending(producer_id, key)
+
+        def undo() -> None:
+            for producer_id, record, order in dropped:
+                self._set_pending(producer_id, record, order)
+            self._open[key[0]][key[1:]].latest = latest
+
+        return undo
+
+    # Commits that count
 
     def _set(self, group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> None:
         if committed is not None:
@@ -82,3 +176,7 @@ class OffsetStore:
             topics.pop(topic, None)
         if not topics:
             self._committed.pop(group_id, None)
+
+
+def _nothing() -> None:
+    """Undoes a record that changed nothing."""

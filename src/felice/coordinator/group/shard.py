@@ -66,7 +66,7 @@ class GroupShard:
     def replay(self, record: Record, producer_id: int = NO_PRODUCER_ID) -> Undo:
         if isinstance(record, OffsetRecord):
             undo = self.offsets.apply(record, producer_id)
-            if record.committed is None or producer_id != NO_PRODUCER_ID or record.group_id in self.groups:
+            if record.committed is None or record.group_id in self.groups:
                 return undo
             return self._create_simple(record.group_id, undo)
         if record.value is None:
@@ -249,7 +249,7 @@ class GroupShard:
                 outcome.records += [
                     OffsetRecord(request.group_id, topic.name, index, None)
                     for index in indexes
-                    if self.offsets.get(request.group_id, topic.name, index) is not None
+                    if self.offsets.exists(request.group_id, topic.name, index)
                 ]
         outcome.after_write.append(ReplyAfterWrite(caller.waiter, response, _offset_delete_error))
         return outcome

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _SEVERAL_SINCE = 4
 _FENCED_SINCE = 2
-_ABORTABLE_SINCE = 5
 
 _Results = list[AddPartitionsToTxnTopicResult]
 
@@ -67,7 +66,7 @@ async def _one(asked: AddPartitionsToTxnTransaction, broker: Broker, version: in
         return _not_attempted(asked.topics, faults)
     who = Identity(asked.transactional_id, asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
-        return _verified(who, asked.topics, broker, version)
+        return _verified(who, asked.topics, broker)
     partitions = frozenset(
         TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions
     )
@@ -104,12 +103,9 @@ def _not_attempted(
     ]
 
 
-def _verified(who: Identity, topics: list[AddPartitionsToTxnTopic], broker: Broker, version: int) -> _Results:
+def _verified(who: Identity, topics: list[AddPartitionsToTxnTopic], broker: Broker) -> _Results:
     def verify(topic: str, index: int) -> ErrorCode:
-        found = broker.transaction_coordinator.verify(who, TopicPartition(topic, index))
-        if found == ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
-            return ErrorCode.INVALID_TXN_STATE
-        return found
+        return broker.transaction_coordinator.verify(who, TopicPartition(topic, index))
 
     return [
         _topic(topic.name, {index: verify(topic.name, index) for index in topic.partitions})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.controller import topic_names
 from felice.log.producers import ProducerState as Known
-from felice.protocol.errors import ApiError
+from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -32,6 +33,11 @@ def handle(request: DescribeProducersRequest, context: RequestContext) -> Descri
 
 
 def _partition(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+    fault = topic_names.fault_of(topic)
+    if fault is not None:
+        return PartitionResponse(
+            partition_index=index, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message=fault
+        )
     try:
         partition = context.broker.partitions.find(topic, index)
         partition.check_epoch(NO_EPOCH)

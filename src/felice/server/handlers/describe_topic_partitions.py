@@ -32,6 +32,8 @@ def handle(
     broker = context.broker
     left = max(1, min(request.response_partition_limit, broker.config.max_request_partition_size_limit))
     cursor = request.cursor
+    if cursor is not None and not _is_valid(cursor, request):
+        return _refused(request)
     response = DescribeTopicPartitionsResponse()
     for name in _names(request, context):
         if cursor is not None and name < cursor.topic_name:
@@ -40,7 +42,7 @@ def handle(
         if topic is None:
             response.topics.append(_unknown(name))
             continue
-        first = max(0, cursor.partition_index) if cursor is not None and name == cursor.topic_name else 0
+        first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
@@ -51,6 +53,21 @@ def handle(
             response.next_cursor = Cursor(topic_name=name, partition_index=first + len(page))
             break
     return response
+
+
+def _is_valid(cursor: Cursor, request: DescribeTopicPartitionsRequest) -> bool:
+    """A cursor points into what was asked: at a topic of the request, unless that asks for all topics."""
+    is_asked = not request.topics or any(topic.name == cursor.topic_name for topic in request.topics)
+    return is_asked and cursor.partition_index >= 0
+
+
+def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name)
+            for topic in request.topics
+        ]
+    )
 
 
 def _names(request: DescribeTopicPartitionsRequest, context: RequestContext) -> list[str]:

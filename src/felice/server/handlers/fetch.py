@@ -271,7 +271,7 @@ class _Fetch:
 
     def _find(self, asked: FetchedPartition) -> Partition:
         name = self._name_of(asked.topic)
-        if not name:
+        if not name and not isinstance(asked.topic, str):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         return self._context.broker.partitions.find(name, asked.partition)
 

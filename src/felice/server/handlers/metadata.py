@@ -1,12 +1,12 @@
 """Metadata (key 3): brokers, topics, partitions and their leaders.
 
-Naming a topic that does not exist may create it; it is created before the answer, so that
-what the answer names can be produced to at once.
+Naming a topic that does not exist may create it. The answer does not wait for that: the client hears
+UNKNOWN_TOPIC_OR_PARTITION, as from Kafka, and asks again until the topic is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from felice.controller import topic_names
@@ -32,17 +32,14 @@ if TYPE_CHECKING:
 _ASK_BY_ID_FROM = 12
 
 
-def handle(
-    request: MetadataRequest, context: RequestContext
-) -> MetadataResponse | Awaitable[MetadataResponse]:
+def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     topics = request.topics
     if topics is None or (context.version == 0 and not topics):
         image = context.broker.image
         return _answer(request, context, [_described(topic, context) for topic in image.topics.values()])
-    missing = _to_create(request, topics, context)
-    if missing:
-        return _create_and_answer(request, topics, missing, context)
-    return _answer(request, context, _asked(topics, context, {}))
+    for name in _to_create(request, topics, context):
+        context.broker.auto_topics.ensure(name)
+    return _answer(request, context, _asked(topics, context))
 
 
 def _to_create(
@@ -62,34 +59,16 @@ def _may_be_created(name: str) -> bool:
     return not is_foreign and topic_names.fault_of(name) is None
 
 
-async def _create_and_answer(
-    request: MetadataRequest,
-    topics: Sequence[MetadataRequestTopic],
-    missing: Iterable[str],
-    context: RequestContext,
-) -> MetadataResponse:
-    failures: dict[str, int] = {}
-    for name in missing:
-        code = await context.broker.auto_topics.create(name)
-        if code:
-            failures[name] = code
-    return _answer(request, context, _asked(topics, context, failures))
-
-
-def _asked(
-    topics: Sequence[MetadataRequestTopic], context: RequestContext, failures: dict[str, int]
-) -> list[MetadataResponseTopic]:
+def _asked(topics: Sequence[MetadataRequestTopic], context: RequestContext) -> list[MetadataResponseTopic]:
     seen: dict[tuple[object, object], MetadataResponseTopic] = {}
     for topic in topics:
         key = (topic.name, topic.topic_id)
         if key not in seen:
-            seen[key] = _one(topic, context, failures)
+            seen[key] = _one(topic, context)
     return list(seen.values())
 
 
-def _one(
-    topic: MetadataRequestTopic, context: RequestContext, failures: dict[str, int]
-) -> MetadataResponseTopic:
+def _one(topic: MetadataRequestTopic, context: RequestContext) -> MetadataResponseTopic:
     image = context.broker.image
     asks_by_id = topic.topic_id != ZERO_UUID
     if context.version < _ASK_BY_ID_FROM and (asks_by_id or topic.name is None):
@@ -105,7 +84,7 @@ def _one(
     known = image.topics.get(name)
     if known is not None:
         return _described(known, context)
-    code = failures.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic_names.fault_of(name):
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     return MetadataResponseTopic(error_code=code, name=name, is_internal=name in topic_names.INTERNAL_TOPICS)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Kafka's own admin client may write to internal topics.
 _ADMIN_CLIENT = "__admin_client"
-_ZSTD_FROM, _LEADER_HINTS_FROM, _ABORTABLE_FROM, _ADDS_FROM = 7, 10, 11, 12
+_ZSTD_FROM, _LEADER_HINTS_FROM, _ABORTABLE_FROM, _ADDS_FROM, _TOPIC_IDS_FROM = 7, 10, 11, 12, 13
 _LOW_ATTRIBUTES = ATTRIBUTES_POSITION + 1
 _TRANSACTIONAL = 0x10
 _NO_DEADLINE_S = 3600.0
@@ -48,6 +48,15 @@ _COORDINATOR_TROUBLE = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.CONCURRENT_TRANSACTIONS,
+)
+
+# Refusals that Kafka answers without the log's start.
+_WITHOUT_LOG_START = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
 )
 
 _Pending: TypeAlias = list[tuple[PartitionProduceResponse, Partition, AppendInfo]]
@@ -100,7 +109,7 @@ def _topic(
     rows = []
     for data in topic.partition_data:
         try:
-            if not name:
+            if not name and context.version >= _TOPIC_IDS_FROM:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
             rows.append(_partition(name, data, request, context, verdicts, pending))
         except ApiError as error:
@@ -122,13 +131,17 @@ def _partition(
         # Without a verdict the partition was not here when the coordinator was asked.
         where = TopicPartition(topic, data.index)
         _check_verdict(verdicts.get(where, ErrorCode.NOT_LEADER_OR_FOLLOWER), context)
-    info = partition.append(
-        data.records,
-        required_acks=request.acks,
-        now_ms=context.now_ms,
-        zstd_allowed=context.version >= _ZSTD_FROM,
-        transaction_version=V2 if is_transactional and context.version >= _ADDS_FROM else V1,
-    )
+    try:
+        info = partition.append(
+            data.records,
+            required_acks=request.acks,
+            now_ms=context.now_ms,
+            zstd_allowed=context.version >= _ZSTD_FROM,
+            transaction_version=V2 if is_transactional and context.version >= _ADDS_FROM else V1,
+        )
+    except ApiError as error:
+        known = error.code not in _WITHOUT_LOG_START
+        return _failed(data.index, error, partition.log_start_offset if known else -1)
     row = PartitionProduceResponse(
         index=data.index,
         base_offset=info.base_offset,
@@ -205,12 +218,13 @@ async def _acknowledged(
     return response
 
 
-def _failed(index: int, error: ApiError) -> PartitionProduceResponse:
+def _failed(index: int, error: ApiError, log_start_offset: int = -1) -> PartitionProduceResponse:
     faults = getattr(error, "record_errors", ())
     return PartitionProduceResponse(
         index=index,
         error_code=error.code,
         base_offset=-1,
+        log_start_offset=log_start_offset,
         record_errors=[
             BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=message)
             for place, message in faults

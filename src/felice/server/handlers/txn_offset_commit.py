@@ -26,6 +26,9 @@ def handle(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     broker = context.broker
+    nothing_to_commit = broker.group_coordinator.answer_without_transaction(request)
+    if nothing_to_commit is not None:
+        return nothing_to_commit
     index = broker.group_coordinator.partition_for(request.group_id)
     partition = broker.partitions.get(CONSUMER_OFFSETS, index)
     if partition is None:
