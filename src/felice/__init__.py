@@ -1,3 +1,3 @@
-"""Felice: Apache Kafka, whole, in Python."""
+"""Felice: Apache Kafka in Python."""
 
 __version__ = "0.1.0"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option
 from felice.cli.output import partition_lines, show, show_json, show_table
@@ -104,7 +105,7 @@ def offered_versions(admin: AdminClient) -> tuple[list[dict[str, Any]], dict[int
     return rows, failed
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @connection_options
 @click.option("--check", is_flag=True, help="Exit code 1 if a partition is offline or lacks a replica.")
 @click.option("--brokers", type=click.IntRange(min=1), help="With --check: so many brokers must be there.")

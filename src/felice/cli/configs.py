@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option, key_values, wait_all
 from felice.cli.output import show
@@ -17,6 +18,24 @@ if TYPE_CHECKING:
     from felice.client.admin import AdminClient
 
 ENTITY_TYPES = {"topics": "TOPIC", "brokers": "BROKER"}
+
+
+def entity_name(entity_type: str, name: str | None, is_default: bool) -> str:
+    """The name on the wire: an empty one stands for the defaults of all brokers."""
+    if is_default:
+        if name:
+            raise Fault(f"give either a name or the default, not both: {name!r}")
+        if entity_type != "brokers":
+            raise Fault(f"only brokers have defaults to configure; name one of the {entity_type}")
+        return ""
+    if name is None or (not name and entity_type != "brokers"):
+        raise Fault(f"name one of the {entity_type}{', or give --default' * (entity_type == 'brokers')}")
+    return name
+
+
+def in_words(entity_type: str, name: str) -> str:
+    """`topic flights`, `broker 1`, or `the default of all brokers`."""
+    return f"{entity_type.removesuffix('s')} {name}" if name else f"the default of all {entity_type}"
 
 
 def describe_entity(admin: AdminClient, entity_type: str, name: str) -> list[dict[str, Any]]:
@@ -69,10 +88,13 @@ def parse_added(text: str) -> dict[str, str]:
     return {key: value.removeprefix("[").removesuffix("]") for key, value in key_values(parts).items()}
 
 
+default_option = click.option(
+    "--default", "is_default", is_flag=True, help="The default of all brokers, instead of a name."
+)
 entity_type_argument = click.argument("entity_type", type=click.Choice(list(ENTITY_TYPES)))
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def configs() -> None:
     """Show and change the configuration of topics and brokers.
 
@@ -84,25 +106,46 @@ def configs() -> None:
 
 @configs.command("describe")
 @entity_type_argument
-@click.argument("name")
+@click.argument("name", required=False)
+@default_option
 @connection_options
 @click.option("--all", "everything", is_flag=True, help="Also the options that have their default.")
 @json_option
 def describe_command(
-    entity_type: str, name: str, bootstrap: str, command_config: Path | None, everything: bool, as_json: bool
+    entity_type: str,
+    name: str | None,
+    is_default: bool,
+    bootstrap: str,
+    command_config: Path | None,
+    everything: bool,
+    as_json: bool,
 ) -> None:
-    """Show the options of a topic or broker that are set, or all."""
-    rows = describe_entity(admin_client(bootstrap, command_config), entity_type, name)
+    """Show the options of a topic or broker that are set, or all.
+
+    \b
+    felice configs describe topics flights
+    felice configs describe brokers 1 --all
+    felice configs describe brokers --default
+    """
+    chosen = entity_name(entity_type, name, is_default)
+    rows = describe_entity(admin_client(bootstrap, command_config), entity_type, chosen)
     if not everything:
         rows = [row for row in rows if row["source"] != "DEFAULT_CONFIG"]
     if not as_json:
         rows = [{key: row[key] for key in ("name", "value", "source")} for row in rows]
-    show(rows, as_json, empty=f"Every option of {name} has its default; --all shows them.")
+    show(rows, as_json, empty=_nothing_set(entity_type, chosen))
+
+
+def _nothing_set(entity_type: str, name: str) -> str:
+    if not name:
+        return f"No option has a default of its own for all {entity_type}."
+    return f"Every option of {name} has its default; --all shows them."
 
 
 @configs.command("alter")
 @entity_type_argument
-@click.argument("name")
+@click.argument("name", required=False)
+@default_option
 @connection_options
 @click.option(
     "--set", "added", multiple=True, metavar="KEY=VALUE", help="Give an option a value; may come often."
@@ -112,14 +155,21 @@ def describe_command(
 )
 def alter_command(
     entity_type: str,
-    name: str,
+    name: str | None,
+    is_default: bool,
     bootstrap: str,
     command_config: Path | None,
     added: tuple[str, ...],
     removed: tuple[str, ...],
 ) -> None:
-    """Change options; they count at once."""
+    """Change options; they count at once.
+
+    \b
+    felice configs alter topics flights --set retention.ms=60000
+    felice configs alter brokers --default --set log.retention.hours=24
+    """
     if not added and not removed:
         raise Fault("nothing to change: give --set KEY=VALUE or --unset KEY")
-    alter_entity(admin_client(bootstrap, command_config), entity_type, name, key_values(added), removed)
-    click.echo(f"Completed updating config for {entity_type.removesuffix('s')} {name}.")
+    chosen = entity_name(entity_type, name, is_default)
+    alter_entity(admin_client(bootstrap, command_config), entity_type, chosen, key_values(added), removed)
+    click.echo(f"Completed updating config for {in_words(entity_type, chosen)}.")

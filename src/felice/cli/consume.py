@@ -6,6 +6,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -140,10 +141,12 @@ def _poll(consumer: Consumer, selection: Selection) -> Iterator[Any]:
     ended: set[tuple[str | None, int | None]] = set()
     waited_since = time.monotonic()
     nobody_yet = False
+    is_checked = selection.partition is None
     try:
         while selection.max_records is None or count < selection.max_records:
             message = consumer.poll(_POLL_S)
             if message is None:
+                is_checked = is_checked or _has_partition(consumer, selection)
                 if selection.timeout_s is not None and time.monotonic() - waited_since >= selection.timeout_s:
                     break
                 continue
@@ -172,6 +175,23 @@ def _poll(consumer: Consumer, selection: Selection) -> Iterator[Any]:
         raise
     if nobody_yet:
         _check_reached(consumer)
+
+
+def _has_partition(consumer: Consumer, selection: Selection) -> bool:
+    """False while that cannot be told yet; a partition that the topic does not have is a fault."""
+    from felice.client import KafkaException
+
+    with suppress(KafkaException):
+        found = consumer.list_topics(selection.topic, timeout=_REACH_TIMEOUT_S).topics[selection.topic]
+        if found.error is not None or not found.partitions:
+            return False
+        if selection.partition not in found.partitions:
+            raise Fault(
+                f"topic {selection.topic} has no partition {selection.partition}; "
+                f"its partitions are 0 to {max(found.partitions)}"
+            )
+        return True
+    return False
 
 
 def _check_reached(consumer: Consumer) -> None:

@@ -35,7 +35,14 @@ def elect(
 @click.command("elect-leaders")
 @click.argument("topics", nargs=-1)
 @connection_options
-@click.option("--type", "kind", type=click.Choice(KINDS), default="preferred", show_default=True)
+@click.option(
+    "--type",
+    "kind",
+    type=click.Choice(KINDS),
+    default="preferred",
+    show_default=True,
+    help="preferred: the first replica. unclean: any live replica, even if records are lost.",
+)
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition of the topic.")
 @click.option("--all", "everything", is_flag=True, help="Every partition of the cluster.")
 @json_option

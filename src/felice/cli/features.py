@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option, key_values
 from felice.cli.output import show
@@ -53,7 +54,7 @@ levels_argument = click.argument("levels", nargs=-1, required=True, metavar="FEA
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say whether it could be done.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def features() -> None:
     """Show and change what the cluster has settled on.
 
@@ -68,7 +69,11 @@ def features() -> None:
 @connection_options
 @json_option
 def describe_command(bootstrap: str, command_config: Path | None, as_json: bool) -> None:
-    """Show the levels that brokers can run with, and the cluster's."""
+    """Show the levels that brokers can run with, and the cluster's.
+
+    \b
+    felice features describe
+    """
     show(describe(admin_client(bootstrap, command_config)), as_json, empty="The brokers have no features.")
 
 
@@ -79,7 +84,11 @@ def describe_command(bootstrap: str, command_config: Path | None, as_json: bool)
 def upgrade_command(
     levels: tuple[str, ...], bootstrap: str, command_config: Path | None, dry_run: bool
 ) -> None:
-    """Raise levels; clients follow with their next connection."""
+    """Raise levels; clients follow with their next connection.
+
+    \b
+    felice features upgrade transaction.version=2
+    """
     _change(admin_client(bootstrap, command_config), levels, "UPGRADE", dry_run)
 
 
@@ -91,7 +100,11 @@ def upgrade_command(
 def downgrade_command(
     levels: tuple[str, ...], bootstrap: str, command_config: Path | None, dry_run: bool, unsafe: bool
 ) -> None:
-    """Lower levels; 0 switches a feature off."""
+    """Lower levels; 0 switches a feature off.
+
+    \b
+    felice features downgrade transaction.version=1
+    """
     kind = "UNSAFE_DOWNGRADE" if unsafe else "SAFE_DOWNGRADE"
     _change(admin_client(bootstrap, command_config), levels, kind, dry_run)
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.offsets import offsets_at, partitions_of
-from felice.cli.options import admin_client, connection_options, json_option, wait_all
+from felice.cli.options import admin_client, connection_options, json_option, read_text, wait_all
 from felice.cli.output import show
 from felice.cli.topics import existing
 
@@ -229,7 +230,7 @@ def choose_reset(reset: Reset, choices: Mapping[str, Any], now: datetime) -> dic
         "shift_by": reset.shift_by,
         "to_datetime": lambda text: reset.to_time(parse_datetime(text)),
         "by_duration": lambda text: reset.to_time(parse_duration(text, now)),
-        "from_file": lambda path: reset.from_csv(path.read_text()),
+        "from_file": lambda path: reset.from_csv(read_text(path)),
     }
     # By identity: the offset 0 equals False and is a choice all the same.
     made = [name for name in ways if choices.get(name) is not None and choices.get(name) is not False]
@@ -280,7 +281,7 @@ def reset_offsets(
     return targets
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def groups() -> None:
     """List and describe consumer groups, and move their offsets.
 
@@ -294,7 +295,11 @@ def groups() -> None:
 @connection_options
 @json_option
 def list_command(bootstrap: str, command_config: Path | None, as_json: bool) -> None:
-    """Show all groups and their states."""
+    """Show all groups and their states.
+
+    \b
+    felice groups list
+    """
     show(list_groups(admin_client(bootstrap, command_config)), as_json, empty="There are no groups.")
 
 
@@ -303,7 +308,11 @@ def list_command(bootstrap: str, command_config: Path | None, as_json: bool) -> 
 @connection_options
 @json_option
 def describe_command(name: str, bootstrap: str, command_config: Path | None, as_json: bool) -> None:
-    """Show a group's offsets, lag and members."""
+    """Show a group's offsets, lag and members.
+
+    \b
+    felice groups describe billing
+    """
     found = describe_group(admin_client(bootstrap, command_config), name)
     if found["state"] == "Dead":
         raise Fault(f"Consumer group '{name}' does not exist; see: felice groups list")
@@ -337,7 +346,11 @@ def reset_command(
     execute: bool,
     **choices: Any,
 ) -> None:
-    """Move a group's offsets; shows where to, and does it with --execute."""
+    """Move a group's offsets; shows where to, and does it with --execute.
+
+    \b
+    felice groups reset-offsets billing --topic flights --to-earliest --execute
+    """
     admin = admin_client(bootstrap, command_config)
     targets = reset_offsets(
         admin,
@@ -369,7 +382,11 @@ def selected_partitions(
 @click.argument("names", nargs=-1, required=True)
 @connection_options
 def delete_command(names: tuple[str, ...], bootstrap: str, command_config: Path | None) -> None:
-    """Delete groups without members, and their offsets."""
+    """Delete groups without members, and their offsets.
+
+    \b
+    felice groups delete billing
+    """
     delete_groups(admin_client(bootstrap, command_config), names)
     for name in names:
         click.echo(f"Deleted group {name}.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from felice.cli.faults import Fault
+from felice.cli.options import read_text
 
 T = TypeVar("T")
 
@@ -15,10 +16,12 @@ T = TypeVar("T")
 def read_rows(path: Path, listed: str, shape: str, read: Callable[[Any], T]) -> list[T]:
     """What `read` makes of each row of the list of this name; `shape` is shown where the file is of another."""
     try:
-        return [read(row) for row in json.loads(path.read_text())[listed]]
+        return [read(row) for row in json.loads(read_text(path))[listed]]
     except json.JSONDecodeError as error:
         raise Fault(f"{path} is not JSON: {error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except RecursionError:
+        raise Fault(f"{path} is nested too deeply; it should be of the form {shape}") from None
+    except (ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
         raise Fault(f"{path} is not of the form {shape}: {error!r}") from None
 
 

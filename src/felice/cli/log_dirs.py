@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option, wait_all
 from felice.cli.output import progress, show
@@ -25,7 +26,7 @@ def log_dirs_of(
     return wait_all(admin.describe_log_dirs(brokers, topics))
 
 
-@click.group("log-dirs")
+@click.group("log-dirs", cls=CommandGroup)
 def log_dirs() -> None:
     """Show brokers' log directories, and move replicas between them.
 
@@ -47,7 +48,11 @@ def describe_command(
     topics: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Show each directory with its replicas' number and size, and the room that is left."""
+    """Show each directory with its replicas' number and size, and the room that is left.
+
+    \b
+    felice log-dirs describe
+    """
     admin = admin_client(bootstrap, command_config)
     rows = [
         _row(broker, found)
@@ -99,7 +104,11 @@ def move_command(
     broker: int | None,
     wait: bool,
 ) -> None:
-    """Move a replica to another directory of its broker; it goes on serving meanwhile."""
+    """Move a replica to another directory of its broker; it goes on serving meanwhile.
+
+    \b
+    felice log-dirs move flights 0 --to /disk2/felice
+    """
     admin = admin_client(bootstrap, command_config)
     chosen = _only_broker(admin) if broker is None else broker
     wait_all(admin.alter_replica_log_dirs(chosen, {(topic, partition): target}))

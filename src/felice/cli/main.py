@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from felice import __version__
+from felice.cli.command_group import CommandGroup
 from felice.cli.faults import describe_fault
 
 # name -> (module, attribute, help line)
@@ -66,6 +67,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "zookeeper",
         "Start a ZooKeeper ensemble for development; look into any.",
     ),
+    "completion": (
+        "felice.cli.completion",
+        "completion",
+        "Print a script for bash, zsh or fish that completes commands and options.",
+    ),
     "demo": (
         "felice.demo.command",
         "demo",
@@ -74,7 +80,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -95,7 +101,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="felice")
 def felice() -> None:
-    """Apache Kafka, whole, in Python.
+    """Apache Kafka in Python: a broker for any Kafka client, a Python client, and topics as Spark tables.
 
     \b
     felice start                                     a broker on 127.0.0.1:9092
@@ -108,8 +114,10 @@ def felice() -> None:
 def run(command: Callable[..., Any], arguments: Sequence[str] | None = None, *, usage_code: int = 2) -> int:
     """Runs a click command and answers with its exit code; faults become one line on standard error."""
     stdout = sys.stdout
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        code = command(args=None if arguments is None else list(arguments), standalone_mode=False)
+        _check_encoding(words)
+        code = command(args=words, standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as leave:
         return leave.exit_code
@@ -128,8 +136,17 @@ def run(command: Callable[..., Any], arguments: Sequence[str] | None = None, *, 
         line = describe_fault(error)
         if line is None:
             raise
-        click.echo(f"error: {line}", err=True)
+        # Kafka's tools have messages that begin with that word.
+        click.echo(line if line.startswith("Error") else f"error: {line}", err=True)
         return 1
+
+
+def _check_encoding(words: Sequence[str]) -> None:
+    """Names and values travel as UTF-8, and Python decodes other bytes of an argument to lone surrogates."""
+    for word in words:
+        if any("\udc80" <= character <= "\udcff" for character in word):
+            shown = word.encode(errors="surrogateescape").decode(errors="backslashreplace")
+            raise click.UsageError(f"an argument is not text in UTF-8: {shown}")
 
 
 def run_process(command: Callable[..., Any], *, usage_code: int = 2) -> NoReturn:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.json_files import partition_of, read_rows
 from felice.cli.options import admin_client, connection_options, json_option, wait_all
@@ -70,7 +71,7 @@ def read_offset_file(path: Path) -> dict[tuple[str, int], int]:
     return found
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def offsets() -> None:
     """Show partitions' offsets, and delete records before one.
 
@@ -90,7 +91,11 @@ def offsets() -> None:
 def get_command(
     names: tuple[str, ...], bootstrap: str, command_config: Path | None, time: str, as_json: bool
 ) -> None:
-    """Show the offset of each partition at a time."""
+    """Show the offset of each partition at a time.
+
+    \b
+    felice offsets get flights --time earliest
+    """
     admin = admin_client(bootstrap, command_config)
     wanted = existing(admin, names) if names else list_topics(admin, exclude_internal=True)
     found = offsets_at(admin, partitions_of(admin, wanted), parse_time(time))
@@ -104,11 +109,15 @@ def get_command(
 @offsets.command("delete-records")
 @click.argument("name")
 @connection_options
-@click.option("--partition", type=click.IntRange(min=0), required=True)
+@click.option("--partition", type=click.IntRange(min=0), required=True, help="Partition of the topic.")
 @click.option("--before", type=int, required=True, help="The first offset to keep; -1 deletes all.")
 def delete_records_command(
     name: str, bootstrap: str, command_config: Path | None, partition: int, before: int
 ) -> None:
-    """Delete a partition's records before an offset."""
+    """Delete a partition's records before an offset.
+
+    \b
+    felice offsets delete-records flights --partition 0 --before 1000
+    """
     starts = delete_records(admin_client(bootstrap, command_config), {(name, partition): before})
     click.echo(f"{name}-{partition} begins at offset {starts[name, partition]}.")

@@ -50,12 +50,25 @@ def connection_options(command: F) -> F:
 
 def client_config(bootstrap: str, command_config: Path | None, extra: Iterable[str] = ()) -> dict[str, Any]:
     """The configuration of a client: the file's properties, then `extra` (key=value), then the address."""
-    from felice.config import parse_properties
-
-    config: dict[str, Any] = parse_properties(command_config.read_text()) if command_config else {}
+    config: dict[str, Any] = dict(read_properties(command_config)) if command_config else {}
     config.update(key_values(extra))
     config["bootstrap.servers"] = bootstrap
     return config
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """A file of `key=value` lines in Kafka's format."""
+    from felice.config import parse_properties
+
+    return parse_properties(read_text(path))
+
+
+def read_text(path: Path) -> str:
+    """A file that a person wrote; bytes that are not UTF-8 are a fault."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Fault(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from None
 
 
 def quiet_logger() -> logging.Logger:

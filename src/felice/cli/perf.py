@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from felice.cli.command_group import CommandGroup
 from felice.cli.options import client_config, connection_options, json_option
 from felice.cli.output import progress, show_json
 from felice.cli.produce import brief_parting, send_when_room, undelivered
@@ -135,7 +136,7 @@ def consume_load(
     }
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def perf() -> None:
     """Measure how fast a topic can be written and read.
 
@@ -148,14 +149,21 @@ def perf() -> None:
 @perf.command("produce")
 @click.argument("topic")
 @connection_options
-@click.option("--num-records", type=click.IntRange(min=1), required=True)
+@click.option("--num-records", type=click.IntRange(min=1), required=True, help="Number of records to send.")
 @click.option(
     "--record-size", type=click.IntRange(min=0), default=100, show_default=True, help="Bytes of each value."
 )
 @click.option(
     "--throughput", type=float, default=-1, show_default=True, help="Records a second; -1 without limit."
 )
-@click.option("--producer-props", "-X", "extra", multiple=True, metavar="KEY=VALUE")
+@click.option(
+    "--producer-props",
+    "-X",
+    "extra",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A producer option; may be repeated.",
+)
 @json_option
 def perf_produce(
     topic: str,
@@ -167,7 +175,11 @@ def perf_produce(
     extra: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Send records of random bytes and report rate and latency."""
+    """Send records of random bytes and report rate and latency.
+
+    \b
+    felice perf produce load --num-records 1000000 --record-size 100
+    """
     config = client_config(bootstrap, command_config, extra)
     found = produce_load(
         config, topic, records=num_records, record_bytes=record_size, per_second=throughput, quiet=as_json
@@ -187,11 +199,18 @@ def perf_produce(
 @perf.command("consume")
 @click.argument("topic")
 @connection_options
-@click.option("--messages", type=click.IntRange(min=1), required=True)
+@click.option("--messages", type=click.IntRange(min=1), required=True, help="Number of records to read.")
 @click.option(
     "--timeout", "timeout_ms", type=int, default=10_000, show_default=True, help="Milliseconds without one."
 )
-@click.option("--consumer-props", "-X", "extra", multiple=True, metavar="KEY=VALUE")
+@click.option(
+    "--consumer-props",
+    "-X",
+    "extra",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A consumer option; may be repeated.",
+)
 @json_option
 def perf_consume(
     topic: str,
@@ -202,7 +221,11 @@ def perf_consume(
     extra: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Read records from the beginning and report the rate."""
+    """Read records from the beginning and report the rate.
+
+    \b
+    felice perf consume load --messages 1000000
+    """
     config = client_config(bootstrap, command_config, extra)
     found = consume_load(config, topic, records=messages, timeout_s=timeout_ms / 1000, quiet=as_json)
     if found["records"] < messages:

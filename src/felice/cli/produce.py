@@ -219,8 +219,14 @@ def prompting(stream: BinaryIO) -> Iterable[bytes]:
 )
 @click.option("--key-separator", help="Split each line into key and value here.")
 @click.option("--partition", type=int, default=-1, help="Send all to this partition.")
-@click.option("--acks", type=click.Choice(["0", "1", "all", "-1"]), default="all", show_default=True)
-@click.option("--compression", type=CODECS, default="none", show_default=True)
+@click.option(
+    "--acks",
+    type=click.Choice(["0", "1", "all", "-1"]),
+    default="all",
+    show_default=True,
+    help="Replicas that must have a record before it is acknowledged.",
+)
+@click.option("--compression", type=CODECS, default="none", show_default=True, help="Codec for batches.")
 @click.option(
     "--config", "-X", "extra", multiple=True, metavar="KEY=VALUE", help="A producer option; may come often."
 )

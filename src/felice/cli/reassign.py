@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.json_files import partition_of, read_rows
 from felice.cli.options import admin_client, broker_ids, connection_options, json_option, wait_all
@@ -214,7 +215,7 @@ def _alter(admin: AdminClient, kind: str, name: str, values: Mapping[str, str | 
 plan_argument = click.argument("plan_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def reassign() -> None:
     """Move partitions to other brokers.
 
@@ -236,6 +237,9 @@ def generate_command(
 ) -> None:
     """Print a plan that spreads topics' partitions over brokers, with as many replicas as they have.
 
+    \b
+    felice reassign generate flights --brokers 1,2,3 > plan.json
+
     More or fewer replicas take longer or shorter lists in the plan: edit it before it is executed.
     """
     admin = admin_client(bootstrap, command_config)
@@ -252,7 +256,11 @@ def generate_command(
 def execute_command(
     plan_file: Path, bootstrap: str, command_config: Path | None, throttle: int | None, additional: bool
 ) -> None:
-    """Begin the moves of a plan; print where the partitions were, as a plan to go back."""
+    """Begin the moves of a plan; print where the partitions were, as a plan to go back.
+
+    \b
+    felice reassign execute plan.json --throttle 50000000
+    """
     plan = read_plan(plan_file)
     before = execute(admin_client(bootstrap, command_config), plan, throttle, additional=additional)
     click.echo(format_plan(before))
@@ -276,6 +284,9 @@ def verify_command(
     as_json: bool,
 ) -> None:
     """Show how far the moves of a plan are; when all have ended, take their throttles away.
+
+    \b
+    felice reassign verify plan.json --wait
 
     Exit code 1 means that a partition is neither where it should be nor on its way.
     """
@@ -316,6 +327,9 @@ def _wait_until_over(admin: AdminClient, plan: Plan) -> dict[tuple[str, int], st
 def cancel_command(plan_file: Path, bootstrap: str, command_config: Path | None) -> None:
     """End the moves of a plan that are under way: partitions stay where they were, without throttles.
 
+    \b
+    felice reassign cancel plan.json
+
     Brokers that the plan keeps stay in its order, as with Kafka, and the first of them is to lead. What
     `execute` printed, executed, has the order of before, at once.
     """
@@ -336,7 +350,11 @@ def cancel_command(plan_file: Path, bootstrap: str, command_config: Path | None)
 @connection_options
 @json_option
 def list_command(bootstrap: str, command_config: Path | None, as_json: bool) -> None:
-    """Show the moves that are under way."""
+    """Show the moves that are under way.
+
+    \b
+    felice reassign list
+    """
     rows: list[dict[str, Any]] = [
         {
             "partition": f"{topic}-{number}",

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.options import key_values
-from felice.config import BrokerConfig, Listener, parse_properties
+from felice.cli.options import key_values, read_properties
+from felice.config import BrokerConfig, Listener
 from felice.config.kafka_only import is_kafkas, nearest
 
 if TYPE_CHECKING:
     from felice.server.broker import Broker
     from felice.server.local_cluster import LocalCluster
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _EACH_BROKERS_OWN = frozenset(
     ("node.id", "broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir")
 )
 
 _READY = "Felice is ready on "
+
+LEVELS = click.Choice(["debug", "info", "warning", "error"])
+
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Format of log lines on standard error.",
+)
 
 
 @click.command()
@@ -37,6 +50,7 @@ _READY = "Felice is ready on "
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("felice-data"),
     show_default=True,
+    help="Directory for records and metadata; created if missing.",
 )
 @click.option(
     "--brokers",
@@ -51,12 +65,9 @@ _READY = "Felice is ready on "
 @click.option(
     "--option", "-o", "options", multiple=True, metavar="KEY=VALUE", help="Any broker option; may come often."
 )
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@log_format_option
 @click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="warning",
-    show_default=True,
+    "--log-level", type=LEVELS, default="warning", show_default=True, help="Least severe level to log."
 )
 # For a broker of --processes: the connection to the store that its parent keeps.
 @click.option("--store-descriptor", type=int, hidden=True)
@@ -102,27 +113,47 @@ def start(
     _run({**properties, **given}, given, log_format, log_level, store_descriptor)
 
 
+def server_options(command: F) -> F:
+    """The arguments of a command that starts a broker from a file."""
+    return functools.reduce(
+        lambda wrapped, add: add(wrapped),
+        (
+            click.option(
+                "--log-level",
+                type=LEVELS,
+                default="info",
+                show_default=True,
+                help="Least severe level to log.",
+            ),
+            log_format_option,
+            click.option(
+                "--override",
+                "overrides",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="Overrides the file; may be repeated.",
+            ),
+            click.argument("properties_file", type=click.Path(exists=True, dir_okay=False, path_type=Path)),
+        ),
+        command,
+    )
+
+
 @click.command()
-@click.argument("properties_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides the file; may come often."
-)
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-)
+@server_options
 def broker(properties_file: Path, overrides: tuple[str, ...], log_format: str, log_level: str) -> None:
     """Start a broker from a server.properties file in Kafka's own keys.
 
     \b
     felice broker server.properties --override num.partitions=3
     """
-    try:
-        text = properties_file.read_text()
-    except UnicodeDecodeError as error:
-        raise Fault(f"{properties_file} is not text in UTF-8: {error.reason} at byte {error.start}") from None
+    run_from_file(properties_file, overrides, log_format, log_level)
+
+
+def run_from_file(properties_file: Path, overrides: Iterable[str], log_format: str, log_level: str) -> None:
+    """Runs a broker with the options of a file, under those of the command line."""
     over = key_values(overrides)
-    _run({**parse_properties(text), **over}, over, log_format, log_level)
+    _run({**read_properties(properties_file), **over}, over, log_format, log_level)
 
 
 def _run(
@@ -176,7 +207,7 @@ def _run_processes(cluster: LocalCluster, data_dir: Path, host: str, log_format:
             *(word for name, value in settings.items() for word in ("-o", f"{name}={value}")),
         ]
 
-    group = ProcessGroup(data_dir, list(ports), command_of, _READY)
+    group = ProcessGroup(data_dir, list(ports), command_of, _READY, addresses=cluster.addresses)
     run_processes(
         group,
         on_ready=lambda: click.echo(

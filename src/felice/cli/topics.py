@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option, key_values, wait_all
 from felice.cli.output import show, show_json
@@ -166,7 +167,7 @@ def replica_lists(text: str | None) -> list[list[int]] | None:
         raise Fault(f"expected replicas like 0:1,1:2, got {text!r}") from None
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topics() -> None:
     """List, create, describe, alter and delete topics.
 
@@ -181,7 +182,11 @@ def topics() -> None:
 @click.option("--exclude-internal", is_flag=True, help="Leave out __consumer_offsets and its like.")
 @json_option
 def list_command(bootstrap: str, command_config: Path | None, exclude_internal: bool, as_json: bool) -> None:
-    """Print the names of all topics, a line each."""
+    """Print the names of all topics, a line each.
+
+    \b
+    felice topics list
+    """
     names = list_topics(admin_client(bootstrap, command_config), exclude_internal=exclude_internal)
     if as_json:
         show_json(names)
@@ -221,7 +226,12 @@ def create_command(
     configs: tuple[str, ...],
     if_not_exists: bool,
 ) -> None:
-    """Create a topic."""
+    """Create a topic.
+
+    \b
+    felice topics create flights --partitions 3
+    felice topics create orders --replication-factor 3 --config min.insync.replicas=2
+    """
     assignment = replica_lists(replica_assignment)
     if assignment is not None and (partitions, replication_factor) != (None, None):
         raise Fault(
@@ -249,7 +259,11 @@ def create_command(
 def describe_command(
     names: tuple[str, ...], bootstrap: str, command_config: Path | None, as_json: bool
 ) -> None:
-    """Show topics (all, if none is named), their options and their partitions."""
+    """Show topics (all, if none is named), their options and their partitions.
+
+    \b
+    felice topics describe flights
+    """
     admin = admin_client(bootstrap, command_config)
     rows = describe_topics(admin, existing(admin, names) if names else list_topics(admin))
     if as_json:
@@ -268,7 +282,11 @@ def describe_command(
     "--partitions", type=int, required=True, help="How many partitions the topic is to have in all."
 )
 def alter_command(name: str, bootstrap: str, command_config: Path | None, partitions: int) -> None:
-    """Give a topic more partitions."""
+    """Give a topic more partitions.
+
+    \b
+    felice topics alter flights --partitions 6
+    """
     add_partitions(admin_client(bootstrap, command_config), name, partitions)
     click.echo(f"Topic {name} has {partitions} partitions.")
 
@@ -283,7 +301,11 @@ def alter_command(name: str, bootstrap: str, command_config: Path | None, partit
 def delete_command(
     names: tuple[str, ...], bootstrap: str, command_config: Path | None, if_exists: bool, force: bool
 ) -> None:
-    """Delete topics and all their records."""
+    """Delete topics and all their records.
+
+    \b
+    felice topics delete flights
+    """
     if not force and (internal := sorted(INTERNAL_TOPICS.intersection(names))):
         raise Fault(f"{internal[0]} holds what the brokers must remember; --force deletes it all the same")
     admin = admin_client(bootstrap, command_config)

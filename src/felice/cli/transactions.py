@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option, wait_all
 from felice.cli.output import show
@@ -114,7 +115,7 @@ def open_transaction(
     return None
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def transactions() -> None:
     """List and describe transactions, find those that hang, and end them by force.
 

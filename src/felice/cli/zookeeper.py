@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import json_option
 from felice.cli.output import show, show_json
@@ -36,7 +37,7 @@ connect_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def zookeeper() -> None:
     """Start ZooKeeper on this machine, and look into any ensemble.
 
@@ -69,10 +70,14 @@ def zookeeper() -> None:
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("felice-zookeeper"),
     show_default=True,
+    help="Directory for the servers; created if missing.",
 )
 @json_option
 def start(nodes: int, port: int, host: str, data_dir: Path, as_json: bool) -> None:
     """Start an ensemble from the jars that PySpark carries; Ctrl-C stops it.
+
+    \b
+    felice zookeeper start --nodes 3
 
     For development and tests: all nodes are on this machine. It needs the extra felice[spark].
     """
@@ -128,7 +133,11 @@ def _ended(node: Node) -> str:
 @connect_option
 @json_option
 def status(connect: str, as_json: bool) -> None:
-    """Ask each server how it is; fails unless one of them leads."""
+    """Ask each server how it is; fails unless one of them leads.
+
+    \b
+    felice zookeeper status --connect 127.0.0.1:2181
+    """
     from felice.config.zookeeper import parse_connect
 
     rows = [_status_row(server) for server in parse_connect(connect)[0]]
@@ -167,7 +176,11 @@ def _status_row(server: str) -> dict[str, Any]:
 @click.option("-r", "--recursive", is_flag=True, help="Everything below, as whole paths.")
 @json_option
 def ls(path: str, connect: str, digest: str | None, recursive: bool, as_json: bool) -> None:
-    """List the nodes below PATH."""
+    """List the nodes below PATH.
+
+    \b
+    felice zookeeper ls -r /brokers --connect 127.0.0.1:2181/kafka
+    """
 
     async def find(store: ZooKeeperStore) -> list[str]:
         return await _paths_below(store, path) if recursive else await store.children(path)
@@ -187,7 +200,11 @@ def ls(path: str, connect: str, digest: str | None, recursive: bool, as_json: bo
 )
 @json_option
 def get(path: str, connect: str, digest: str | None, as_json: bool) -> None:
-    """Print what the node at PATH holds, with --json also its version and owner."""
+    """Print what the node at PATH holds, with --json also its version and owner.
+
+    \b
+    felice zookeeper get /controller --connect 127.0.0.1:2181/kafka
+    """
 
     async def read(store: ZooKeeperStore) -> Any:
         return await store.get(path)

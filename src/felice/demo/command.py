@@ -36,6 +36,10 @@ _NEEDED = "the demo needs Spark, pandas and the data: pip install 'felice[demo]'
 def demo(keep: bool, directory: Path | None, chart: Path | None, as_json: bool) -> None:
     """A year of New York's flights through topics, Spark and back, checked against the source.
 
+    \b
+    felice demo
+    felice demo --keep --chart flights.png
+
     Starts a broker of its own, so nothing needs to run; takes a minute or two.
     """
     kept = _place_to_keep(keep, directory)

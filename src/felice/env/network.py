@@ -24,6 +24,9 @@ _SENDFILE_CHUNK_BYTES = 4 * 1024 * 1024
 
 
 class Network(Protocol):
+    async def check_free(self, host: str | None, port: int) -> None:
+        """Raises OSError where `listen` could not have this address now; nobody can connect meanwhile."""
+
     async def listen(
         self,
         protocol_factory: ProtocolFactory,
@@ -46,6 +49,12 @@ class Network(Protocol):
 
 class SystemNetwork:
     """TCP of the machine, on the running event loop."""
+
+    async def check_free(self, host: str | None, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        # Bound, and not listening: a connection is refused, as it was before.
+        server = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
+        server.close()
 
     async def listen(
         self,

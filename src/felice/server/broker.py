@@ -45,7 +45,7 @@ from felice.server.config_entries import BrokerLayers
 from felice.server.fetch_sessions import FetchSessions
 from felice.server.handlers.table import OFFERED, Handle, Handlers
 from felice.server.identity import broker_id_of, prepare_store
-from felice.server.listener import Listener
+from felice.server.listener import Listener, check_free
 from felice.server.maintenance import Maintenance
 from felice.server.membership import Membership
 from felice.server.metrics import Metrics
@@ -173,6 +173,7 @@ class Broker:
             raise
 
     async def _start(self) -> None:
+        await check_free(self.env.network, self.config.parsed_listeners)
         store = self._store = await self._store_source.open()
         cluster_id = await prepare_store(
             store, self._new_uuid, self.env.disk, self.config.log_directories, self._store_source.where

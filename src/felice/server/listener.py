@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from felice.config import Listener as ListenerAddress
+from felice.env import Network
 from felice.server.session import Session
 from felice.server.startup import StartupError
 
@@ -20,6 +23,22 @@ if TYPE_CHECKING:
     from felice.server.broker import Broker
 
 _log = logging.getLogger("felice.server")
+
+
+async def check_free(network: Network, addresses: Iterable[ListenerAddress]) -> None:
+    """Raises `StartupError` where an address is in use: before a start has changed anything."""
+    for address in addresses:
+        if address.port:
+            with _as_startup_error(address):
+                await network.check_free(address.host or None, address.port)
+
+
+@contextmanager
+def _as_startup_error(address: ListenerAddress) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StartupError(f"cannot listen on {address}: {_reason(error)}") from error
 
 
 class Listener:
@@ -38,15 +57,13 @@ class Listener:
 
     async def start(self) -> None:
         """Listens; raises `StartupError` when the address cannot be had."""
-        try:
+        with _as_startup_error(self.address):
             self._server = await self.broker.env.network.listen(
                 lambda: Session(self),
                 self.address.host or None,
                 self.address.port,
                 backlog=self.broker.config.socket_listen_backlog_size,
             )
-        except OSError as error:
-            raise StartupError(f"cannot listen on {self.address}: {_reason(error)}") from error
         if self.port == 0:
             self.port = _port_of(self._server)
 

@@ -16,6 +16,7 @@ from felice.env import Environment
 from felice.log.meta_properties import FILE_NAME as META_PROPERTIES
 from felice.metadata.embedded import EmbeddedStore
 from felice.server.broker import Broker
+from felice.server.listener import check_free
 from felice.server.startup import StartupError
 from felice.server.store_sources import STORE_DIRECTORY, SharedSource, StoreFiles
 
@@ -71,6 +72,7 @@ class LocalCluster:
             raise StartupError(
                 f"{self._directory} belongs to a broker that stands alone; choose another directory"
             )
+        await check_free(self._env.network, self.addresses)
         self._store = self._files.open()
         try:
             starts = [self.start_broker(broker_id) for broker_id in self.ports]
@@ -80,6 +82,10 @@ class LocalCluster:
         except BaseException:
             await self.kill()
             raise
+
+    @property
+    def addresses(self) -> list[Listener]:
+        return [Listener("PLAINTEXT", self._host, port) for port in self.ports.values()]
 
     async def start_broker(self, broker_id: int) -> Broker:
         """Starts one that does not run, at the address that it had."""

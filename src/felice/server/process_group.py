@@ -16,11 +16,13 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from felice.config import Listener
 from felice.env import Environment
 from felice.env.network import local_pair, open_local
 from felice.env.processes import ask_to_end, kill, spawn
 from felice.metadata.embedded import EmbeddedStore
 from felice.metadata.served import StoreServer
+from felice.server.listener import check_free
 from felice.server.startup import StartupError
 from felice.server.store_sources import STORE_DIRECTORY, StoreFiles
 
@@ -51,8 +53,10 @@ class ProcessGroup:
         command_of: CommandOf,
         ready_word: str,
         env: Environment | None = None,
+        addresses: Sequence[Listener] = (),
     ) -> None:
         self._env = env or Environment.system()
+        self._addresses = addresses
         self._files = StoreFiles(self._env.disk, data_dir / STORE_DIRECTORY)
         self._command_of = command_of
         self._ready_word = ready_word
@@ -64,6 +68,7 @@ class ProcessGroup:
 
     async def start(self) -> None:
         """Raises `StartupError`, and leaves nothing running."""
+        await check_free(self._env.network, self._addresses)
         self._store = self._files.open()
         self._server = StoreServer(self._store, SESSION_TIMEOUT_S)
         try:

@@ -98,6 +98,7 @@ def test_a_busy_port_is_named(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(StartupError, match=f"{port}.*in use"):
             EmbeddedBroker(tmp_path / "data", port)
+        assert not (tmp_path / "data").exists()  # no cluster has begun
     with EmbeddedBroker(tmp_path / "data", port) as broker:  # and nothing was left locked or half done
         assert broker.port == port
 

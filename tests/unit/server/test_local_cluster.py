@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -99,6 +100,14 @@ def test_a_cluster_comes_back_with_its_topics(tmp_path: Path) -> None:
     with EmbeddedCluster(tmp_path / "data", 3) as second:
         assert second.cluster.brokers[1].image.cluster_id == cluster_id
         agree(second, lambda broker: row(broker, "a").leader > 0 and row(broker, "a", 1).leader > 0)
+
+
+def test_a_busy_port_of_one_broker_is_found_before_the_cluster_begins(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(StartupError, match=f"{port}.*in use"):
+            EmbeddedCluster(tmp_path / "data", 2, port - 1)
+    assert not (tmp_path / "data").exists()
 
 
 def test_an_impossible_cluster_is_refused(tmp_path: Path) -> None:

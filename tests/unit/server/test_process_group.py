@@ -6,12 +6,14 @@ import asyncio
 import errno
 import os
 import signal
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from felice.config import Listener
 from felice.env.processes import PYTHON
 from felice.env.processes import spawn as real_spawn
 from felice.server import process_group
@@ -55,6 +57,20 @@ def test_a_broker_is_started_again_even_if_the_machine_had_no_room_for_it_at_fir
         while group.processes[1].pid == first:
             await asyncio.sleep(0.01)
         await group.stop()
+
+    run(scenario)
+
+
+def test_a_busy_port_of_one_broker_is_found_before_any_is_started(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            busy = Listener("PLAINTEXT", "127.0.0.1", taken.getsockname()[1])
+            free = Listener("PLAINTEXT", "127.0.0.1", 0)
+            data = tmp_path / "data"
+            group = ProcessGroup(data, [1, 2], lambda *_: ["false"], "ready", addresses=[free, busy])
+            with pytest.raises(StartupError, match=f"{busy.port}.*in use"):
+                await group.start()
+            assert not data.exists()
 
     run(scenario)
 

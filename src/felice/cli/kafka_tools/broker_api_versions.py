@@ -7,20 +7,22 @@ from pathlib import Path
 
 import click
 
-from felice import __version__
-from felice.cli.kafka_tools import run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
 from felice.cli.options import admin_client, command_config_option
 from felice.client.admin import ApiVersionRange
 from felice.client.error import KafkaException
 from felice.protocol.api import API
 
 
-@click.command("kafka-broker-api-versions")
-@click.option("--bootstrap-server", required=True)
+@kafka_tool("kafka-broker-api-versions")
+@bootstrap_server_option
 @command_config_option
-@click.version_option(__version__, "--version")
 def kafka_broker_api_versions(bootstrap_server: str, command_config: Path | None) -> None:
-    """Show which versions of which APIs each broker offers, and which of them this client would use."""
+    """Show which versions of which APIs each broker offers, and which of them this client would use.
+
+    \b
+    kafka-broker-api-versions --bootstrap-server localhost:9092
+    """
     found = admin_client(bootstrap_server, command_config).list_api_versions().result()
     for node, offered in found.items():
         rack = "null" if node.rack is None else node.rack

@@ -18,7 +18,7 @@ from felice.cli.groups import (
     reset_offsets,
     selected_partitions,
 )
-from felice.cli.kafka_tools import run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
 from felice.cli.options import admin_client, command_config_option, wait_all
 from felice.cli.output import padded
 
@@ -39,26 +39,50 @@ _OFFSET_COLUMNS = {
 }
 
 
-@click.command("kafka-consumer-groups")
-@click.option("--bootstrap-server", required=True)
+@kafka_tool("kafka-consumer-groups")
+@bootstrap_server_option
 @command_config_option
-@click.option("--list", "do_list", is_flag=True)
-@click.option("--describe", "do_describe", is_flag=True)
-@click.option("--delete", "do_delete", is_flag=True)
-@click.option("--reset-offsets", "do_reset_offsets", is_flag=True)
-@click.option("--delete-offsets", "do_delete_offsets", is_flag=True)
-@click.option("--group", "groups", multiple=True)
-@click.option("--all-groups", is_flag=True)
-@click.option("--topic", "topics", multiple=True)
-@click.option("--all-topics", is_flag=True)
-@click.option("--members", is_flag=True)
-@click.option("--state", "state", is_flag=False, flag_value="")
-@click.option("--offsets", is_flag=True)
-@click.option("--verbose", is_flag=True)
-@click.option("--export", is_flag=True)
+@click.option("--list", "do_list", is_flag=True, help="List all groups.")
+@click.option("--describe", "do_describe", is_flag=True, help="Show offsets and lag of groups.")
+@click.option("--delete", "do_delete", is_flag=True, help="Delete groups that have no members.")
+@click.option(
+    "--reset-offsets",
+    "do_reset_offsets",
+    is_flag=True,
+    help="Set the offsets of groups that have no members.",
+)
+@click.option(
+    "--delete-offsets",
+    "do_delete_offsets",
+    is_flag=True,
+    help="Delete offsets of topics that the group does not read.",
+)
+@click.option("--group", "groups", multiple=True, help="Group to act on; may be repeated.")
+@click.option("--all-groups", is_flag=True, help="Act on every group.")
+@click.option(
+    "--topic", "topics", multiple=True, help="Topic, or topic:0,1 for single partitions; may be repeated."
+)
+@click.option("--all-topics", is_flag=True, help="Every topic that the group has offsets for.")
+@click.option("--members", is_flag=True, help="With --describe: show members.")
+@click.option(
+    "--state",
+    "state",
+    is_flag=False,
+    flag_value="",
+    help="With --describe: show the state. With --list: show states, or only groups in the given states.",
+)
+@click.option("--offsets", is_flag=True, help="With --describe: show offsets (the default).")
+@click.option("--verbose", is_flag=True, help="With --members: show assignments too.")
+@click.option("--export", is_flag=True, help="With --reset-offsets: print the new offsets as CSV.")
 @reset_choices
 def kafka_consumer_groups(bootstrap_server: str, command_config: Path | None, **asked: Any) -> None:
-    """List, describe or delete groups, and reset or delete their offsets."""
+    """List, describe or delete groups, and reset or delete their offsets.
+
+    \b
+    kafka-consumer-groups --bootstrap-server localhost:9092 --describe --group billing
+    kafka-consumer-groups --bootstrap-server localhost:9092 --reset-offsets --group billing \\
+        --topic flights --to-earliest --execute
+    """
     chosen = [action for action in _ACTIONS if asked[f"do_{action}"]]
     if len(chosen) != 1:
         raise click.UsageError(

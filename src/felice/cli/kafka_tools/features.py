@@ -8,7 +8,7 @@ import click
 
 from felice.cli.faults import Fault
 from felice.cli.features import describe, parse_levels, update
-from felice.cli.kafka_tools import run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool_group, run_tool
 from felice.cli.options import admin_client, command_config_option
 from felice.client.error import KafkaException
 
@@ -18,19 +18,27 @@ feature_option = click.option(
 dry_run_option = click.option("--dry-run", is_flag=True, help="Validate, and change nothing.")
 
 
-@click.group("kafka-features")
-@click.option("--bootstrap-server", required=True)
+@kafka_tool_group("kafka-features")
+@bootstrap_server_option
 @command_config_option
 @click.pass_context
 def kafka_features(context: click.Context, bootstrap_server: str, command_config: Path | None) -> None:
-    """Describe, upgrade, downgrade or disable the features of a cluster."""
+    """Describe, upgrade, downgrade or disable the features of a cluster.
+
+    \b
+    kafka-features --bootstrap-server localhost:9092 describe
+    """
     context.obj = (bootstrap_server, command_config)
 
 
 @kafka_features.command("describe")
 @click.pass_obj
 def describe_command(where: tuple[str, Path | None]) -> None:
-    """Print what is supported, and what the cluster has finalized."""
+    """Print what is supported, and what the cluster has finalized.
+
+    \b
+    kafka-features --bootstrap-server localhost:9092 describe
+    """
     for row in describe(admin_client(*where)):
         epoch = row["epoch"] if row["epoch"] >= 0 else "-"
         click.echo(
@@ -44,7 +52,11 @@ def describe_command(where: tuple[str, Path | None]) -> None:
 @dry_run_option
 @click.pass_obj
 def upgrade_command(where: tuple[str, Path | None], texts: tuple[str, ...], dry_run: bool) -> None:
-    """Raise features to higher levels."""
+    """Raise features to higher levels.
+
+    \b
+    kafka-features --bootstrap-server localhost:9092 upgrade --feature transaction.version=2
+    """
     _change(where, parse_levels(texts), "UPGRADE", "upgrade", dry_run)
 
 
@@ -56,7 +68,11 @@ def upgrade_command(where: tuple[str, Path | None], texts: tuple[str, ...], dry_
 def downgrade_command(
     where: tuple[str, Path | None], texts: tuple[str, ...], dry_run: bool, unsafe: bool
 ) -> None:
-    """Lower features to older levels."""
+    """Lower features to older levels.
+
+    \b
+    kafka-features --bootstrap-server localhost:9092 downgrade --feature transaction.version=1
+    """
     _change(where, parse_levels(texts), _kind(unsafe), "downgrade", dry_run)
 
 
@@ -68,7 +84,11 @@ def downgrade_command(
 def disable_command(
     where: tuple[str, Path | None], names: tuple[str, ...], dry_run: bool, unsafe: bool
 ) -> None:
-    """Switch features off, as a downgrade to level 0."""
+    """Switch features off, as a downgrade to level 0.
+
+    \b
+    kafka-features --bootstrap-server localhost:9092 disable --feature transaction.version
+    """
     _change(where, dict.fromkeys(names, 0), _kind(unsafe), "disable", dry_run)
 
 

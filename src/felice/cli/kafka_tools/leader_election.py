@@ -10,26 +10,43 @@ import click
 from felice.cli.elect_leaders import KINDS, elect
 from felice.cli.faults import Fault
 from felice.cli.json_files import partition_of, read_rows
-from felice.cli.kafka_tools import run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
 from felice.cli.options import admin_client
 
 _SHAPE = '{"partitions": [{"topic": "t", "partition": 0}]}'
 
 
-@click.command("kafka-leader-election")
-@click.option("--bootstrap-server", required=True)
+@kafka_tool("kafka-leader-election")
+@bootstrap_server_option
 @click.option(
-    "--admin.config", "--command-config", "command_config", type=click.Path(exists=True, path_type=Path)
+    "--admin.config",
+    "--command-config",
+    "command_config",
+    type=click.Path(exists=True, path_type=Path),
+    help="A file of client properties.",
 )
-@click.option("--election-type", type=click.Choice(KINDS, case_sensitive=False), required=True)
-@click.option("--topic")
-@click.option("--partition", type=int)
-@click.option("--path-to-json-file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--all-topic-partitions", is_flag=True)
+@click.option(
+    "--election-type",
+    type=click.Choice(KINDS, case_sensitive=False),
+    required=True,
+    help="preferred: the first replica. unclean: any live replica, even if records are lost.",
+)
+@click.option("--topic", help="Topic whose partition gets a leader.")
+@click.option("--partition", type=int, help="Partition of --topic.")
+@click.option(
+    "--path-to-json-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A JSON file that lists partitions.",
+)
+@click.option("--all-topic-partitions", is_flag=True, help="Every partition of the cluster.")
 def kafka_leader_election(
     bootstrap_server: str, command_config: Path | None, election_type: str, **asked: Any
 ) -> None:
-    """Elect leaders of a partition, of those that a file names, or of all."""
+    """Elect leaders of a partition, of those that a file names, or of all.
+
+    \b
+    kafka-leader-election --bootstrap-server localhost:9092 --election-type preferred --all-topic-partitions
+    """
     partitions = _partitions(asked)
     results = elect(admin_client(bootstrap_server, command_config), election_type, partitions)
     done = [name for name, error in _named(results) if error is None]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from felice.cli.kafka_tools import run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
 from felice.cli.log_dirs import log_dirs_of
 from felice.cli.options import admin_client, broker_ids, command_config_option
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from felice.client.admin import LogDirDescription
 
 
-@click.command("kafka-log-dirs")
-@click.option("--bootstrap-server", required=True)
+@kafka_tool("kafka-log-dirs")
+@bootstrap_server_option
 @command_config_option
-@click.option("--describe", is_flag=True, required=True)
-@click.option("--topic-list", metavar="T1,T2")
-@click.option("--broker-list", metavar="1,2")
+@click.option("--describe", is_flag=True, required=True, help="Describe log directories (the only action).")
+@click.option("--topic-list", metavar="T1,T2", help="Only these topics.")
+@click.option("--broker-list", metavar="1,2", help="Only these brokers.")
 def kafka_log_dirs(
     bootstrap_server: str,
     command_config: Path | None,
@@ -29,7 +29,11 @@ def kafka_log_dirs(
     topic_list: str | None,
     broker_list: str | None,
 ) -> None:
-    """Print the log directories of brokers and their replicas as JSON."""
+    """Print the log directories of brokers and their replicas as JSON.
+
+    \b
+    kafka-log-dirs --bootstrap-server localhost:9092 --describe --topic-list flights
+    """
     admin = admin_client(bootstrap_server, command_config)
     brokers = broker_ids(broker_list) if broker_list else sorted(admin.list_topics(timeout=30).brokers)
     names = topic_list.split(",") if topic_list else None

@@ -7,20 +7,24 @@ from pathlib import Path
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.kafka_tools import run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
 from felice.cli.offsets import delete_records, offsets_at, parse_time, partitions_of, read_offset_file
 from felice.cli.options import admin_client, command_config_option
 from felice.cli.topics import matching_topics
 
 
-@click.command("kafka-get-offsets")
-@click.option("--bootstrap-server", required=True)
+@kafka_tool("kafka-get-offsets")
+@bootstrap_server_option
 @command_config_option
-@click.option("--topic")
-@click.option("--partitions", metavar="0,1")
-@click.option("--topic-partitions", metavar="TOPIC:0,…")
-@click.option("--time", default="latest")
-@click.option("--exclude-internal-topics", is_flag=True)
+@click.option(
+    "--topic", help="Only these topics: a name, several separated by commas, or a regular expression."
+)
+@click.option("--partitions", metavar="0,1", help="Only these partitions.")
+@click.option("--topic-partitions", metavar="TOPIC:0,…", help="Only these partitions of these topics.")
+@click.option("--time", default="latest", help="latest, earliest, max-timestamp, or milliseconds since 1970.")
+@click.option(
+    "--exclude-internal-topics", is_flag=True, help="Leave out __consumer_offsets and other internal topics."
+)
 def kafka_get_offsets(
     bootstrap_server: str,
     command_config: Path | None,
@@ -30,7 +34,11 @@ def kafka_get_offsets(
     time: str,
     exclude_internal_topics: bool,
 ) -> None:
-    """Print topic:partition:offset of each partition at a time."""
+    """Print topic:partition:offset of each partition at a time.
+
+    \b
+    kafka-get-offsets --bootstrap-server localhost:9092 --topic flights --time earliest
+    """
     admin = admin_client(bootstrap_server, command_config)
     if topic_partitions:
         wanted = [_parse_partition(text) for text in topic_partitions.split(",")]
@@ -53,14 +61,21 @@ def _parse_partition(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
-@click.command("kafka-delete-records")
-@click.option("--bootstrap-server", required=True)
+@kafka_tool("kafka-delete-records")
+@bootstrap_server_option
 @command_config_option
 @click.option(
-    "--offset-json-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True
+    "--offset-json-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="A JSON file with one offset for each partition.",
 )
 def kafka_delete_records(bootstrap_server: str, command_config: Path | None, offset_json_file: Path) -> None:
-    """Delete the records of partitions before the offsets that a file names."""
+    """Delete the records of partitions before the offsets that a file names.
+
+    \b
+    kafka-delete-records --bootstrap-server localhost:9092 --offset-json-file offsets.json
+    """
     before = read_offset_file(offset_json_file)
     click.echo("Executing records delete operation")
     starts = delete_records(admin_client(bootstrap_server, command_config), before)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from felice.cli.json_files import read_rows
-from felice.cli.kafka_tools import run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
 from felice.cli.options import admin_client, broker_ids, command_config_option
 from felice.cli.reassign import (
     COMPLETED,
@@ -34,22 +34,36 @@ _ACTIONS = ("generate", "execute", "verify", "cancel", "list_moves")
 json_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command("kafka-reassign-partitions")
-@click.option("--bootstrap-server", required=True)
+@kafka_tool("kafka-reassign-partitions")
+@bootstrap_server_option
 @command_config_option
-@click.option("--generate", is_flag=True)
-@click.option("--execute", is_flag=True)
-@click.option("--verify", is_flag=True)
-@click.option("--cancel", is_flag=True)
-@click.option("--list", "list_moves", is_flag=True)
-@click.option("--reassignment-json-file", "plan_file", type=json_file)
-@click.option("--topics-to-move-json-file", "topics_file", type=json_file)
-@click.option("--broker-list", metavar="1,2,3")
-@click.option("--throttle", type=int, default=-1)
-@click.option("--additional", is_flag=True)
-@click.option("--preserve-throttles", is_flag=True)
+@click.option("--generate", is_flag=True, help="Print the current plan and a new one.")
+@click.option("--execute", is_flag=True, help="Start the moves of a plan.")
+@click.option("--verify", is_flag=True, help="Show whether a plan is complete; then remove its throttles.")
+@click.option("--cancel", is_flag=True, help="Cancel the moves of a plan.")
+@click.option("--list", "list_moves", is_flag=True, help="List moves in progress.")
+@click.option("--reassignment-json-file", "plan_file", type=json_file, help="The plan.")
+@click.option(
+    "--topics-to-move-json-file",
+    "topics_file",
+    type=json_file,
+    help="With --generate: a JSON file that lists topics.",
+)
+@click.option("--broker-list", metavar="1,2,3", help="With --generate: brokers that receive the partitions.")
+@click.option(
+    "--throttle", type=int, default=-1, help="With --execute: limit in bytes per second; -1 for none."
+)
+@click.option(
+    "--additional", is_flag=True, help="With --execute: allow it while other moves are in progress."
+)
+@click.option("--preserve-throttles", is_flag=True, help="Keep throttles.")
 def kafka_reassign_partitions(bootstrap_server: str, command_config: Path | None, **asked: Any) -> None:
-    """Move partitions to other brokers."""
+    """Move partitions to other brokers.
+
+    \b
+    kafka-reassign-partitions --bootstrap-server localhost:9092 --execute --reassignment-json-file plan.json
+    kafka-reassign-partitions --bootstrap-server localhost:9092 --verify --reassignment-json-file plan.json
+    """
     actions = [name for name in _ACTIONS if asked[name]]
     if len(actions) != 1:
         raise click.UsageError(

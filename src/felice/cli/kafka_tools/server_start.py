@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from felice.cli.kafka_tools import run_tool
-from felice.cli.start import broker
+from pathlib import Path
+
+from felice.cli.kafka_tools import kafka_tool, run_tool
+from felice.cli.start import run_from_file, server_options
+
+
+@kafka_tool("kafka-server-start")
+@server_options
+def kafka_server_start(
+    properties_file: Path, overrides: tuple[str, ...], log_format: str, log_level: str
+) -> None:
+    """Start a broker from a server.properties file.
+
+    \b
+    kafka-server-start server.properties --override num.partitions=3
+    """
+    run_from_file(properties_file, overrides, log_format, log_level)
 
 
 def main() -> None:
-    run_tool(broker)
+    run_tool(kafka_server_start)

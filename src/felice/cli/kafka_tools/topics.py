@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.kafka_tools import run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
 from felice.cli.options import admin_client, command_config_option, key_values
 from felice.cli.topics import (
     add_partitions,
@@ -25,27 +25,54 @@ if TYPE_CHECKING:
 _ACTIONS = ("list", "create", "describe", "alter", "delete")
 
 
-@click.command("kafka-topics")
-@click.option("--bootstrap-server", required=True)
+@kafka_tool("kafka-topics")
+@bootstrap_server_option
 @command_config_option
-@click.option("--list", "do_list", is_flag=True)
-@click.option("--create", "do_create", is_flag=True)
-@click.option("--describe", "do_describe", is_flag=True)
-@click.option("--alter", "do_alter", is_flag=True)
-@click.option("--delete", "do_delete", is_flag=True)
-@click.option("--topic")
-@click.option("--partitions", type=click.IntRange(min=1))
-@click.option("--replication-factor", type=click.IntRange(min=1))
-@click.option("--replica-assignment", metavar="0:1,1:2")
-@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE")
-@click.option("--if-not-exists", is_flag=True)
-@click.option("--if-exists", is_flag=True)
-@click.option("--exclude-internal", is_flag=True)
-@click.option("--topics-with-overrides", is_flag=True)
-@click.option("--under-replicated-partitions", is_flag=True)
-@click.option("--unavailable-partitions", is_flag=True)
+@click.option("--list", "do_list", is_flag=True, help="List topics.")
+@click.option("--create", "do_create", is_flag=True, help="Create a topic.")
+@click.option("--describe", "do_describe", is_flag=True, help="Show partitions, leaders and replicas.")
+@click.option("--alter", "do_alter", is_flag=True, help="Add partitions.")
+@click.option("--delete", "do_delete", is_flag=True, help="Delete topics.")
+@click.option(
+    "--topic", help="Topic name; for --list, --describe, --alter and --delete also a regular expression."
+)
+@click.option(
+    "--partitions", type=click.IntRange(min=1), help="Number of partitions, for --create and --alter."
+)
+@click.option("--replication-factor", type=click.IntRange(min=1), help="Replicas of each partition.")
+@click.option(
+    "--replica-assignment",
+    metavar="0:1,1:2",
+    help="Brokers of each partition instead of a number; the first is the preferred leader.",
+)
+@click.option(
+    "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic option; may be repeated."
+)
+@click.option("--if-not-exists", is_flag=True, help="With --create: succeed if the topic exists.")
+@click.option(
+    "--if-exists", is_flag=True, help="With --describe, --alter, --delete: succeed if no topic matches."
+)
+@click.option(
+    "--exclude-internal", is_flag=True, help="Leave out __consumer_offsets and other internal topics."
+)
+@click.option(
+    "--topics-with-overrides", is_flag=True, help="With --describe: only topics with options of their own."
+)
+@click.option(
+    "--under-replicated-partitions",
+    is_flag=True,
+    help="With --describe: only partitions whose replicas are not all in sync.",
+)
+@click.option(
+    "--unavailable-partitions", is_flag=True, help="With --describe: only partitions without a leader."
+)
 def kafka_topics(bootstrap_server: str, command_config: Path | None, **asked: Any) -> None:
-    """List, create, describe, alter or delete topics."""
+    """List, create, describe, alter or delete topics.
+
+    \b
+    kafka-topics --bootstrap-server localhost:9092 --create --topic flights --partitions 3
+    kafka-topics --bootstrap-server localhost:9092 --describe --topic flights
+    """
     chosen = [action for action in _ACTIONS if asked[f"do_{action}"]]
     if len(chosen) != 1:
         raise click.UsageError(

@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from felice import __version__
 from felice.cli.faults import Fault
-from felice.cli.kafka_tools import run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool_group, run_tool
 from felice.cli.options import admin_client, command_config_option, wait_all
 from felice.cli.transactions import (
     describe_producers,
@@ -24,17 +23,20 @@ from felice.client.admin import AbortTransactionSpec, TopicPartition
 from felice.client.error import KafkaException
 
 _NONE = "None"
-topic_option = click.option("--topic", required=True)
-partition_option = click.option("--partition", type=int, required=True)
+topic_option = click.option("--topic", required=True, help="Topic of the partition.")
+partition_option = click.option("--partition", type=int, required=True, help="Partition number.")
 
 
-@click.group("kafka-transactions")
-@click.option("--bootstrap-server", required=True)
+@kafka_tool_group("kafka-transactions")
+@bootstrap_server_option
 @command_config_option
-@click.version_option(__version__, "-v", "--version")
 @click.pass_context
 def kafka_transactions(context: click.Context, bootstrap_server: str, command_config: Path | None) -> None:
-    """List and describe transactions, find those that hang, and abort them."""
+    """List and describe transactions, find those that hang, and abort them.
+
+    \b
+    kafka-transactions --bootstrap-server localhost:9092 list
+    """
     context.obj = (bootstrap_server, command_config)
 
 
@@ -47,13 +49,22 @@ def _failing(what: str) -> Iterator[None]:
 
 
 @kafka_transactions.command("list")
-@click.option("--duration-filter", type=int, default=-1)
-@click.option("--transactional-id-pattern")
+@click.option(
+    "--duration-filter",
+    type=int,
+    default=-1,
+    help="Only transactions open for longer than this many milliseconds.",
+)
+@click.option("--transactional-id-pattern", help="Only transactional ids that match this regular expression.")
 @click.pass_obj
 def list_command(
     where: tuple[str, Path | None], duration_filter: int, transactional_id_pattern: str | None
 ) -> None:
-    """List transactions."""
+    """List transactions.
+
+    \b
+    kafka-transactions --bootstrap-server localhost:9092 list --duration-filter 900000
+    """
     with _failing("list transactions"):
         asked = admin_client(*where).list_transactions(
             longer_than_ms=max(-1, duration_filter), pattern=transactional_id_pattern
@@ -68,10 +79,14 @@ def list_command(
 
 
 @kafka_transactions.command("describe")
-@click.option("--transactional-id", required=True)
+@click.option("--transactional-id", required=True, help="Transactional id to describe.")
 @click.pass_obj
 def describe_command(where: tuple[str, Path | None], transactional_id: str) -> None:
-    """Describe the state of an active transactional-id."""
+    """Describe the state of an active transactional-id.
+
+    \b
+    kafka-transactions --bootstrap-server localhost:9092 describe --transactional-id copier
+    """
     with _failing(f"describe transaction state of transactional-id `{transactional_id}`"):
         found = wait_all(admin_client(*where).describe_transactions([transactional_id]))[transactional_id]
     began_ms = found.start_time_ms
@@ -90,14 +105,18 @@ def describe_command(where: tuple[str, Path | None], transactional_id: str) -> N
 
 
 @kafka_transactions.command("describe-producers")
-@click.option("--broker-id", type=int)
+@click.option("--broker-id", type=int, help="Ask this replica instead of the leader.")
 @topic_option
 @partition_option
 @click.pass_obj
 def describe_producers_command(
     where: tuple[str, Path | None], broker_id: int | None, topic: str, partition: int
 ) -> None:
-    """Describe the states of active producers for a topic partition."""
+    """Describe the states of active producers for a topic partition.
+
+    \b
+    kafka-transactions --bootstrap-server localhost:9092 describe-producers --topic flights --partition 0
+    """
     replica = "leader" if broker_id is None else f"broker {broker_id}"
     with _failing(f"describe producers for partition {topic}-{partition} on {replica}"):
         found = list(describe_producers(admin_client(*where), [TopicPartition(topic, partition)], broker_id))
@@ -117,10 +136,15 @@ def describe_producers_command(
 
 
 @kafka_transactions.command("find-hanging")
-@click.option("--broker-id", type=int)
-@click.option("--max-transaction-timeout", type=int, default=15)
-@click.option("--topic")
-@click.option("--partition", type=int)
+@click.option("--broker-id", type=int, help="Ask this replica instead of the leader.")
+@click.option(
+    "--max-transaction-timeout",
+    type=int,
+    default=15,
+    help="Minutes after which an open transaction counts as hanging.",
+)
+@click.option("--topic", help="Topic of the partition.")
+@click.option("--partition", type=int, help="Partition number.")
 @click.pass_obj
 def find_hanging_command(
     where: tuple[str, Path | None],
@@ -129,7 +153,11 @@ def find_hanging_command(
     topic: str | None,
     partition: int | None,
 ) -> None:
-    """Find hanging transactions."""
+    """Find hanging transactions.
+
+    \b
+    kafka-transactions --bootstrap-server localhost:9092 find-hanging --topic flights
+    """
     if topic is None and broker_id is None:
         raise Fault(
             "The `find-hanging` command requires either --topic or --broker-id to limit the scope of the search"
@@ -161,13 +189,17 @@ def find_hanging_command(
 @kafka_transactions.command("abort")
 @topic_option
 @partition_option
-@click.option("--start-offset", type=int)
-@click.option("--producer-id", type=int)
-@click.option("--producer-epoch", type=int)
-@click.option("--coordinator-epoch", type=int)
+@click.option("--start-offset", type=int, help="First offset of the transaction.")
+@click.option("--producer-id", type=int, help="Producer id, if --start-offset is not given.")
+@click.option("--producer-epoch", type=int, help="Producer epoch, with --producer-id.")
+@click.option("--coordinator-epoch", type=int, help="Coordinator epoch, with --producer-id.")
 @click.pass_obj
 def abort_command(where: tuple[str, Path | None], /, topic: str, partition: int, **asked: int | None) -> None:
-    """Abort a hanging transaction (requires administrative privileges)."""
+    """Abort a hanging transaction (requires administrative privileges).
+
+    \b
+    kafka-transactions --bootstrap-server localhost:9092 abort --topic flights --partition 0 --start-offset 4711
+    """
     named = TopicPartition(topic, partition)
     start_offset = asked["start_offset"]
     if start_offset is None and asked["producer_id"] is None:
@@ -200,10 +232,19 @@ def abort_command(where: tuple[str, Path | None], /, topic: str, partition: int,
 
 
 @kafka_transactions.command("forceTerminateTransaction")
-@click.option("--transactionalId", "transactional_id", required=True)
+@click.option(
+    "--transactionalId",
+    "transactional_id",
+    required=True,
+    help="Transactional id whose open transaction is aborted.",
+)
 @click.pass_obj
 def force_terminate_command(where: tuple[str, Path | None], transactional_id: str) -> None:
-    """Force abort an ongoing transaction on transactionalId (requires administrative privileges)."""
+    """Force abort an ongoing transaction on transactionalId (requires administrative privileges).
+
+    \b
+    kafka-transactions --bootstrap-server localhost:9092 forceTerminateTransaction --transactionalId copier
+    """
     with _failing(f"force terminate transactionalId `{transactional_id}`"):
         admin_client(*where).force_terminate_transaction(transactional_id).result()
 

@@ -111,9 +111,10 @@ class ConfigResource:
         error: KafkaError | None = None,
         incremental_configs: Sequence[ConfigEntry] | None = None,
     ) -> None:
-        if not name:
-            raise ValueError("a config resource needs a name")
         self.restype = ResourceType.of(restype)
+        # The broker without a name stands for the defaults of all brokers.
+        if not name and self.restype is not ResourceType.BROKER:
+            raise ValueError("a config resource needs a name")
         self.name = str(name)
         self.set_config_dict = dict(set_config or {})
         self.configs = described_configs

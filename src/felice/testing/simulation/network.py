@@ -126,9 +126,12 @@ class SimNetwork:
     def forget(self, wire: _Wire) -> None:
         self._wires.pop(wire.number, None)
 
-    def serve(self, server: SimServer) -> None:
-        if server.address in self._servers:
+    def check_free(self, address: tuple[str, int]) -> None:
+        if address in self._servers:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+    def serve(self, server: SimServer) -> None:
+        self.check_free(server.address)
         self._servers[server.address] = server
 
     def stop_serving(self, server: SimServer) -> None:
@@ -186,6 +189,9 @@ class ProcessNetwork:
         self._process = process
         self.host = host
         process.on_end.append(self._close_sockets)
+
+    async def check_free(self, host: str | None, port: int) -> None:
+        self._network.check_free((self.host, port))
 
     async def listen(
         self,
