@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import json_option
 from felice.cli.output import show_json, show_table
@@ -29,7 +30,7 @@ directory_argument = click.argument(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def metadata() -> None:
     """Look into the metadata journal of a broker without ZooKeeper, and repair it.
 
@@ -40,7 +41,7 @@ def metadata() -> None:
     """
 
 
-@metadata.group()
+@metadata.group(cls=CommandGroup)
 def journal() -> None:
     """Show, export and repair the journal. DIRECTORY is the first of log.dirs, or `metadata` in it.
 
