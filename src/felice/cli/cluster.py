@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,26 @@ def cluster_status(admin: AdminClient) -> dict[str, Any]:
         "not_led_by_preferred": [
             name for name, found in partitions if found.replicas and found.leader != found.replicas[0]
         ],
+        "stray_logs": stray_logs(admin, [node.id for node in nodes.nodes]),
     }
+
+
+def stray_logs(admin: AdminClient, brokers: Sequence[int]) -> list[dict[str, Any]]:
+    """Logs with records that brokers have set aside. A broker that does not answer is told of elsewhere."""
+    from felice.client import KafkaException
+
+    found = []
+    for broker in brokers:
+        try:
+            directories = admin.describe_log_dirs([broker], [], request_timeout=_TIMEOUT_S)[broker].result()
+        except KafkaException:
+            continue
+        found += [
+            {"broker": broker, "path": f"{directory.path}/{name}"}
+            for directory in directories
+            for name in directory.stray_logs
+        ]
+    return found
 
 
 def faults_of(status: dict[str, Any], brokers: int | None = None) -> list[str]:
@@ -76,6 +96,9 @@ def faults_of(status: dict[str, Any], brokers: int | None = None) -> list[str]:
         faults.append(f"partitions without a leader: {offline}")
     if behind := len(status["under_replicated_partitions"]):
         faults.append(f"partitions that lack replicas: {behind}")
+    if strays := status["stray_logs"]:
+        first = f"broker {strays[0]['broker']}, {strays[0]['path']}"
+        faults.append(f"logs with records that were set aside: {len(strays)} ({first})")
     return faults
 
 
@@ -107,7 +130,11 @@ def offered_versions(admin: AdminClient) -> tuple[list[dict[str, Any]], dict[int
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
 @connection_options
-@click.option("--check", is_flag=True, help="Exit code 1 if a partition is offline or lacks a replica.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Exit code 1 if a partition is offline or lacks a replica, or a log was set aside.",
+)
 @click.option("--brokers", type=click.IntRange(min=1), help="With --check: so many brokers must be there.")
 @json_option
 @click.pass_context
@@ -174,6 +201,10 @@ def _print(status: dict[str, Any]) -> None:
         click.echo(f"{title}: {len(names) or 'none'}")
         for line in partition_lines(names):
             click.echo(line)
+    if status["stray_logs"]:
+        click.echo(f"Logs with records that were set aside: {len(status['stray_logs'])}")
+        for stray in status["stray_logs"]:
+            click.echo(f"  broker {stray['broker']}: {stray['path']}")
 
 
 def _joined(numbers: list[int]) -> str:

@@ -71,6 +71,7 @@ def _row(broker: int, found: LogDirDescription) -> dict[str, Any]:
         "state": "online" if found.error is None else found.error.name(),
         "replicas": sum(not replica.is_future for replica in found.replicas),
         "moving_here": sum(replica.is_future for replica in found.replicas),
+        "strays": len(found.stray_logs),
         "size_bytes": sum(replica.size_bytes for replica in found.replicas),
         "usable_bytes": found.usable_bytes,
         "total_bytes": found.total_bytes,

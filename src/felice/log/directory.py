@@ -33,6 +33,7 @@ from felice.log.errors import LogDirectoryError, is_shortage
 from felice.log.files import DEFAULT_LIMIT, OpenFiles
 from felice.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
 from felice.log.meta_properties import MetaProperties
+from felice.log.strays import Strays
 from felice.protocol.errors import ApiError
 
 _logger = logging.getLogger(__name__)
@@ -94,6 +95,7 @@ class LogDirectory:
         # Partitions that are gone, but that the checkpoints on disk may still tell of.
         self._forgotten: set[TopicPartition] = set()
         self._deleted: list[tuple[int, Path]] = []
+        self.strays = Strays(disk)
         self._set_aside_count = 0
         self._shortages_reported: set[str] = set()
 
@@ -194,7 +196,7 @@ class LogDirectory:
             self.unfinished_moves.append((topic, int(partition)))
             self._deleted.append((self._clock.now_ms(), path))
         else:
-            _logger.warning("%s is left alone: no partition of this broker", path)
+            self.strays.on_found(path)
 
     def _open_or_reason(self, topic_partition: TopicPartition, path: Path, config: TopicConfig) -> Log | str:
         try:
@@ -312,11 +314,13 @@ class LogDirectory:
         log = self.logs.get((topic, partition))
         self._set_aside(topic, partition, _DELETE_SUFFIX, log.config.file_delete_delay_ms if log else 0)
 
-    def set_aside_as_stray(self, topic: str, partition: int) -> None:
+    def set_aside_as_stray(self, topic: str, partition: int, reason: str) -> None:
         """Takes a partition out that this broker should not have, and keeps its files for a person to look at."""
-        self._set_aside(topic, partition, _STRAY_SUFFIX, None)
+        log = self.logs.get((topic, partition))
+        target = self._set_aside(topic, partition, _STRAY_SUFFIX, None)
+        self.strays.on_set_aside(f"{topic}-{partition}", log, target, reason)
 
-    def _set_aside(self, topic: str, partition: int, suffix: str, delay_ms: int | None) -> None:
+    def _set_aside(self, topic: str, partition: int, suffix: str, delay_ms: int | None) -> Path:
         topic_partition = topic, partition
         path = self.path / f"{topic}-{partition}"
         log = self.logs.pop(topic_partition, None)
@@ -337,6 +341,7 @@ class LogDirectory:
             self._forget_all_on_disk()
         if delay_ms is not None:
             self._deleted.append((self._clock.now_ms() + delay_ms, target))
+        return target
 
     def _set_aside_path(self, name: str, suffix: str) -> Path:
         self._set_aside_count += 1

@@ -31,6 +31,10 @@ T = TypeVar("T")
 _UNBOUNDED = 32767
 
 
+FIRST_OWN_TAG = 10_000
+"""Tagged fields from here on are Felice's own. Kafka numbers its tags from 0, and skips tags that it does not know."""
+
+
 @dataclass(frozen=True, slots=True)
 class Versions:
     """An inclusive range of versions; empty when `min > max`."""

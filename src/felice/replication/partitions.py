@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from uuid import UUID
 
 from felice.config import TopicConfig
@@ -266,7 +267,13 @@ class Partitions:
             for key in list(directory.logs):
                 is_kept = key in self._damaged or key[0] in self._image.topic_faults
                 if key not in self._partitions and not is_kept:
-                    _report_failure(directory.set_aside_as_stray, key)
+                    act = partial(directory.set_aside_as_stray, reason=self._why_not_here(key[0]))
+                    _report_failure(act, key)
+
+    def _why_not_here(self, topic: str) -> str:
+        if topic in self._image.topics:
+            return f"the topic has no replica of this partition on broker {self._broker_id}"
+        return "the cluster's metadata has no such topic"
 
     def reconfigure(self, image: ClusterImage, topics: Iterable[str] | None = None) -> None:
         """Lets logs know their topics' configuration; `None` means every topic's."""
@@ -338,7 +345,7 @@ class Partitions:
                 )
             if log is not kept:
                 # Or a topic of the same name that the store does not know: a person may want its records.
-                directory.set_aside_as_stray(*key)
+                directory.set_aside_as_stray(*key, _why_not(log, kept, topic_id))
         return kept
 
     def _new_log(self, topic: TopicImage, image: PartitionImage) -> Log:
@@ -376,7 +383,8 @@ class Partitions:
             key = topic.name, image.partition
             for directory in self._directories:
                 if key in directory.logs or key in directory.failed:
-                    _report_failure(directory.set_aside_as_stray, key)
+                    reason = f"the topic's id was {topic.topic_id} and is {other_id}"
+                    _report_failure(partial(directory.set_aside_as_stray, reason=reason), key)
 
     def _delete_partition(self, key: tuple[str, int], reason: ErrorCode) -> None:
         self._unmade.pop(key, None)
@@ -386,6 +394,15 @@ class Partitions:
         for directory in self._directories:
             if key in directory.logs or key in directory.failed:
                 _report_failure(directory.delete, key)
+
+
+def _why_not(log: Log, kept: Log | None, topic_id: UUID) -> str:
+    """Why a log that has the name of a partition is not taken for it."""
+    if log.topic_id is None:
+        return f"it has no {partition_metadata.FILE_NAME}, which would tell whose topic's it is"
+    if log.topic_id != topic_id or kept is None:
+        return f"its topic id is {log.topic_id}, the topic's is {topic_id}"
+    return f"{kept.directory} holds the same partition up to offset {kept.log_end_offset}"
 
 
 def _has_no_role(partition: Partition) -> bool:

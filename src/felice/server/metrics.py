@@ -29,6 +29,8 @@ _CONTROLLER_STATS = "kafka.controller:type=ControllerStats,name="
 _SESSIONS = "kafka.server:type=SessionExpireListener,name="
 _MAX_LAG = "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica"
 _OFFLINE_DIRECTORIES = "kafka.log:type=LogManager,name=OfflineLogDirectoryCount"
+# Kafka has no number for logs with records that were set aside.
+_STRAYS = "felice.log:type=LogManager,name=StrayLogCount"
 _REQUESTS = "kafka.network:type=RequestMetrics,name=RequestsPerSec,request="
 
 
@@ -83,8 +85,12 @@ class Metrics:
             "FailedIsrUpdatesPerSec": writer.failures,
         }
         offline = sum(directory.offline_reason is not None for directory in broker.directories)
+        directories = {
+            _OFFLINE_DIRECTORIES: offline,
+            _STRAYS: sum(len(directory.strays.present()) for directory in broker.directories),
+        }
         lag = max(map(_lag, partitions), default=0)
-        return {**_named(_REPLICA_MANAGER, values), _OFFLINE_DIRECTORIES: offline, _MAX_LAG: lag}
+        return {**_named(_REPLICA_MANAGER, values), **directories, _MAX_LAG: lag}
 
     def _controller(self) -> dict[str, int]:
         is_controller = self._broker.controller.is_controller

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from felice.protocol.primitives import ZERO_UUID
-from felice.protocol.schema import EMPTY, Field, FieldType, Schema, Versions, schema_of
+from felice.protocol.schema import EMPTY, FIRST_OWN_TAG, Field, FieldType, Schema, Versions, schema_of
 
 _NO_DEFAULT = {"string": "", "bytes": b"", "uuid": ZERO_UUID, "bool": False, "records": None}
 
@@ -51,7 +51,7 @@ def differences(schema: Schema, definition: dict[str, Any]) -> list[str]:
 
 def _our_rows(schema: Schema, version: int, path: str) -> Iterator[Row]:
     for field in schema.fields:
-        if version not in field.versions:
+        if version not in field.versions or (field.tag or 0) >= FIRST_OWN_TAG:
             continue
         place = f"{path}{field.name}"
         nullable = version in field.nullable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import shutil
 from pathlib import Path
 from typing import Any
@@ -203,14 +204,53 @@ def test_a_deletion_that_a_crash_interrupted_is_finished(tmp_path: Path) -> None
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
-def test_a_stray_partition_is_kept_aside(tmp_path: Path) -> None:
+def test_a_stray_partition_with_records_is_kept_aside_and_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     directory = opened(tmp_path)
     append(create(directory), "a")
-    directory.set_aside_as_stray("events", 0)
+    directory.set_aside_as_stray("events", 0, "the test wants it")
     assert directory.logs == {}
-    assert [path.name[-6:] for path in tmp_path.iterdir() if path.is_dir()] == ["-stray"]
+    (stray,) = [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert stray.name.startswith("events-0.") and stray.name.endswith("-stray")
+    (record,) = [found for found in caplog.records if found.levelno == logging.ERROR]
+    told = vars(record)
+    assert (told["partition"], told["path"]) == ("events-0", str(stray))
+    assert (told["log_start_offset"], told["log_end_offset"]) == (0, 1)
+    assert told["reason"] == "the test wants it"
+    assert directory.strays.present() == [stray]
     directory.close()
-    assert opened(tmp_path).logs == {}
+    again = opened(tmp_path)
+    assert (again.logs, again.strays.present()) == ({}, [stray])
+    assert str(stray) in [vars(found).get("path") for found in caplog.records if found.levelname == "WARNING"]
+    shutil.rmtree(stray)
+    assert again.strays.present() == []
+    again.close()
+
+
+def test_an_empty_stray_is_no_fault(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    directory = opened(tmp_path)
+    create(directory)
+    directory.set_aside_as_stray("events", 0, "the test wants it")
+    assert directory.strays.present() == []
+    directory.close()
+    assert opened(tmp_path).strays.present() == []
+    assert not [found for found in caplog.records if found.levelno > logging.INFO]
+
+
+def test_a_stray_that_could_not_be_loaded_may_have_records(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = opened(tmp_path)
+    create(directory)
+    directory.close()
+    (tmp_path / "events-0" / "partition.metadata").write_text("nonsense")
+    again = opened(tmp_path)
+    assert ("events", 0) in again.failed
+    again.set_aside_as_stray("events", 0, "the test wants it")
+    assert len(again.strays.present()) == 1
+    assert "unknown" in [vars(found).get("log_end_offset") for found in caplog.records]
+    again.close()
 
 
 def test_a_name_of_the_longest_topic_can_still_be_set_aside(tmp_path: Path) -> None:

@@ -65,7 +65,9 @@ def _description(row: DescribeLogDirsResult) -> LogDirDescription:
         for replica in topic.partitions
     ]
     failed = error.error if isinstance(error, KafkaException) else None
-    return LogDirDescription(row.log_dir, failed, replicas, row.total_bytes, row.usable_bytes)
+    return LogDirDescription(
+        row.log_dir, failed, replicas, row.total_bytes, row.usable_bytes, list(row.stray_logs)
+    )
 
 
 async def alter_replica_log_dirs(cluster: Cluster, node_id: int, wanted: Mapping[Partition, str]) -> Results:

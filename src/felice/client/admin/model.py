@@ -255,6 +255,8 @@ class LogDirDescription:
     replicas: Sequence[ReplicaInLogDir]
     total_bytes: int
     usable_bytes: int
+    stray_logs: Sequence[str] = ()
+    """Directories in it that hold records and were set aside; Felice's brokers tell, Kafka's do not."""
 
 
 @dataclass(slots=True)

@@ -6,7 +6,18 @@ whether new partitions are kept away from the directory from version 5.
 
 from __future__ import annotations
 
-from felice.protocol.schema import array, boolean, int16, int32, int64, request, response, string, struct
+from felice.protocol.schema import (
+    FIRST_OWN_TAG,
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    request,
+    response,
+    string,
+    struct,
+)
 
 
 @struct
@@ -48,7 +59,11 @@ class DescribeLogDirsTopic:
 
 @struct
 class DescribeLogDirsResult:
-    """One directory. -1 bytes: not known."""
+    """One directory. -1 bytes: not known.
+
+    `stray_logs` is Felice's own: names of directories in it that hold records and were set aside. Clients of Kafka
+    skip a tag that they do not know (KIP-482).
+    """
 
     error_code: int = int16()
     log_dir: str = string()
@@ -56,6 +71,7 @@ class DescribeLogDirsResult:
     total_bytes: int = int64(versions="4+", default=-1, ignorable=True)
     usable_bytes: int = int64(versions="4+", default=-1, ignorable=True)
     is_cordoned: bool = boolean(versions="5+", default=False, ignorable=True)
+    stray_logs: list[str] = array(string, versions="2+", tag=FIRST_OWN_TAG, ignorable=True)
 
 
 @response(api_key=35, versions="1-5", flexible="2+")

@@ -55,6 +55,7 @@ def _result(
     if directory.offline_reason is not None:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result
+    result.stray_logs = [path.name for path in directory.strays.present()]
     result.total_bytes, result.usable_bytes = volume.total_bytes, volume.usable_bytes
     rows = [*_rows(directory.logs, wanted, broker), *_rows(directory.futures, wanted, broker, is_future=True)]
     topics: dict[str, DescribeLogDirsTopic] = {}
