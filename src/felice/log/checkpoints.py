@@ -7,6 +7,7 @@ Captured by the owner of the logs, written by any thread (`captured_file`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,12 +15,23 @@ from felice.env import Disk
 from felice.log.captured_file import CapturedFile
 from felice.log.errors import LogDirectoryError
 
+_logger = logging.getLogger(__name__)
+
 TopicPartition = tuple[str, int]
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEAN_OFFSETS = "cleaner-offset-checkpoint"
+
+# What a start without the file costs. Kafka 4.3 takes the directory offline for any of these but the cleaner's.
+_COSTS = {
+    RECOVERY_POINTS: "every log is then scanned from its first record, which takes longer, and a damaged batch is cut "
+    "off with all behind it, as the end of a write that was cut short would be",
+    LOG_START_OFFSETS: "records that DeleteRecords removed are then served again until their segments are deleted",
+    HIGH_WATERMARKS: "high watermarks then begin at the start of each log, so consumers wait until the leaders have "
+    "heard from all in-sync replicas; no record is lost",
+}
 
 
 def parse(text: str) -> dict[TopicPartition, int]:
@@ -46,16 +58,21 @@ class Checkpoint:
         self._file = CapturedFile(disk, path.parent, path.name)
 
     def read(self) -> dict[TopicPartition, int]:
-        """The offsets in the file; none where there is no file."""
+        """The offsets in the file; none where there is no file. Raises `LogDirectoryError` where it is damaged."""
         data, path = self._file.read(), self._file.path
         if data is None:
             return {}
         try:
             return parse(data.decode("utf-8"))
         except ValueError as error:
-            raise LogDirectoryError(
-                path.parent, f"has a file {path.name} that is no checkpoint: {error}"
-            ) from error
+            reason = f"has a damaged {path.name} ({error})"
+            if path.name in _COSTS:
+                raise LogDirectoryError(
+                    path.parent,
+                    f"{reason}; restore the file, or delete it and start again: {_COSTS[path.name]}",
+                ) from error
+            _logger.warning("%s %s: logs are cleaned from their starts again", path.parent, reason)
+            return {}
 
     def capture(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
         """What the file should hold as of now; the result writes it and may raise OSError."""

@@ -33,11 +33,21 @@ def read(disk: Disk, directory: Path) -> MetaProperties | None:
         return None
     try:
         fields = parse_properties(disk.read_bytes(path).decode("utf-8"))
-        node_id = int(fields[_NODE_ID_KEYS[fields["version"]]])
+        if (version := fields["version"]) not in _NODE_ID_KEYS:
+            raise ValueError(f"version {version} is not 0 or 1")
+        node_id = int(fields[_NODE_ID_KEYS[version]])
         directory_id = parse_uuid(fields["directory.id"]) if "directory.id" in fields else None
         return MetaProperties(node_id, fields["cluster.id"], directory_id)
     except (KeyError, ValueError) as error:
-        raise LogDirectoryError(directory, f"has a {FILE_NAME} that cannot be read: {error!r}") from error
+        raise LogDirectoryError(
+            directory,
+            f"has a damaged {FILE_NAME} ({_told(error)}); restore it, or write it anew with the lines version=1, "
+            "node.id=N and cluster.id=ID, which the broker's other log directories or `felice cluster` show",
+        ) from error
+
+
+def _told(error: KeyError | ValueError) -> str:
+    return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
 
 
 def write(disk: Disk, directory: Path, meta: MetaProperties) -> None:

@@ -43,7 +43,12 @@ def read(disk: Disk, directory: Path) -> UUID | None:
             raise ValueError(f"version {fields['version']} is not 0")
         return parse_uuid(fields["topic_id"])
     except (KeyError, ValueError) as error:
-        raise CorruptLog(path, 0, f"not a partition.metadata file: {error}") from error
+        raise CorruptLog(
+            path,
+            0,
+            f"not a {FILE_NAME} file ({error}); write it anew with the lines 'version: 0' and 'topic_id: ID', the id "
+            "that `felice topics describe` shows",
+        ) from error
 
 
 def write(disk: Disk, directory: Path, topic_id: UUID) -> None:

@@ -259,7 +259,9 @@ class Broker:
                     directory.load(lambda topic: self.topic_config(self.image, topic))
             except OSError as error:
                 directory.fail(error)
-            except (LogDirectoryError, ApiError) as error:
+            except LogDirectoryError as error:
+                raise StartupError(str(error)) from error
+            except ApiError as error:
                 raise StartupError(f"{directory.path}: {error}") from error
             directory.on_offline = self._on_directory_offline
             directory.on_log_offline = self._on_log_offline

@@ -65,7 +65,7 @@ def test_a_zookeeper_era_directory_is_accepted(tmp_path: Path) -> None:
 
 def test_meta_properties_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=9\n")
-    with pytest.raises(LogDirectoryError, match=r"meta\.properties that cannot be read"):
+    with pytest.raises(LogDirectoryError, match=r"damaged meta\.properties \(version 9 is not 0 or 1\)"):
         opened(tmp_path)
 
 
@@ -267,9 +267,64 @@ def test_a_partition_is_not_created_over_another(tmp_path: Path) -> None:
         create(directory)
 
 
-def test_checkpoints_that_cannot_be_read_stop_the_start(tmp_path: Path) -> None:
-    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n2\nx 0 1\n")
-    with pytest.raises(LogDirectoryError, match="recovery-point-offset-checkpoint that is no checkpoint"):
+@pytest.mark.parametrize(
+    ("name", "cost"),
+    [
+        ("recovery-point-offset-checkpoint", "every log is then scanned"),
+        ("log-start-offset-checkpoint", "served again"),
+        ("replication-offset-checkpoint", "no record is lost"),
+    ],
+)
+@pytest.mark.parametrize("content", ["0\n2\nx 0 1\n", "garbage\n", "", "0\n1\nx 0\n", "0\n1\nx 0 a\n"])
+def test_a_damaged_checkpoint_stops_the_start_and_says_what_deleting_it_costs(
+    tmp_path: Path, name: str, cost: str, content: str
+) -> None:
+    directory = opened(tmp_path)
+    append(create(directory), "a", "b")
+    directory.close()
+    (tmp_path / name).write_text(content)
+    with pytest.raises(LogDirectoryError, match=f"damaged {name} .*delete it and start again: .*{cost}"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"],
+)
+def test_a_checkpoint_may_be_deleted_without_losing_a_record(tmp_path: Path, name: str) -> None:
+    directory = opened(tmp_path)
+    append(create(directory), "a", "b")
+    directory.close({("events", 0): 2})
+    (tmp_path / name).write_text("garbage")
+    refused = opened(tmp_path, load=False)
+    with pytest.raises(LogDirectoryError):
+        refused.load(lambda _: TopicConfig())
+    refused.abandon()
+    (tmp_path / name).unlink()
+    again = opened(tmp_path)
+    assert values_in(again.logs["events", 0]) == ["a", "b"]
+    again.close()
+
+
+def test_a_damaged_checkpoint_of_the_cleaner_costs_work_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "cleaner-offset-checkpoint").write_text("garbage\n")
+    directory = opened(tmp_path)
+    assert directory.clean_offsets == {}
+    assert "cleaned from their starts again" in caplog.text
+    directory.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [("garbage\n", "version is missing"), ("version=1\nnode.id=x\n", "invalid literal")],
+)
+def test_a_damaged_meta_properties_says_how_to_write_it_anew(
+    tmp_path: Path, content: str, reason: str
+) -> None:
+    (tmp_path / "meta.properties").write_text(content)
+    with pytest.raises(LogDirectoryError, match=f"{reason}.*write it anew with the lines version=1"):
         opened(tmp_path)
 
 
