@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from felice.config import TOPIC_OPTIONS
 from felice.controller import topic_names
 from felice.controller.config_changes import ChangeKind, ConfigChange, apply_changes
-from felice.controller.duties import MOVES_A_TRANSACTION, TopicChange, due
+from felice.controller.duties import MOVES_A_TRANSACTION, StateChange, TopicChange, due
 from felice.controller.election import first_state, preferred, restarted, settled, stepped_down
 from felice.controller.placement import PlacementError, alternating, check_assignment, place_replicas
 from felice.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -204,3 +205,25 @@ def test_as_many_moves_end_at_once_as_fit_into_a_transaction() -> None:
     assert len(decision.states) == MOVES_A_TRANSACTION
     # The rest goes on as it was.
     assert decision.node.adding == dict.fromkeys(range(MOVES_A_TRANSACTION, len(moved)), (2,))
+
+
+def test_a_changed_configuration_makes_elections_due_in_topics_that_did_not_change() -> None:
+    """`unclean.leader.election.enable` was set for a topic without a leader, or for all topics."""
+    leaderless = PartitionImage(0, (1, 2), NO_LEADER, 4, (1,), partition_epoch=0)
+    brokers = {2: BrokerImage(2, {}, None, 0)}
+    before = ClusterImage(brokers=brokers, topics={"t": TopicImage("t", ZERO_UUID, (leaderless,))})
+    asked: list[str] = []
+
+    def allows_unclean(topic: str) -> bool:
+        asked.append(topic)
+        return True
+
+    assert not due(replace(before), 1, allows_unclean, before) and not asked, "nothing changed"
+    settings = {"unclean.leader.election.enable": "true"}
+    for after in (
+        replace(before, topic_configs={"t": settings}),
+        replace(before, broker_configs={"": settings}),
+    ):
+        [elected] = due(after, 1, allows_unclean, before)
+        assert isinstance(elected, StateChange)
+        assert (elected.state.leader, elected.state.isr) == (2, (2,))

@@ -438,6 +438,17 @@ def test_the_last_stable_offset_waits_for_the_marker_and_its_commitment(tmp_path
     assert log.last_stable_offset(3) == 3
 
 
+def test_the_last_stable_offset_is_never_below_the_log_start(tmp_path: Path) -> None:
+    """DeleteRecords may remove the beginning of an open transaction: a consumer cannot read there any more."""
+    log = open_log(tmp_path / "log")
+    in_txn(log, "a", 1, 0)
+    in_txn(log, "b", 1, 1)
+    in_txn(log, "c", 1, 2)
+    log.delete_records_before(2)
+    assert log.last_stable_offset(3) == 2
+    assert log.last_stable_offset(1) == 1, "nor above the high watermark"
+
+
 def test_aborted_transactions_come_in_the_order_of_their_first_offsets(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     in_txn(log, "a", 1, 0)

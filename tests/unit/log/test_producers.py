@@ -298,3 +298,18 @@ def test_what_expired_meanwhile_is_not_restored(log: Appender) -> None:
     restored = ProducerStates(DAY)
     restored.restore(log.states.entries(), 2, now_ms=1000 + DAY)
     assert [state.producer_id for state in restored] == [8]
+
+
+def test_after_a_restart_the_earliest_open_transaction_decides_whatever_the_order_in_the_snapshot(
+    log: Appender,
+) -> None:
+    """Producer 8 is the older one, and the first of the snapshot; 9 began its transaction before it."""
+    log.append(0, pid=8)
+    log.append(0, pid=9, txn=True)
+    log.append(1, pid=8, txn=True)
+    restored = Appender()
+    restored.states.restore(log.states.entries(), log.offset, now_ms=0)
+    restored.offset = log.offset
+    assert restored.states.first_unstable_offset(3) == 1
+    assert restored.end(8, commit=False) == AbortedTransaction(8, 2, 3, 1)
+    assert restored.states.first_unstable_offset(4) == 1

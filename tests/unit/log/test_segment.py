@@ -170,3 +170,20 @@ def test_truncation_leaves_indexes_that_agree_with_the_log(tmp_path: Path) -> No
     segment.seal()
     again = reopened(segment)
     assert (again.next_offset, again.largest) == (1033, (NOW + 100, 1032))
+
+
+def test_positions_found_before_a_truncation_do_not_count_after_it(tmp_path: Path) -> None:
+    """Readers that come back find other batches at the places where they read before."""
+    segment = segment_of(tmp_path, [3] * 8)
+    for offset in range(1000, segment.next_offset):
+        segment.position_of(offset)
+    segment.truncate(1006)
+    for _ in range(9):
+        add(segment, 2)
+    starts = {
+        offset: header
+        for header in segment.headers(0)
+        for offset in range(header.base_offset, header.next_offset)
+    }
+    found = {offset: segment.position_of(offset) for offset in starts}
+    assert found == {offset: header.position for offset, header in starts.items()}
