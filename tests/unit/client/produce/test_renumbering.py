@@ -1,0 +1,90 @@
+"""An idempotent producer gives a record up that may have been written: the next ones begin in a new epoch.
+
+Under the sequences that follow, a broker that never got the record would see a gap and refuse them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from felice.client import KafkaError, Producer
+from felice.protocol.messages.produce import ProduceRequest
+from unit.client.fake_broker import Disconnect, FakeBroker, Hang
+
+LIMIT_S = 20
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    with FakeBroker({"t": 1}) as started:
+        yield started
+
+
+def producer_for(broker: FakeBroker, **keys: Any) -> Producer:
+    given = {name.replace("_", "."): value for name, value in keys.items()}
+    return Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "retry.backoff.ms": 5,
+            "retry.backoff.max.ms": 10,
+            **given,
+        }
+    )
+
+
+def numbers(broker: FakeBroker) -> list[tuple[int, int]]:
+    return [(header.producer_epoch, header.base_sequence) for header in broker.batches("t", 0)]
+
+
+def deliver(producer: Producer, value: bytes) -> KafkaError | None:
+    told: list[KafkaError | None] = []
+    producer.produce("t", value, on_delivery=lambda error, _: told.append(error))
+    assert producer.flush(LIMIT_S) == 0
+    [error] = told
+    return error
+
+
+def test_records_after_one_that_expired_begin_in_a_new_epoch(broker: FakeBroker) -> None:
+    producer = producer_for(broker, delivery_timeout_ms=300)
+    assert deliver(producer, b"before") is None
+    append = broker.handlers[ProduceRequest]
+    broker.handlers[ProduceRequest] = lambda request, version: Disconnect
+    error = deliver(producer, b"expires")
+    assert error is not None and error.code() == KafkaError._MSG_TIMED_OUT
+    assert len(broker.asked(ProduceRequest)) > 1, "it was sent"
+    broker.handlers[ProduceRequest] = append
+    for value in (b"after", b"that"):
+        assert deliver(producer, value) is None
+    assert numbers(broker) == [(0, 0), (1, 0), (1, 1)]
+
+
+def test_records_after_one_that_was_purged_on_its_way_begin_in_a_new_epoch(broker: FakeBroker) -> None:
+    producer = producer_for(
+        broker, socket_timeout_ms=300
+    )  # after which the connection that hangs is given up
+    assert deliver(producer, b"before") is None
+    broker.script(ProduceRequest, Hang)
+    told: list[KafkaError | None] = []
+    producer.produce("t", b"purged", on_delivery=lambda error, _: told.append(error))
+    while len(broker.asked(ProduceRequest)) < 2:
+        producer.poll(0.01)
+    producer.purge(in_queue=False, in_flight=True)
+    producer.flush(LIMIT_S)
+    assert [error and error.code() for error in told] == [KafkaError._PURGE_INFLIGHT]
+    assert deliver(producer, b"after") is None
+    assert numbers(broker) == [(0, 0), (1, 0)]
+
+
+def test_a_record_that_was_never_sent_leaves_no_gap(broker: FakeBroker) -> None:
+    producer = producer_for(broker, linger_ms=60_000)
+    assert not broker.asked(ProduceRequest)
+    producer.produce("t", b"waits")
+    producer.purge(in_queue=True, in_flight=False)
+    assert deliver(producer, b"first") is None
+    assert deliver(producer, b"second") is None
+    assert numbers(broker) == [(0, 0), (0, 1)]
