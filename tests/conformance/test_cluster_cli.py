@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from conformance.command_line import Run, run_command
+from felice.cli import cluster as cli_cluster
 from felice.cli import main
 from felice.cli.kafka_tools.cluster import kafka_cluster
 from felice.cli.kafka_tools.dump_log import kafka_dump_log
@@ -128,6 +131,36 @@ def test_a_broker_that_is_down_shows_and_fails_the_check(felice: Run, cluster: C
     shown = felice("cluster", "--check", "--brokers", "3")
     assert "Offline partitions: none" in shown
     assert "Not led by the preferred replica: 1\n  seen  0\n" in shown
+
+
+@pytest.mark.parametrize("how", ["refuses", "keeps silent"])
+def test_a_dead_broker_that_is_still_registered_fails_the_check(
+    how: str, felice: Run, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli_cluster, "_BRIEF", dict.fromkeys(cli_cluster._BRIEF, 500))
+    with unreachable(cluster, 3) as port:
+        if how == "keeps silent":
+            with socket.create_server(("127.0.0.1", port), backlog=100):
+                said = felice("cluster", "--check", code=1)
+        else:
+            said = felice("cluster", "--check", code=1)
+        assert said.startswith("error: broker 3 does not answer: "), said
+    felice("cluster", "--check", "--brokers", "3")
+
+
+@contextmanager
+def unreachable(cluster: Cluster, broker_id: int) -> Iterator[int]:
+    """Nobody can connect to the broker, which keeps its session; yields its port."""
+    running = cluster._running
+    [listener] = running.cluster.brokers[broker_id].listeners
+    port = listener.port
+    running.run(listener.stop_accepting())
+    try:
+        yield port
+    finally:
+        cluster.kill_broker(broker_id)
+        cluster.start_broker(broker_id)
+        cluster.wait_in_sync()
 
 
 def test_nobody_at_the_address_is_one_line(felice: Run) -> None:

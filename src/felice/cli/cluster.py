@@ -19,10 +19,16 @@ if TYPE_CHECKING:
     from felice.client.admin import AdminClient
 
 _TIMEOUT_S = 30.0
+# How long each broker may take to answer when it is asked by itself.
+_REACH_TIMEOUT_MS = 5000
+_BRIEF = {"request.timeout.ms": _REACH_TIMEOUT_MS, "socket.connection.setup.timeout.ms": _REACH_TIMEOUT_MS}
 
 
-def cluster_status(admin: AdminClient) -> dict[str, Any]:
-    """Brokers with their share, and the partitions that lack a leader or a replica."""
+def cluster_status(admin: AdminClient, brief: AdminClient) -> dict[str, Any]:
+    """Brokers with their share, and the partitions that lack a leader or a replica.
+
+    `brief` asks each broker by itself; it must give up soon on a broker that keeps silent.
+    """
     nodes = admin.describe_cluster().result()
     topics = admin.list_topics(timeout=_TIMEOUT_S).topics
     partitions = [
@@ -37,6 +43,8 @@ def cluster_status(admin: AdminClient) -> dict[str, Any]:
         preferred.update(found.replicas[:1])
         replicas.update(found.replicas)
         in_sync.update(found.isrs)
+    unreached = unreached_brokers(brief)
+    silent = {row["broker"] for row in unreached}
     controller = nodes.controller.id if nodes.controller else None
     brokers = [
         {
@@ -57,6 +65,7 @@ def cluster_status(admin: AdminClient) -> dict[str, Any]:
         "topics": len(topics),
         "partitions": len(partitions),
         "brokers": brokers,
+        "unreached_brokers": unreached,
         "missing_brokers": sorted(replicas.keys() - {node.id for node in nodes.nodes}),
         "offline_partitions": [name for name, found in partitions if found.leader < 0],
         "under_replicated_partitions": [
@@ -65,7 +74,7 @@ def cluster_status(admin: AdminClient) -> dict[str, Any]:
         "not_led_by_preferred": [
             name for name, found in partitions if found.replicas and found.leader != found.replicas[0]
         ],
-        "stray_logs": stray_logs(admin, [node.id for node in nodes.nodes]),
+        "stray_logs": stray_logs(brief, [node.id for node in nodes.nodes if node.id not in silent]),
     }
 
 
@@ -87,11 +96,28 @@ def stray_logs(admin: AdminClient, brokers: Sequence[int]) -> list[dict[str, Any
     return found
 
 
+def unreached_brokers(admin: AdminClient) -> list[dict[str, Any]]:
+    """The registered brokers that do not answer, each with the reason.
+
+    A broker that died stays registered until its session ends; only a request to it finds that out before.
+    """
+    from felice.client.admin import KafkaException
+
+    return [
+        {"broker": node.id, "reason": answer.error.str()}
+        for node, answer in admin.list_api_versions().result().items()
+        if isinstance(answer, KafkaException)
+    ]
+
+
 def faults_of(status: dict[str, Any], brokers: int | None = None) -> list[str]:
     """In words. A broker that nobody has replicas on is missed only by who counts."""
     faults = []
     if brokers is not None and (there := len(status["brokers"])) < brokers:
         faults.append(f"{there} of {brokers} brokers are there")
+    faults += [
+        f"broker {row['broker']} does not answer: {row['reason']}" for row in status["unreached_brokers"]
+    ]
     if offline := len(status["offline_partitions"]):
         faults.append(f"partitions without a leader: {offline}")
     if behind := len(status["under_replicated_partitions"]):
@@ -133,7 +159,8 @@ def offered_versions(admin: AdminClient) -> tuple[list[dict[str, Any]], dict[int
 @click.option(
     "--check",
     is_flag=True,
-    help="Exit code 1 if a partition is offline or lacks a replica, or a log was set aside.",
+    help="Exit code 1 if a broker does not answer, a partition is offline or lacks a replica, "
+    "or a log was set aside.",
 )
 @click.option("--brokers", type=click.IntRange(min=1), help="With --check: so many brokers must be there.")
 @json_option
@@ -160,7 +187,9 @@ def cluster(
         return
     if brokers is not None and not check:
         raise Fault("--brokers goes with --check")
-    status = cluster_status(admin_client(bootstrap, command_config))
+    status = cluster_status(
+        admin_client(bootstrap, command_config), admin_client(bootstrap, command_config, _BRIEF)
+    )
     if as_json:
         show_json(status)
     else:
@@ -193,6 +222,8 @@ def _print(status: dict[str, Any]) -> None:
     )
     show_table([{**row, "controller": "*" if row["controller"] else ""} for row in status["brokers"]])
     click.echo(f"Brokers that have replicas and are not there: {_joined(status['missing_brokers'])}")
+    silent = [f"{row['broker']} ({row['reason']})" for row in status["unreached_brokers"]]
+    click.echo(f"Brokers that do not answer: {', '.join(silent) or 'none'}")
     for title, names in (
         ("Offline partitions", status["offline_partitions"]),
         ("Under-replicated partitions", status["under_replicated_partitions"]),

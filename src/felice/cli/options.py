@@ -95,11 +95,13 @@ def tell_of_waiting(error: KafkaError) -> None:
     click.echo(f"waiting: {error.str()}", err=True)
 
 
-def admin_client(bootstrap: str, command_config: Path | None) -> AdminClient:
-    """An admin client that is closed when the command ends."""
+def admin_client(
+    bootstrap: str, command_config: Path | None, settings: Mapping[str, Any] | None = None
+) -> AdminClient:
+    """An admin client that is closed when the command ends; `settings` override the file's."""
     from felice.client.admin import AdminClient
 
-    admin = AdminClient(client_config(bootstrap, command_config))
+    admin = AdminClient({**client_config(bootstrap, command_config), **(settings or {})})
     click.get_current_context().call_on_close(admin.close)
     return admin
 

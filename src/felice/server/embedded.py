@@ -13,6 +13,7 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -172,6 +173,9 @@ def named(overrides: Mapping[str, Any]) -> dict[str, str]:
     for attribute, value in overrides.items():
         option = names.get(attribute)
         if option is None:
-            raise StartupError(f"unknown configuration: {attribute}")
+            near = get_close_matches(attribute, names, 1)
+            raise StartupError(
+                f"unknown configuration: {attribute}{f' (did you mean {near[0]}?)' if near else ''}"
+            )
         named[option.name] = value if isinstance(value, str) else option.format(value) or ""
     return named

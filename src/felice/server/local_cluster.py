@@ -12,6 +12,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 
 from felice.config import BrokerConfig, Listener
+from felice.config.kafka_only import nearest
 from felice.env import Environment
 from felice.log.meta_properties import FILE_NAME as META_PROPERTIES
 from felice.metadata.embedded import EmbeddedStore
@@ -157,5 +158,9 @@ def known_config(properties: Mapping[str, str]) -> BrokerConfig:
     """The configuration that these make; a name that means nothing is refused."""
     config, unknown = BrokerConfig.parse(properties)
     if unknown:
-        raise StartupError(f"unknown configuration: {', '.join(sorted(unknown))}")
+        raise StartupError(f"unknown configuration: {', '.join(map(_with_suggestion, sorted(unknown)))}")
     return config
+
+
+def _with_suggestion(name: str) -> str:
+    return name if (meant := nearest(name)) is None else f"{name} (did you mean {meant}?)"

@@ -12,13 +12,21 @@ Keeps true: a test run that uses no fixture of these loads nothing of Felice but
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 if TYPE_CHECKING:
     from felice.testing.broker import Broker
+
+_KINDS: dict[str, tuple[type, ...]] = {"topics": (Mapping, list, tuple, set), "properties": (Mapping,)}
+_SHAPES = {
+    "topics": "names, or names with numbers of partitions",
+    "properties": "broker options by name",
+}
+_ARGUMENTS = " and ".join(_KINDS)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,9 +45,9 @@ def felice_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker of this test's own (`felice.testing.Broker`), empty but for its topics."""
     topics, properties = _configured(request.config)
     for mark in reversed(list(request.node.iter_markers("felice"))):
-        asked = mark.kwargs.get("topics", {})
-        topics |= asked if isinstance(asked, Mapping) else dict.fromkeys(asked, 1)
-        properties |= mark.kwargs.get("properties", {})
+        asked = _arguments(mark)
+        topics |= _topics_of(asked.get("topics", {}))
+        properties |= asked.get("properties", {})
     yield from _running(topics, properties)
 
 
@@ -49,11 +57,57 @@ def felice_broker_session(request: pytest.FixtureRequest) -> Iterator[Broker]:
     yield from _running(*_configured(request.config))
 
 
+def _arguments(mark: pytest.Mark) -> Mapping[str, Any]:
+    """The arguments of a mark; a test must not run with less than its author asked for."""
+    if mark.args:
+        _refuse(f"the mark takes {_ARGUMENTS} by name, not {mark.args[0]!r}")
+    for name in mark.kwargs:
+        if name not in _KINDS:
+            _refuse(f"the mark has no argument {name}{_suggestion(name, _KINDS)}; it takes {_ARGUMENTS}")
+    for name, value in mark.kwargs.items():
+        if not isinstance(value, _KINDS[name]):
+            _refuse(f"{name} must be {_SHAPES[name]}, not {value!r}")
+    for name, value in mark.kwargs.get("properties", {}).items():
+        if not isinstance(value, str):
+            _refuse(f"the value of {name} must be text as in a file, not {value!r}")
+    return mark.kwargs
+
+
+def _topics_of(asked: Mapping[str, int] | Sequence[str]) -> dict[str, int]:
+    topics = dict(asked) if isinstance(asked, Mapping) else dict.fromkeys(asked, 1)
+    for name, partitions in topics.items():
+        if not isinstance(partitions, int) or partitions < 1:
+            _refuse(f"topic {name} needs a number of partitions of 1 or more, not {partitions!r}")
+    return topics
+
+
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, known, 1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def _refuse(reason: str) -> NoReturn:
+    pytest.fail(f"felice: {reason}", pytrace=False)
+
+
 def _running(topics: Mapping[str, int], properties: Mapping[str, str]) -> Iterator[Broker]:
     from felice.testing.broker import Broker  # only now: it costs what a broker costs
 
-    with Broker(topics=topics, properties=properties) as broker:
+    with _started(lambda: Broker(topics=topics, properties=properties)) as broker:
         yield broker
+
+
+def _started(start: Callable[[], Broker]) -> Broker:
+    """A broker that refuses its topics or properties says why in one line; a traceback would only bury it."""
+    from felice.config import ConfigError
+    from felice.protocol.errors import ApiError
+    from felice.server.startup import StartupError
+
+    try:
+        return start()
+    except (ApiError, ConfigError, StartupError) as error:
+        reason = str(error)
+    _refuse(reason)
 
 
 def _configured(config: pytest.Config) -> tuple[dict[str, int], dict[str, str]]:

@@ -75,6 +75,45 @@ def test_a_setting_that_cannot_be_read_is_named(tmp_path: Path, ini: str) -> Non
     assert outcome.returncode != 0
 
 
+REFUSED_MARKS = [
+    (
+        "topic={'a': 1}",
+        "felice: the mark has no argument topic (did you mean topics?); it takes topics and properties",
+    ),
+    ("{'a': 1}", "felice: the mark takes topics and properties by name, not {'a': 1}"),
+    (
+        "topics='orders'",
+        "felice: topics must be names, or names with numbers of partitions, not 'orders'",
+    ),
+    ("topics={'a': 0}", "felice: topic a needs a number of partitions of 1 or more, not 0"),
+    ("topics=['a b']", "felice: INVALID_TOPIC_EXCEPTION"),
+    (
+        "properties={'num.partitons': '2'}",
+        "felice: unknown configuration: num.partitons (did you mean num.partitions?)",
+    ),
+    (
+        "properties={'num.partitions': 2}",
+        "felice: the value of num.partitions must be text as in a file, not 2",
+    ),
+    (
+        "properties={'num.partitions': 'two'}",
+        "felice: Invalid value two for configuration num.partitions",
+    ),
+]
+
+
+def test_a_mark_that_cannot_be_meant_is_refused_in_one_line(tmp_path: Path) -> None:
+    tests = (
+        f"@pytest.mark.felice({mark})\ndef test_{number}(felice_broker): pass\n"
+        for number, (mark, _) in enumerate(REFUSED_MARKS)
+    )
+    outcome = run(tmp_path, "import pytest\n\n" + "\n".join(tests))
+    for _, said in REFUSED_MARKS:
+        assert f"\n{said}" in outcome.stdout, outcome.stdout
+    assert "src/felice" not in outcome.stdout, "no traceback buries the message"
+    assert f"{len(REFUSED_MARKS)} errors" in outcome.stdout
+
+
 def test_a_suite_that_uses_no_fixture_loads_no_broker(tmp_path: Path) -> None:
     test = """
 import sys

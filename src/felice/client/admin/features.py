@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from felice.client.admin.model import ApiVersionRange, FeatureMetadata, FeatureUpdate, Node, UpgradeType
@@ -30,20 +31,20 @@ async def describe_features(cluster: Cluster) -> FeatureMetadata:
 
 
 async def api_versions(cluster: Cluster) -> dict[Node, list[ApiVersionRange] | KafkaException]:
-    """What each broker offers, by key, or why it did not say."""
+    """What each broker offers, by key, or why it did not say. All are asked at once: one may keep silent for long."""
     await cluster.refresh([])
-    found: dict[Node, list[ApiVersionRange] | KafkaException] = {}
-    for number, node in sorted(nodes_of(cluster.topology.describe([])).items()):
-        try:
-            response = await cluster.call(number, api_versions_request())
-        except KafkaException as error:
-            found[node] = error
-            continue
-        if response.error_code:
-            found[node] = failure(response.error_code, f"broker {number}")
-        else:
-            found[node] = [_range(row) for row in sorted(response.api_keys, key=lambda row: int(row.api_key))]
-    return found
+    nodes = [node for _, node in sorted(nodes_of(cluster.topology.describe([])).items())]
+    return dict(zip(nodes, await asyncio.gather(*(_offered(cluster, node) for node in nodes)), strict=True))
+
+
+async def _offered(cluster: Cluster, node: Node) -> list[ApiVersionRange] | KafkaException:
+    try:
+        response = await cluster.call(node.id, api_versions_request())
+    except KafkaException as error:
+        return error
+    if response.error_code:
+        return failure(response.error_code, f"broker {node.id}")
+    return [_range(row) for row in sorted(response.api_keys, key=lambda row: int(row.api_key))]
 
 
 def _range(row: ApiVersion) -> ApiVersionRange:
