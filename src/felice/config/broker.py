@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from felice.config.limits import LimitOptions
 from felice.config.option import (
     INT_MAX,
     LONG_MAX,
@@ -26,7 +27,6 @@ from felice.config.option import (
     parse_all,
 )
 from felice.config.topic import TOPIC_OPTIONS
-from felice.config.zookeeper import ZooKeeperOptions
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _SECURITY_PROTOCOLS = ("PLAINTEXT",)
@@ -57,7 +57,7 @@ class Listener:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerConfig(ZooKeeperOptions):
+class BrokerConfig(LimitOptions):
     """The effective configuration of one broker. Defaults are Kafka 4.3's."""
 
     node_id: int = option(

@@ -21,6 +21,8 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 # One turn of the event loop sends at most this much, so that one reader does not starve the others.
 _SENDFILE_CHUNK_BYTES = 4 * 1024 * 1024
+# So much of a slice waits in the transport while the kernel's buffer is full.
+_WAITING_BYTES = 4 * 1024
 
 
 class Network(Protocol):
@@ -85,14 +87,20 @@ class SliceSender:
 
     The transport's own write buffer must be empty when `send` is called and no
     `transport.write` may happen until `done` is called: the session, which owns
-    the order of a connection's bytes (S1), waits for both.
+    the order of a connection's bytes (S1), waits for both. It calls `go_on` when
+    the transport reports an empty buffer (`resume_writing`) in between.
+
+    A connection keeps one descriptor: while the kernel's buffer is full the next
+    few bytes of the slice wait in the transport, which watches the socket anyway.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._socket = _dup_plain_socket(transport)
-        self._waiting = False
+        self._socket = _plain_socket(transport)
+        self._piece: FileSlice | None = None
+        self._sent = 0
+        self._done: Callable[[OSError | None], Any] = _nothing
 
     @property
     def uses_sendfile(self) -> bool:
@@ -104,63 +112,65 @@ class SliceSender:
             self._transport.write(piece.read())
             done(None)
             return
-        self._send_from(piece, 0, done)
+        self._piece, self._sent, self._done = piece, 0, done
+        self.go_on()
 
-    def _send_from(self, piece: FileSlice, sent: int, done: Callable[[OSError | None], Any]) -> None:
-        if self._socket is None:
-            done(OSError("the connection was closed"))
+    def go_on(self) -> None:
+        """Sends what the kernel takes now of the slice under way, if there is one."""
+        piece = self._piece
+        if piece is None or self._transport.get_write_buffer_size():
             return
-        fd = self._socket.fileno()
-        budget = _SENDFILE_CHUNK_BYTES
-        while sent < piece.size_bytes and budget > 0:
-            try:
-                wanted = min(piece.size_bytes - sent, budget)
-                count = os.sendfile(fd, piece.file.fileno(), piece.position + sent, wanted)
-            except (BlockingIOError, InterruptedError):
-                break
-            except OSError as error:
-                self._stop_waiting()
-                done(error)
-                return
-            if count == 0:
-                self._stop_waiting()
-                done(OSError(f"{piece.file.path} ended before position {piece.position + piece.size_bytes}"))
-                return
-            sent += count
-            budget -= count
-        if sent == piece.size_bytes:
-            self._stop_waiting()
-            done(None)
-        else:
-            self._waiting = True
-            self._loop.add_writer(fd, self._send_from, piece, sent, done)
+        try:
+            is_whole = self._send_some(piece)
+        except OSError as error:
+            self._finish(error)
+            return
+        if is_whole:
+            self._finish(None)
 
-    def _stop_waiting(self) -> None:
-        if self._waiting and self._socket is not None:
-            self._loop.remove_writer(self._socket.fileno())
-            self._waiting = False
+    def _send_some(self, piece: FileSlice) -> bool:
+        """Whether the slice has left; if not, `go_on` is called again when there is room or other turns are over."""
+        assert self._socket is not None
+        descriptor = self._socket.fileno()
+        budget = _SENDFILE_CHUNK_BYTES
+        while (left := piece.size_bytes - self._sent) and budget > 0:
+            position = piece.position + self._sent
+            try:
+                count = os.sendfile(descriptor, piece.file.fileno(), position, min(left, budget))
+            except (BlockingIOError, InterruptedError):
+                data = piece.file.pread(min(left, _WAITING_BYTES), position)
+                self._transport.write(data)
+                count = len(data)
+                budget = budget if not self._transport.get_write_buffer_size() else 0
+            if count == 0:
+                raise OSError(f"{piece.file.path} ended before position {piece.position + piece.size_bytes}")
+            self._sent += count
+            budget -= count
+        if not left:
+            return True
+        if not self._transport.get_write_buffer_size():
+            self._loop.call_soon(self.go_on)
+        return False
+
+    def _finish(self, error: OSError | None) -> None:
+        done, self._piece, self._done = self._done, None, _nothing
+        done(error)
 
     def close(self) -> None:
-        """Gives the duplicate socket back. A slice under way is not completed."""
-        self._stop_waiting()
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        """A slice under way is not completed."""
+        self._piece, self._done, self._socket = None, _nothing, None
 
 
-def _dup_plain_socket(transport: asyncio.Transport) -> socket.socket | None:
-    """A second descriptor of the transport's socket, or None where bytes must be encrypted first.
+def _nothing(error: OSError | None) -> None:
+    """Nobody waits for a slice."""
 
-    A duplicate, because asyncio refuses `add_writer` on a descriptor that a transport owns.
-    """
+
+def _plain_socket(transport: asyncio.Transport) -> socket.socket | None:
+    """The transport's socket, or None where bytes must be encrypted first or there is none."""
     if transport.get_extra_info("sslcontext") is not None:
         return None
-    original = transport.get_extra_info("socket")
-    if original is None or not hasattr(original, "fileno"):
-        return None
-    duplicate = socket.socket(fileno=os.dup(original.fileno()))
-    duplicate.setblocking(False)
-    return duplicate
+    found: socket.socket | None = transport.get_extra_info("socket")
+    return found if hasattr(found, "fileno") else None
 
 
 def local_pair() -> tuple[socket.socket, socket.socket]:

@@ -125,6 +125,7 @@ class Request:
     api: Api
     header: RequestHeader
     message: Any
+    size_bytes: int = 0
     reply: list[Part] | None = None
 
 
@@ -147,6 +148,16 @@ class ServerConnection:
     def unanswered(self) -> int:
         """How many requests that were handed out have no reply taken: the session bounds them by not going on."""
         return len(self._waiting)
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether whole requests, or a failure, wait to be handed out."""
+        return bool(self._frames) or (self._reader.failure is not None and self.failure is None)
+
+    def drop(self) -> None:
+        """The connection has ended: nothing more is handed out, and no reply is kept."""
+        self._frames.clear()
+        self._waiting.clear()
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes belong."""
@@ -171,11 +182,12 @@ class ServerConnection:
         self._waiting.append(request)
         return request
 
-    def answer(self, request: Request, message: object) -> None:
-        """Put the reply in its place."""
+    def answer(self, request: Request, message: object) -> list[Part]:
+        """Put the reply in its place, and return its parts."""
         header = request.header
         version = 0 if request.message is None else header.api_version
         request.reply = encode_response_parts(header.api_key, version, header.correlation_id, message)
+        return request.reply
 
     def answer_nothing(self, request: Request) -> None:
         """A produce request with acks=0 has no reply; those behind it must not wait for one."""
@@ -197,9 +209,9 @@ class ServerConnection:
             # Bytes behind the request are let be, as Kafka does: librdkafka asks for all topics' metadata with
             # three too many (an array's length in its old form).
             message, _ = decode_prefix(api.request, frame, header.api_version, position)
-            return Request(api, header, message)
+            return Request(api, header, message, len(frame))
         if api is API.API_VERSIONS:
-            return Request(api, header, None)
+            return Request(api, header, None, len(frame))
         name = f"API key {header.api_key}" if api is None else api.name
         raise ProtocolViolation(f"{name} in version {header.api_version} is not supported")
 

@@ -53,11 +53,13 @@ from felice.server.producer_ids import ProducerIds
 from felice.server.replica_moves import ReplicaMoves
 from felice.server.startup import StartupError
 from felice.server.store_sources import StoreSource, source_of
+from felice.server.turns import Turns
 
 if TYPE_CHECKING:
     from felice.coordinator.group.coordinator import GroupCoordinator
     from felice.coordinator.transaction.coordinator import TransactionCoordinator
     from felice.server.admission import Admission
+    from felice.server.session import Session
 
 _log = logging.getLogger("felice.server")
 
@@ -99,6 +101,7 @@ class Broker:
         # One for all connections: they share a thread.
         self.frame_memory = FrameMemory(pool_bytes=_FRAME_POOL_BYTES, map_from_bytes=_MAPPED_FRAME_BYTES)
         self.listeners: list[Listener] = []
+        self.turns = Turns(env.clock, lambda: self.config, self._sessions)
         self.directories: list[LogDirectory] = []
         self.is_stopping = False
         # Why the broker cannot go on, and whom to tell.
@@ -145,6 +148,9 @@ class Broker:
     @property
     def connection_count(self) -> int:
         return sum(len(listener.sessions) for listener in self.listeners)
+
+    def _sessions(self) -> list[Session]:
+        return [session for listener in self.listeners for session in listener.sessions]
 
     @property
     def config_layers(self) -> BrokerLayers:

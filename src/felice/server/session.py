@@ -1,34 +1,29 @@
 """One connection: bytes in, requests handled, replies out in the order of the requests.
 
-Keeps true: reading pauses while too many requests wait or too many bytes of replies are unsent, so one client
-            cannot make the broker's memory grow. A lost connection stops what it waited for.
-How:        `protocol.connection` cuts and decodes requests and orders the replies (S1). Each request is handled
-            as it comes out; a handler that answers at once costs no task. Replies of one read leave in one write;
-            slices of log files leave by `sendfile`.
+Keeps true: reading pauses while too many requests wait, while requests that were read wait for a turn, or while too
+            many bytes of replies are unsent, so one client can neither make the broker's memory grow nor keep it
+            from the others. What a connection that was lost waited for is stopped, and its requests are dropped.
+How:        `protocol.connection` cuts and decodes requests and orders the replies (S1). `turns` says when, and for how
+            long, requests are handled; a handler that answers at once costs no task. Replies of one turn leave
+            together, by `outbox`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from felice.env import FileSlice
-from felice.env.network import SliceSender, set_no_delay
+from felice.env.network import set_no_delay
 from felice.protocol.connection import Request, ServerConnection
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
 from felice.server.handlers import api_versions
+from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
 
 if TYPE_CHECKING:
     from felice.server.listener import Listener
 
 _log = logging.getLogger("felice.server")
-
-# Below this a slice is cheaper read and joined to its neighbours than sent by a system call of its own.
-_MIN_SENDFILE_BYTES = 16 * 1024
-# Reading pauses while this much is unsent: a few replies of the largest usual fetch.
-MAX_UNSENT_BYTES = 64 * 1024 * 1024
 
 
 class Session(asyncio.BufferedProtocol):
@@ -41,24 +36,30 @@ class Session(asyncio.BufferedProtocol):
         self.client_software = ""
         self.last_active = 0.0
         self._broker = broker
+        self._turns = broker.turns
         self._request_counts = broker.metrics.request_counts
         self._connection = ServerConnection(
             broker.config.socket_request_max_bytes, broker.apis, broker.frame_memory
         )
         self._max_pending = broker.config.queued_max_requests
+        self._max_unsent = broker.config.felice_connection_unsent_max_bytes
         self._answers: dict[asyncio.Future[Any], None] = {}  # that handlers are to give
-        self._unsent: deque[Any] = deque()
-        self._unsent_bytes = 0
-        self._sending_slice = False
         self._reading = True
         self._closing = False
         self._transport: asyncio.Transport | None = None
-        self._sender: SliceSender | None = None
+        self._outbox: Outbox | None = None
 
     @property
     def is_idle(self) -> bool:
         """Whether every request that came whole was answered, and the answers have left."""
-        return not self._connection.unanswered and not self._unsent and not self._sending_slice
+        connection = self._connection
+        has_sent = self._outbox is None or self._outbox.is_empty
+        return has_sent and not connection.unanswered and not connection.has_frames
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Of replies in memory."""
+        return 0 if self._outbox is None else self._outbox.memory_bytes
 
     @property
     def listener_name(self) -> str:
@@ -77,18 +78,21 @@ class Session(asyncio.BufferedProtocol):
         if not self.listener.is_open:
             transport.pause_reading()
             self._reading = False
-        # Sendfile goes beside the transport: its own buffer must be known to be empty, not just low.
-        transport.set_write_buffer_limits(0)
-        self._sender = SliceSender(transport, self.listener.loop)
+        self._outbox = Outbox(transport, self.listener.loop, self._turns.unsent, self._on_room, self.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closing = True
         self.listener.forget(self)
-        if self._sender is not None:
-            self._sender.close()
+        self._drop()
+
+    def _drop(self) -> None:
+        """Nothing more is handled, and nobody is left to hear an answer."""
+        self._closing = True
+        self._turns.forget(self)
+        self._connection.drop()
+        if self._outbox is not None:
+            self._outbox.close()
         for answer in list(self._answers):
-            answer.cancel()  # nobody is left to hear it
-        self._unsent.clear()
+            answer.cancel()
 
     def begin(self) -> None:
         """The broker is ready: what the client sent meanwhile is read now."""
@@ -104,7 +108,7 @@ class Session(asyncio.BufferedProtocol):
         """Closes at once because of what the client did."""
         if not self._closing:
             _log.info("connection closed", extra={"peer": self.peer, "reason": reason})
-        self._closing = True
+        self._drop()
         if self._transport is not None:
             self._transport.abort()
 
@@ -115,38 +119,55 @@ class Session(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active = self._broker.env.clock.monotonic()
-        self._broker.check_session()
         self._connection.received(nbytes)
-        self._handle_received()
+        self._turns.take_or_wait(self)
+        self._adjust_reading()
 
     def eof_received(self) -> bool:
         return False
 
-    def _handle_received(self) -> None:
-        """Handles every whole request that there is room for, then sends what was answered."""
-        connection = self._connection
+    def take_turn(self) -> None:
+        """Handles whole requests while there is room and the turn lasts, then sends what was answered."""
+        if self._closing:
+            return
+        self._broker.check_session()
         try:
-            while not self._closing and self._has_room():
-                request = connection.next_request()
-                if request is None:
-                    break
-                self._handle(request)
+            self._handle_some()
         except CloseConnection as error:
             self.abort(str(error))
         except Exception:
             self._fail()
-        if connection.failure is not None:
-            self.abort(f"the request cannot be understood: {connection.failure}")
+        if self._connection.failure is not None:
+            self.abort(f"the request cannot be understood: {self._connection.failure}")
         self._flush()
+        if self._connection.has_frames and self._has_room():
+            self._turns.wait(self)
         self._adjust_reading()
 
+    def _handle_some(self) -> None:
+        turn = self._turns.begin()
+        while not self._closing and self._has_room():
+            request = self._connection.next_request()
+            if request is None:
+                return
+            made_bytes = self._handle(request)
+            if not turn.spend(request.size_bytes + made_bytes) or self._turns.is_full:
+                return
+
     def _has_room(self) -> bool:
+        outbox = self._outbox
+        if outbox is None:
+            return False
         if self._connection.unanswered >= self._max_pending:
             self._flush()
-        return self._connection.unanswered < self._max_pending and self._unsent_bytes <= MAX_UNSENT_BYTES
+        return (
+            self._connection.unanswered < self._max_pending
+            and outbox.memory_bytes <= self._max_unsent
+            and outbox.file_bytes <= MAX_UNSENT_FILE_BYTES
+        )
 
     def _adjust_reading(self) -> None:
-        wanted = self._has_room()
+        wanted = not self._connection.has_frames and self._has_room()
         if wanted == self._reading or self._closing or self._transport is None:
             return
         self._reading = wanted
@@ -157,22 +178,27 @@ class Session(asyncio.BufferedProtocol):
 
     # Requests
 
-    def _handle(self, request: Request) -> None:
+    def _handle(self, request: Request) -> int:
+        """Returns the bytes in memory of the reply, if it was made at once."""
         connection, header = self._connection, request.header
         self._request_counts[header.api_key] += 1
         if request.message is None:
-            connection.answer(request, api_versions.unsupported_version(self._broker))
-            return
+            return self._answer(request, api_versions.unsupported_version(self._broker))
         context = RequestContext(self._broker, header.api_version, header.client_id, self)
         answer = self._broker.handlers[header.api_key](request.message, context)
         if type(answer) is request.api.response:
-            connection.answer(request, answer)
-        elif answer is NO_REPLY:
+            return self._answer(request, answer)
+        if answer is NO_REPLY:
             connection.answer_nothing(request)
         else:
             future = asyncio.ensure_future(answer)
             self._answers[future] = None
             future.add_done_callback(lambda _: self._on_answered(request, future))
+        return 0
+
+    def _answer(self, request: Request, answer: object) -> int:
+        assert self._outbox is not None
+        return self._outbox.count(self._connection.answer(request, answer))
 
     def _on_answered(self, request: Request, future: asyncio.Future[Any]) -> None:
         self._answers.pop(future, None)
@@ -184,14 +210,13 @@ class Session(asyncio.BufferedProtocol):
             if answer is NO_REPLY:
                 self._connection.answer_nothing(request)
             else:
-                self._connection.answer(request, answer)
+                self._answer(request, answer)
         except CloseConnection as error:
             self.abort(str(error))
         except Exception:
             self._fail()
         self._flush()
-        if not self._reading:
-            self._handle_received()  # requests wait, and this reply may have made room
+        self._on_room()
 
     def _fail(self) -> None:
         """After a fault of ours, whose exception is being handled."""
@@ -201,78 +226,21 @@ class Session(asyncio.BufferedProtocol):
     # Bytes out
 
     def _flush(self) -> None:
-        parts: list[Any] = self._connection.take_replies()
-        for part in parts:
-            self._unsent.append(part)
-            self._unsent_bytes += part.size_bytes if isinstance(part, FileSlice) else len(part)
-        self._pump()
+        parts = self._connection.take_replies()
+        if parts and self._outbox is not None:
+            self._outbox.send(parts)
 
-    def _pump(self) -> None:
-        """Hands on as much as can leave now: joined bytes to the transport, slices to sendfile."""
-        transport, sender = self._transport, self._sender
-        while self._unsent and not self._sending_slice and not self._closing:
-            assert transport is not None
-            assert sender is not None
-            if transport.get_write_buffer_size():
-                return  # `resume_writing` goes on
-            try:
-                parts = self._parts_to_write()
-            except OSError as error:
-                self.abort(f"the reply could not be read: {error}")
-                return
-            if parts:
-                transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
-            else:
-                piece = self._unsent.popleft()
-                self._unsent_bytes -= piece.size_bytes
-                self._sending_slice = True
-                sender.send(piece, self._on_slice_sent)
-
-    def _parts_to_write(self) -> list[bytes | bytearray]:
-        """Everything up to the next slice that goes by sendfile."""
-        parts: list[bytes | bytearray] = []
-        while self._unsent and not self._goes_by_sendfile(self._unsent[0]):
-            part = self._unsent.popleft()
-            if isinstance(part, FileSlice):
-                self._unsent_bytes -= part.size_bytes
-                part = _read_whole(part)
-            else:
-                self._unsent_bytes -= len(part)
-            parts.append(part)
-        return parts
-
-    def _goes_by_sendfile(self, part: Any) -> bool:
-        return (
-            isinstance(part, FileSlice)
-            and part.size_bytes >= _MIN_SENDFILE_BYTES
-            and self._sender is not None
-            and self._sender.uses_sendfile
-            and part.file.has_descriptor
-        )
-
-    def _on_slice_sent(self, error: OSError | None) -> None:
-        self._sending_slice = False
-        if error is not None:
-            self.abort(f"the reply could not be sent: {error}")
-        else:
-            # Not from here: `_pump` may be the caller.
-            self.listener.loop.call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        """After room was made: sends what waits, then handles what could not be taken before."""
-        self._pump()
-        if not self._reading and not self._closing:
-            self._handle_received()
+    def _on_room(self) -> None:
+        """Something has left or was answered: requests that wait for room may have it now."""
+        if self._closing:
+            return
+        if self._connection.has_frames and self._has_room():
+            self._turns.wait(self)
+        self._adjust_reading()
 
     def pause_writing(self) -> None:
-        """Asyncio's word that its buffer is not empty; `_pump` asks it itself."""
+        """Asyncio's word that its buffer is not empty; `outbox` asks for that itself."""
 
     def resume_writing(self) -> None:
-        self._go_on()
-
-
-def _read_whole(piece: FileSlice) -> bytes:
-    data = piece.read()
-    if len(data) != piece.size_bytes:
-        raise OSError(f"{piece.file.path} ended before position {piece.position + piece.size_bytes}")
-    return data
+        if self._outbox is not None:
+            self._outbox.on_writable()

@@ -15,9 +15,13 @@ async def _send(piece: FileSlice, received: bytearray, pause_s: float) -> OSErro
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             assert isinstance(transport, asyncio.Transport)
             self.transport = transport
+            transport.set_write_buffer_limits(0)
             self.sender = SliceSender(transport, loop)
             assert self.sender.uses_sendfile
             self.sender.send(piece, self.on_sent)
+
+        def resume_writing(self) -> None:
+            self.sender.go_on()
 
         def on_sent(self, error: OSError | None) -> None:
             self.sender.close()

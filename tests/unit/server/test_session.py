@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from felice.config import BrokerConfig
 from felice.env import FileSlice, SystemClock, SystemDisk
 from felice.protocol.api import API
 from felice.protocol.frame_memory import FrameMemory
@@ -22,7 +23,9 @@ from felice.protocol.messages.produce import (
     TopicProduceData,
 )
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
-from felice.server.session import MAX_UNSENT_BYTES, Session
+from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
+from felice.server.session import Session
+from felice.server.turns import Turns
 
 KEY, VERSION = 21, 1
 MAX_FRAME_BYTES = 5_000_000
@@ -53,6 +56,11 @@ class HeldTransport(asyncio.Transport):
         if self.stuck:
             self.buffered += len(data)
 
+    def drain(self, session: Session) -> None:
+        """The peer has read everything and goes on reading."""
+        self.buffered, self.stuck = 0, False
+        session.resume_writing()
+
     def pause_reading(self) -> None:
         self.reading = False
 
@@ -69,7 +77,17 @@ class HeldTransport(asyncio.Transport):
 class Peer:
     """A session, its transport, and the handlers that the test gives it."""
 
-    def __init__(self, handle: Callable[[Any, RequestContext], Any], max_pending: int = 500) -> None:
+    def __init__(
+        self,
+        handle: Callable[[Any, RequestContext], Any],
+        max_pending: int = 500,
+        turns: Turns | None = None,
+        config: BrokerConfig | None = None,
+    ) -> None:
+        config = config or BrokerConfig(
+            socket_request_max_bytes=MAX_FRAME_BYTES, queued_max_requests=max_pending
+        )
+        self.turns = turns or Turns(SystemClock(), lambda: config, lambda: [self.session])
         self.memory = FrameMemory(pool_bytes=4 * 1024 * 1024, map_from_bytes=1024 * 1024)
         self.listener = SimpleNamespace(
             name="PLAINTEXT",
@@ -78,9 +96,8 @@ class Peer:
             admit=lambda session: True,
             forget=lambda session: None,
             broker=SimpleNamespace(
-                config=SimpleNamespace(
-                    socket_request_max_bytes=MAX_FRAME_BYTES, queued_max_requests=max_pending
-                ),
+                config=config,
+                turns=self.turns,
                 env=SimpleNamespace(clock=SystemClock()),
                 apis={KEY: API.DELETE_RECORDS, 0: API.PRODUCE},
                 handlers={KEY: handle, 0: handle},
@@ -92,6 +109,11 @@ class Peer:
         self.session = Session(self.listener)  # type: ignore[arg-type]
         self.transport = HeldTransport()
         self.session.connection_made(self.transport)
+
+    @property
+    def outbox(self) -> Outbox:
+        assert self.session._outbox is not None
+        return self.session._outbox
 
     def feed(self, data: bytes, step: int = 1 << 20) -> None:
         view = memoryview(data)
@@ -302,20 +324,20 @@ def test_reading_stops_while_too_much_is_unsent_and_goes_on_after(tmp_path: Path
         path = tmp_path / "big"
         path.write_bytes(bytes(1000))
         file = SystemDisk().open(path, read_only=True)
-        piece = FileSlice(file, 0, MAX_UNSENT_BYTES + 1)
+        piece = FileSlice(file, 0, MAX_UNSENT_FILE_BYTES + 1)
 
         peer = Peer(echo)
         peer.transport.stuck = True
         peer.feed(question(0))  # fills the transport's buffer
-        peer.session._unsent.append(piece)
-        peer.session._unsent_bytes += piece.size_bytes
+        outbox = peer.outbox
+        outbox.count([piece])
+        outbox._parts.append(piece)
         peer.feed(question(1) + question(2))
         assert not peer.transport.reading
-        peer.session._unsent.clear()
-        peer.session._unsent_bytes = 0
-        peer.transport.buffered = 0
-        peer.transport.stuck = False
-        peer.session.resume_writing()
+        outbox._parts.clear()
+        outbox.file_bytes = 0
+        peer.transport.drain(peer.session)
+        await asyncio.sleep(0.01)
         assert peer.transport.reading
         assert [correlation_id for correlation_id, _ in peer.replies()] == [0, 1, 2]
         file.close()
@@ -332,9 +354,7 @@ def test_nothing_is_written_past_a_full_transport() -> None:
         peer.feed(question(2))
         assert len(peer.replies()) == 1
         assert not peer.session.is_idle
-        peer.transport.buffered = 0
-        peer.transport.stuck = False
-        peer.session.resume_writing()
+        peer.transport.drain(peer.session)
         assert len(peer.replies()) == 3
 
     run(scenario)
@@ -346,8 +366,7 @@ def test_a_slice_that_ends_early_closes_rather_than_lie(tmp_path: Path) -> None:
         path.write_bytes(b"12345")
         file = SystemDisk().open(path, read_only=True)
         peer = Peer(echo)
-        peer.session._unsent.append(FileSlice(file, 0, 9))
-        peer.session._pump()
+        peer.outbox.send([FileSlice(file, 0, 9)])
         assert peer.transport.aborted
         file.close()
 

@@ -1,0 +1,42 @@
+"""Options that keep one client from taking the whole broker. Kafka has none of them; their names begin with `felice.`.
+
+Kafka serves each connection one request at a time, on several threads. Felice has one event loop for all connections,
+so it bounds what one connection may do there before the others have their turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from felice.config.option import Kind, option
+from felice.config.zookeeper import ZooKeeperOptions
+
+
+@dataclass(frozen=True, slots=True)
+class LimitOptions(ZooKeeperOptions):
+    """Follows `ZooKeeperOptions` in one line of inheritance: Python cannot combine two classes with slots."""
+
+    felice_turn_max_requests: int = option(
+        "felice.turn.max.requests", Kind.INT, 100,
+        "Requests of one connection that are handled before other connections have their turn.", minimum=1,
+    )  # fmt: skip
+    felice_turn_max_bytes: int = option(
+        "felice.turn.max.bytes", Kind.INT, 4 * 1024 * 1024,
+        "Bytes of requests and of replies in memory that one connection may move before other connections have their "
+        "turn.", minimum=1,
+    )  # fmt: skip
+    felice_turn_max_ms: int = option(
+        "felice.turn.max.ms", Kind.INT, 5,
+        "How long the requests of one connection are handled before other connections have their turn; a request that "
+        "has begun is finished.", minimum=1,
+    )  # fmt: skip
+    felice_connection_unsent_max_bytes: int = option(
+        "felice.connection.unsent.max.bytes", Kind.INT, 1024 * 1024,
+        "Bytes of replies in memory that wait for one client to read them before its next requests wait, too. Records "
+        "do not count: they are sent from their files.", minimum=1,
+    )  # fmt: skip
+    felice_unsent_max_bytes: int = option(
+        "felice.unsent.max.bytes", Kind.LONG, 64 * 1024 * 1024,
+        "Bytes of replies in memory that wait for all clients together. Above it no request is handled, and after "
+        "half a second the connections with the most unsent bytes are closed.", minimum=1,
+    )  # fmt: skip

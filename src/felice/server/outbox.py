@@ -1,0 +1,178 @@
+"""The replies of one connection on their way out, in order.
+
+Keeps true: the bytes of replies in memory are counted from the moment a reply is made until the kernel has taken it,
+            for this connection and for all together. A connection that ends gives back what it had counted.
+            Bytes leave in the order in which the replies were added (S1).
+How:        replies are joined and handed to the transport in pieces, so that its own buffer stays small; slices of log
+            files leave by `sendfile` when the transport's buffer is empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from felice.env import Buffer, FileSlice
+from felice.env.network import SliceSender
+from felice.protocol.codec import Part
+from felice.server.turns import UnsentMemory
+
+# Below this a slice is cheaper read and joined to its neighbours than sent by a system call of its own.
+_MIN_SENDFILE_BYTES = 16 * 1024
+# The transport copies what the kernel does not take at once: at most this much for each connection.
+_WRITE_BYTES = 64 * 1024
+# Slices of files take no memory, but each holds a file open: a few replies of the largest usual fetch.
+MAX_UNSENT_FILE_BYTES = 64 * 1024 * 1024
+
+
+class Outbox:
+    """`on_room` is called when something has left; `on_failure` when nothing more can leave."""
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        unsent: UnsentMemory,
+        on_room: Callable[[], None],
+        on_failure: Callable[[str], None],
+    ) -> None:
+        # Sendfile goes beside the transport: its own buffer must be known to be empty, not just low.
+        transport.set_write_buffer_limits(0)
+        self.memory_bytes = 0
+        self.file_bytes = 0
+        self._transport = transport
+        self._sender = SliceSender(transport, loop)
+        self._loop = loop
+        self._unsent = unsent
+        self._on_room = on_room
+        self._on_failure = on_failure
+        self._parts: deque[Part] = deque()
+        self._in_transport = 0
+        self._is_sending_slice = False
+        self._is_closed = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._parts and not self._is_sending_slice and not self._in_transport
+
+    def count(self, parts: Sequence[Part]) -> int:
+        """Takes note of a reply that was made, though it may not leave yet. Returns its bytes in memory."""
+        if self._is_closed:
+            return 0
+        memory_bytes = 0
+        for part in parts:
+            if isinstance(part, (bytearray, bytes, memoryview)):
+                memory_bytes += len(part)
+            else:
+                self.file_bytes += part.size_bytes
+        self._change_memory(memory_bytes)
+        return memory_bytes
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Sends the parts of replies whose turn it is; they were counted before."""
+        self._parts.extend(parts)
+        self.pump()
+
+    def pump(self) -> None:
+        """Hands on as much as can leave now: joined bytes to the transport, slices to sendfile."""
+        while self._parts and not self._is_sending_slice and not self._is_closed:
+            if self._transport.get_write_buffer_size():
+                return  # `on_writable` goes on
+            try:
+                joined = self._next_write()
+            except OSError as error:
+                self._on_failure(f"the reply could not be read: {error}")
+                return
+            if joined is None:
+                self._send_slice()
+            else:
+                self._write(joined)
+
+    def on_writable(self) -> None:
+        """The transport's buffer is empty again."""
+        self._change_memory(-self._in_transport)
+        self._in_transport = 0
+        if self._is_sending_slice:
+            self._sender.go_on()
+        else:
+            self._go_on()
+
+    def close(self) -> None:
+        """Nothing leaves any more."""
+        self._is_closed = True
+        self._sender.close()
+        self._parts.clear()
+        self._in_transport = 0
+        self._change_memory(-self.memory_bytes)
+        self.file_bytes = 0
+
+    def _change_memory(self, change: int) -> None:
+        self.memory_bytes += change
+        self._unsent.total_bytes += change
+
+    def _write(self, data: Buffer) -> None:
+        self._transport.write(data)
+        self._in_transport = self._transport.get_write_buffer_size()
+        self._change_memory(self._in_transport - len(data))
+
+    def _next_write(self) -> Buffer | None:
+        """What the transport is given next; None if a slice for sendfile is next."""
+        found: list[Buffer] = []
+        room = _WRITE_BYTES
+        while self._parts and room > 0 and not self._goes_by_sendfile(self._parts[0]):
+            found.append(self._take(room))
+            room -= len(found[-1])
+        if not found:
+            return None
+        return found[0] if len(found) == 1 else b"".join(found)
+
+    def _take(self, room: int) -> Buffer:
+        """The next part, which is read or in memory, or as much of it as there is room for."""
+        part = self._parts.popleft()
+        if isinstance(part, FileSlice):
+            data = _read_whole(part)
+            self.file_bytes -= len(data)
+            self._change_memory(len(data))
+            return data
+        assert isinstance(part, (bytearray, bytes, memoryview))
+        if len(part) <= room:
+            return part
+        view = memoryview(part)
+        self._parts.appendleft(view[room:])
+        return view[:room]
+
+    def _goes_by_sendfile(self, part: Part) -> bool:
+        return (
+            isinstance(part, FileSlice)
+            and part.size_bytes >= _MIN_SENDFILE_BYTES
+            and self._sender.uses_sendfile
+            and part.file.has_descriptor
+        )
+
+    def _send_slice(self) -> None:
+        piece = self._parts.popleft()
+        assert isinstance(piece, FileSlice)
+        self.file_bytes -= piece.size_bytes
+        self._is_sending_slice = True
+        self._sender.send(piece, self._on_slice_sent)
+
+    def _on_slice_sent(self, error: OSError | None) -> None:
+        self._is_sending_slice = False
+        if error is not None:
+            self._on_failure(f"the reply could not be sent: {error}")
+        elif not self._is_closed:
+            # Not from here: `pump` may be the caller.
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._is_closed:
+            self.pump()
+            self._on_room()
+
+
+def _read_whole(piece: FileSlice) -> bytes:
+    data = piece.read()
+    if len(data) != piece.size_bytes:
+        raise OSError(f"{piece.file.path} ended before position {piece.position + piece.size_bytes}")
+    return data

@@ -1,0 +1,156 @@
+"""Turns of connections: which connection may handle requests now, and for how long.
+
+Keeps true: one turn of one connection ends after `felice.turn.max.requests`, `.bytes` or `.ms`, whichever comes
+            first. A connection with more requests waits behind the other connections that wait.
+            Between two slices of turns the event loop looks at its sockets, so a request that has just arrived on
+            an idle connection waits for one slice, however long the queue is.
+            No turn begins while the replies in memory exceed `felice.unsent.max.bytes`.
+How:        the first turn after bytes arrived is taken at once. A connection that has more to do than one turn allows,
+            or that has room again, waits in a queue, which the event loop serves slice by slice.
+Leaves:     what happens in a turn to `session`; which bytes are unsent to `outbox`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from felice.config import BrokerConfig
+from felice.env import Clock
+
+# Turns that follow each other without a look at the sockets end after this long.
+_SLICE_S = 0.010
+# Clients get this long to read, once replies fill the memory allowed for them, before connections are closed.
+PATIENCE_S = 0.5
+_LOOK_AGAIN_S = 0.02
+
+
+class Turn:
+    """What is left of one turn."""
+
+    __slots__ = ("_bytes", "_clock", "_deadline", "_requests")
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._clock = clock
+        self._requests = config.felice_turn_max_requests
+        self._bytes = config.felice_turn_max_bytes
+        self._deadline = clock.monotonic() + config.felice_turn_max_ms / 1000
+
+    def spend(self, size_bytes: int) -> bool:
+        """Takes note of a request that was handled; whether another may follow."""
+        self._requests -= 1
+        self._bytes -= size_bytes
+        return self._requests > 0 and self._bytes > 0 and self._clock.monotonic() < self._deadline
+
+
+class Waiting(Protocol):
+    """A connection, as the queue sees it."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Of replies in memory."""
+        ...
+
+    def take_turn(self) -> None: ...
+    def abort(self, reason: str) -> None: ...
+
+
+class UnsentMemory:
+    """Bytes of replies in memory that wait for clients, of all connections together."""
+
+    __slots__ = ("total_bytes",)
+
+    def __init__(self) -> None:
+        self.total_bytes = 0
+
+
+class Turns:
+    def __init__(
+        self,
+        clock: Clock,
+        config: Callable[[], BrokerConfig],
+        connections: Callable[[], Iterable[Waiting]],
+    ) -> None:
+        self.unsent = UnsentMemory()
+        self._clock = clock
+        self._config = config
+        self._connections = connections
+        self._queue: OrderedDict[Waiting, None] = OrderedDict()
+        self._is_scheduled = False
+        self._full_since: float | None = None
+
+    def begin(self) -> Turn:
+        return Turn(self._config(), self._clock)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether too many replies wait in memory for any request to be handled."""
+        return self.unsent.total_bytes > self._config().felice_unsent_max_bytes
+
+    def is_waiting(self, connection: Waiting) -> bool:
+        return connection in self._queue
+
+    def take_or_wait(self, connection: Waiting) -> None:
+        """Bytes have arrived: a turn at once, unless the connection waits already or nobody may have one."""
+        if self.is_full:
+            self.wait(connection)
+        elif connection not in self._queue:
+            connection.take_turn()
+
+    def wait(self, connection: Waiting) -> None:
+        """A turn for the connection, behind those that wait."""
+        self._queue[connection] = None
+        self._schedule()
+
+    def forget(self, connection: Waiting) -> None:
+        self._queue.pop(connection, None)
+
+    def _schedule(self, delay_s: float = 0.0) -> None:
+        if self._is_scheduled:
+            return
+        self._is_scheduled = True
+        loop = asyncio.get_running_loop()
+        if delay_s:
+            loop.call_later(delay_s, self._serve)
+        else:
+            loop.call_soon(self._serve)
+
+    def _serve(self) -> None:
+        """One slice."""
+        self._is_scheduled = False
+        if self._memory_is_full():
+            self._schedule(_LOOK_AGAIN_S)
+            return
+        end = self._clock.monotonic() + _SLICE_S
+        for _ in range(len(self._queue)):
+            if not self._queue or self.is_full or self._clock.monotonic() >= end:
+                break
+            connection, _ = self._queue.popitem(last=False)
+            connection.take_turn()
+        if self._queue:
+            self._schedule()
+
+    def _memory_is_full(self) -> bool:
+        """Whether to look again later. Clients that go on not reading lose their connections."""
+        if not self.is_full:
+            self._full_since = None
+            return False
+        now = self._clock.monotonic()
+        if self._full_since is None:
+            self._full_since = now
+        if now - self._full_since < PATIENCE_S:
+            return True
+        self._make_room()
+        self._full_since = None
+        return False
+
+    def _make_room(self) -> None:
+        """Down to half, or the clients that stay would fill the rest before anybody else has a turn."""
+        enough = self._config().felice_unsent_max_bytes // 2
+        by_size = sorted(self._connections(), key=lambda connection: connection.unsent_bytes, reverse=True)
+        for connection in by_size:
+            if self.unsent.total_bytes <= enough:
+                break
+            connection.abort(f"{connection.unsent_bytes} bytes of replies were not read, and memory is short")

@@ -1,0 +1,228 @@
+"""Fairness between connections, counted in turns and bytes, over transports that the test holds in its hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from felice.config import BrokerConfig
+from felice.protocol.messages.delete_records import (
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from felice.server.context import RequestContext
+from felice.server.turns import PATIENCE_S, Turns
+from unit.server.test_session import Peer, echo, question
+
+
+class HeldClock:
+    """Stands still until the test, or a handler, moves it."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def now_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Floor:
+    """Several peers that share one queue of turns; `handled` names the peer of each request, in order."""
+
+    def __init__(self, count: int, **limits: int) -> None:
+        self.clock = HeldClock()
+        self.config = BrokerConfig(**limits)  # type: ignore[arg-type]
+        self.handled: list[int] = []
+        self.cost_s = 0.0
+        self.reply_bytes = 0
+        self.peers: list[Peer] = []
+        self.turns = Turns(self.clock, lambda: self.config, lambda: [peer.session for peer in self.peers])
+        for number in range(count):
+            peer = Peer(self._handler(number), turns=self.turns, config=self.config)
+            self.peers.append(peer)
+
+    def _handler(self, number: int) -> Callable[[Any, RequestContext], Any]:
+        def handle(request: Any, context: RequestContext) -> DeleteRecordsResponse:
+            self.handled.append(number)
+            self.clock.now_s += self.cost_s
+            row = DeleteRecordsTopicResult(name="x" * self.reply_bytes)
+            return DeleteRecordsResponse(throttle_time_ms=request.timeout_ms, topics=[row])
+
+        return handle
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(scenario())  # type: ignore[arg-type]
+
+
+def questions(count: int) -> bytes:
+    return b"".join(question(number) for number in range(count))
+
+
+def test_a_connection_handles_no_more_requests_in_one_turn_than_allowed() -> None:
+    async def scenario() -> None:
+        floor = Floor(1, felice_turn_max_requests=10)
+        floor.peers[0].feed(questions(25))
+        assert len(floor.handled) == 10
+        assert not floor.peers[0].transport.reading
+        assert not floor.peers[0].session.is_idle
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(floor.handled) == 25
+        assert floor.peers[0].transport.reading
+        assert floor.peers[0].session.is_idle
+
+    run(scenario)
+
+
+def test_a_turn_ends_when_its_time_is_over() -> None:
+    async def scenario() -> None:
+        floor = Floor(1, felice_turn_max_ms=5)
+        floor.cost_s = 0.002
+        floor.peers[0].feed(questions(9))
+        assert len(floor.handled) == 3  # 2, 4 and 6 ms
+
+    run(scenario)
+
+
+def test_a_turn_ends_when_its_bytes_are_spent() -> None:
+    async def scenario() -> None:
+        floor = Floor(1, felice_turn_max_bytes=10_000)
+        floor.reply_bytes = 4_000
+        floor.peers[0].feed(questions(9))
+        assert len(floor.handled) == 3
+
+    run(scenario)
+
+
+def test_connections_with_many_requests_alternate() -> None:
+    async def scenario() -> None:
+        floor = Floor(3, felice_turn_max_requests=2)
+        for peer in floor.peers:
+            peer.feed(questions(6))
+        while len(floor.handled) < 18:
+            await asyncio.sleep(0)
+        assert floor.handled == [0, 0, 1, 1, 2, 2] * 3
+
+    run(scenario)
+
+
+def test_a_new_request_waits_for_one_slice_however_many_connections_wait() -> None:
+    async def scenario() -> None:
+        floor = Floor(21, felice_turn_max_requests=2)
+        floor.cost_s = 0.003
+        for peer in floor.peers[:20]:
+            peer.feed(questions(50))
+        begun = len(floor.handled)
+        await asyncio.sleep(0)  # one slice of 10 ms: four requests, and what the last turn takes beyond it
+        floor.peers[20].feed(question(1))
+        assert floor.handled[-1] == 20
+        assert len(floor.handled) - begun <= 4 + 1
+
+    run(scenario)
+
+
+def test_requests_of_a_closed_connection_are_dropped() -> None:
+    async def scenario() -> None:
+        floor = Floor(2, felice_turn_max_requests=1)
+        for peer in floor.peers:
+            peer.feed(questions(5))
+        floor.peers[0].session.connection_lost(None)
+        while len(floor.handled) < 6:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        assert floor.handled == [0, 1, 1, 1, 1, 1]
+
+    run(scenario)
+
+
+def test_a_reply_counts_when_it_is_made_though_it_waits_behind_another() -> None:
+    async def scenario() -> None:
+        gate: asyncio.Future[DeleteRecordsResponse] = asyncio.get_running_loop().create_future()
+        handled: list[int] = []
+
+        def handle(request: Any, context: RequestContext) -> Any:
+            handled.append(request.timeout_ms)
+            if request.timeout_ms == 0:
+                return gate
+            return DeleteRecordsResponse(topics=[DeleteRecordsTopicResult(name="x" * 400)])
+
+        peer = Peer(handle, config=BrokerConfig(felice_connection_unsent_max_bytes=1_000))
+        peer.feed(questions(20))
+        assert handled == [0, 1, 2, 3]
+        assert peer.turns.unsent.total_bytes == peer.session.unsent_bytes > 1_000
+        assert not peer.transport.reading
+        gate.set_result(DeleteRecordsResponse())
+        while len(handled) < 20:
+            await asyncio.sleep(0)
+        assert peer.turns.unsent.total_bytes == 0
+        assert peer.transport.reading
+
+    run(scenario)
+
+
+def test_bytes_count_until_the_kernel_has_them() -> None:
+    async def scenario() -> None:
+        peer = Peer(echo)
+        peer.transport.stuck = True
+        peer.feed(question(0))
+        assert peer.turns.unsent.total_bytes == len(peer.transport.written) > 0
+        peer.transport.drain(peer.session)
+        assert peer.turns.unsent.total_bytes == 0
+
+    run(scenario)
+
+
+def test_a_large_reply_reaches_the_transport_in_pieces() -> None:
+    async def scenario() -> None:
+        floor = Floor(1)
+        floor.reply_bytes = 30_000
+        peer = floor.peers[0]
+        peer.transport.stuck = True
+        peer.feed(questions(10))
+        assert len(peer.transport.written) == 64 * 1024
+        whole = floor.turns.unsent.total_bytes
+        while not peer.session.is_idle:
+            peer.transport.drain(peer.session)
+        assert len(peer.transport.written) == whole
+        assert [correlation_id for correlation_id, _ in peer.replies()] == list(range(10))
+
+    run(scenario)
+
+
+def test_readers_that_never_read_lose_their_connections_when_memory_is_short() -> None:
+    async def scenario() -> None:
+        floor = Floor(3, felice_unsent_max_bytes=50_000)
+        floor.reply_bytes = 30_000
+        for peer in floor.peers[:2]:
+            peer.transport.stuck = True
+        floor.peers[0].feed(question(1) + question(2) + question(3))
+        floor.peers[1].feed(question(1))
+        floor.peers[2].feed(question(1))
+        assert floor.handled == [0, 0]  # memory is short: nobody else is served for a while
+        await asyncio.sleep(0.03)
+        assert floor.handled == [0, 0]
+        floor.clock.now_s += PATIENCE_S
+        while 2 not in floor.handled:
+            await asyncio.sleep(0.01)
+        assert [peer.transport.aborted for peer in floor.peers] == [True, False, False]
+        assert floor.handled == [0, 0, 1, 2]
+        assert floor.turns.unsent.total_bytes == sum(peer.session.unsent_bytes for peer in floor.peers)
+
+    run(scenario)
+
+
+def test_a_connection_that_ends_gives_its_memory_back() -> None:
+    async def scenario() -> None:
+        peer = Peer(echo)
+        peer.transport.stuck = True
+        peer.feed(questions(3))
+        assert peer.turns.unsent.total_bytes > 0
+        peer.session.connection_lost(None)
+        assert peer.turns.unsent.total_bytes == 0
+
+    run(scenario)
