@@ -2,6 +2,7 @@
 #
 #   make demo    a broker, a year of real flights through topics, a Spark pipeline over them
 #   make test    all tests; those that need Maven, Go, npm or Debian's kcat skip by name without them
+#   make mutate  one-line faults that no quick test notices: ONLY=log/segment.py or a package, SAMPLE=100 of each, SEED=k
 #   make lint    ruff and a strict type check
 #   make bench   throughput, latency, start-up and memory, measured on this machine
 #   make crash-proof  losses of power at every moment of SEEDS (40) histories, and flipped bits
@@ -16,11 +17,12 @@ PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
 PYTEST ?= $(PY) -m pytest
+TEST_LOGS := .pytest_cache
 MINUTES ?= 60
 OUT    ?= soak-result
 SEEDS  ?= 40
 
-.PHONY: demo test lint format bench simulate soak chaos crash-proof copier peers clean
+.PHONY: demo test lint format bench mutate simulate soak chaos crash-proof copier peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -28,12 +30,19 @@ demo: $(VENV)/.demo
 # Some tests compute, the others wait for sockets and processes: side by side they take two thirds of the time.
 COMPUTING := tests/properties tests/scenarios tests/simulation tests/tidy tests/unit
 
+# Each of the two runs writes its failures to a file; together they are the last lines of the output.
 test: $(VENV)/.dev
 ifeq ($(strip $(ARGS)),)
-	@mkdir -p .pytest_cache; $(PYTEST) $(COMPUTING) > .pytest_cache/computing.log 2>&1 & computing=$$!; \
+	@mkdir -p $(TEST_LOGS); rm -f $(TEST_LOGS)/computing.* $(TEST_LOGS)/waiting.*; \
+	$(PYTEST) $(COMPUTING) --failures-to $(TEST_LOGS)/computing.failures > $(TEST_LOGS)/computing.log 2>&1 & computing=$$!; \
 	trap 'kill $$computing' INT TERM; \
-	$(PYTEST) $(addprefix --ignore=,$(COMPUTING)); waited=$$?; \
-	wait $$computing; computed=$$?; cat .pytest_cache/computing.log; exit $$((waited | computed))
+	$(PYTEST) $(addprefix --ignore=,$(COMPUTING)) --failures-to $(TEST_LOGS)/waiting.failures; waited=$$?; \
+	wait $$computing; computed=$$?; cat $(TEST_LOGS)/computing.log; \
+	[ $$((waited | computed)) = 0 ] && exit 0; \
+	printf '\nFailed:\n'; \
+	cat $(TEST_LOGS)/computing.failures 2>/dev/null || echo "the run of $(COMPUTING) ended before its last test (exit $$computed)"; \
+	cat $(TEST_LOGS)/waiting.failures 2>/dev/null || echo "the run of the other tests ended before its last test (exit $$waited)"; \
+	exit 1
 else
 	$(PYTEST) $(ARGS)
 endif
@@ -49,6 +58,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(PY) -m bench $(ARGS)
+
+mutate: $(VENV)/.dev
+	PYTHONPATH=tests $(PY) -m mutation $(ONLY) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
 
 crash-proof: $(VENV)/.dev
 	CRASH_PROOF_SEEDS=$(SEEDS) $(PYTEST) tests/properties/crash --timeout 3600 $(ARGS)
@@ -86,6 +98,6 @@ $(VENV)/.dev: $(VENV)/.python pyproject.toml $(KERNELS)
 	touch $@ $(VENV)/.demo
 
 clean:
-	rm -rf $(VENV) build src/felice.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build mutants src/felice.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -prune -exec rm -rf {} +
 	rm -f src/felice/records/kernels/*.so src/felice/records/kernels/*.c

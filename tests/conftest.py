@@ -1,5 +1,7 @@
 """Options of the test run."""
 
+from pathlib import Path
+
 import pytest
 
 
@@ -7,3 +9,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite", action="store_true", help="write what the scenarios do now into their text files"
     )
+    parser.addoption(
+        "--failures-to", type=Path, metavar="FILE", help="write the names of tests that failed, a line each"
+    )
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """`make test` runs pytest twice, side by side, and prints both files at its end."""
+    file: Path | None = config.getoption("--failures-to")
+    if file is not None:
+        failed, errors = (terminalreporter.getreports(outcome) for outcome in ("failed", "error"))
+        lines = [f"FAILED {report.nodeid}" for report in failed] + [
+            f"ERROR {report.nodeid}" for report in errors
+        ]
+        if not lines and exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            lines = [f"pytest ended with {pytest.ExitCode(exitstatus).name}"]
+        file.write_text("".join(line + "\n" for line in lines))

@@ -1,0 +1,138 @@
+"""Generates mutants, runs the quick tests against a sample of them, and asks mypy about those that survive."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import libcst as cst
+from mutmut import __main__ as mutmut
+from mutmut.mutation import diff_apply
+from mutmut.stats import status_by_exit_code
+
+from mutation import operators
+
+PACKAGES = ("log", "replication", "coordinator", "controller", "client")
+WORKPLACE = Path("mutants")
+_SOURCES = Path("src/felice")
+
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """A mutant that no test noticed."""
+
+    mutant: str
+    diff: str
+    refused_by_mypy: bool
+    has_tests: bool
+
+    def __str__(self) -> str:
+        notes = [
+            *([] if self.has_tests else ["no quick test calls the function"]),
+            *(["refused by mypy"] if self.refused_by_mypy else []),
+        ]
+        return f"# {self.mutant}{''.join(f' ({note})' for note in notes)}\n{self.diff}"
+
+
+def package_of(mutant: str) -> str:
+    return mutant.split(".")[1]
+
+
+def generate() -> list[str]:
+    """Writes every mutant of the packages below `mutants/` and returns their names."""
+    operators.install()
+    shutil.rmtree(WORKPLACE, ignore_errors=True)
+    WORKPLACE.mkdir()
+    with _quiet():
+        mutmut.copy_src_dir()
+        mutmut.copy_also_copy_files()
+        mutmut.create_mutants(1)
+    return [name for _, name, _ in mutmut.collect_source_file_mutation_data(mutant_names=())[0]]
+
+
+def chosen(mutants: Sequence[str], target: str) -> list[str]:
+    """The mutants of a package (`log`), of a folder (`coordinator/group`) or of a file (`log/segment.py`)."""
+    prefix = f"felice.{target.removesuffix('.py').strip('/').replace('/', '.')}."
+    found = [mutant for mutant in mutants if mutant.startswith(prefix)]
+    if not found:
+        sys.exit(f"no mutants below {_SOURCES / target}; packages: {', '.join(PACKAGES)}")
+    return found
+
+
+def survivors_of(mutants: Sequence[str]) -> list[Survivor]:
+    """Runs the tests against each mutant, in a process of its own."""
+    with _quiet():
+        mutmut._run(list(mutants), 1)
+    verdicts = {
+        name: status_by_exit_code[verdict]
+        for _, name, verdict in mutmut.collect_source_file_mutation_data(mutant_names=list(mutants))[0]
+    }
+    return [_survivor(name, verdict) for name, verdict in sorted(verdicts.items()) if _survives(verdict)]
+
+
+def _survives(verdict: str) -> bool:
+    assert verdict not in ("not checked", "check was interrupted by user"), verdict
+    return verdict in ("survived", "no tests", "skipped")
+
+
+def _survivor(name: str, verdict: str) -> Survivor:
+    path = diff_apply.find_mutant(name).path
+    diff = diff_apply.get_diff_for_mutant(name, path=path)
+    return Survivor(name, diff, _is_refused_by_mypy(name, Path(path)), verdict != "no tests")
+
+
+def _is_refused_by_mypy(name: str, path: Path) -> bool:
+    shadow = WORKPLACE / "shadow.py"
+    shadow.write_text(source_with(name, path))
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--cache-dir", str(WORKPLACE / "mypy"), "--shadow-file", path, shadow],
+        capture_output=True,
+        env={**os.environ, "MYPYPATH": "src"},
+    )
+    return done.returncode == 1
+
+
+def source_with(name: str, path: Path) -> str:
+    """The text of the file with this one mutant in it."""
+    found = diff_apply.read_functions_from_index(name, path)
+    assert found, name
+    module = diff_apply.read_orig_module(path)
+    return module.deep_replace(_original(module, name), found[1]).code  # type: ignore[union-attr]
+
+
+def _original(module: cst.Module, name: str) -> cst.FunctionDef:
+    function, class_name = diff_apply.orig_function_and_class_names_from_key(name)
+    for node in module.body:
+        if class_name is None:
+            candidates: Sequence[cst.CSTNode] = [node]
+        elif isinstance(node, cst.ClassDef) and node.name.value == class_name:
+            candidates = node.body.body
+        else:
+            continue
+        for candidate in candidates:
+            if isinstance(candidate, cst.FunctionDef) and candidate.name.value == function:
+                return candidate
+    raise LookupError(name)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What mutmut prints goes to a file, whose end is shown if mutmut gives up."""
+    terminal = sys.__stdout__
+    with open(WORKPLACE / "mutmut.log", "a+") as log:
+        sys.__stdout__ = log
+        try:
+            with contextlib.redirect_stdout(log):
+                yield
+        except SystemExit:
+            log.seek(0)
+            print(log.read()[-5_000:], file=terminal)
+            raise
+        finally:
+            sys.__stdout__ = terminal
