@@ -144,7 +144,8 @@ def test_offsets_of_a_group_are_set_listed_and_deleted(admin: AdminClient, topic
     )
     rows = admin.alter_consumer_group_offsets([wanted])[group].result(30).topic_partitions
     assert [row.error for row in rows] == [None, None]
-    assert group in admin.list_groups()
+    found = {row.id: row for row in admin.list_groups()}[group]
+    assert (found.state, found.members, found.error) == ("Empty", [], None)
 
     def committed() -> dict[int, tuple[int, str | None]]:
         answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)

@@ -27,7 +27,7 @@ def elect(
     wanted = None if partitions is None else [TopicPartition(*partition) for partition in partitions]
     results = admin.elect_leaders(ElectionType[kind.upper()], wanted).result()
     return {
-        (found.topic, found.partition): None if error is None else error.args[0].name()
+        (found.topic, found.partition): None if error is None else error.name()
         for found, error in results.items()
     }
 

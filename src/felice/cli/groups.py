@@ -45,7 +45,9 @@ def committed_offsets(admin: AdminClient, group: str) -> dict[Partition, int]:
 
     result = wait_all(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))[group]
     return {
-        (found.topic, found.partition): found.offset for found in result.topic_partitions if found.offset >= 0
+        (found.topic, found.partition): found.offset
+        for found in result.topic_partitions or []
+        if found.offset >= 0
     }
 
 
@@ -115,7 +117,7 @@ def set_offsets(admin: AdminClient, group: str, targets: Mapping[Partition, int]
 
     asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in targets.items()]
     result = wait_all(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, asked)]))[group]
-    for found in result.topic_partitions:
+    for found in result.topic_partitions or []:
         if found.error:
             raise Fault(f"{found.topic}-{found.partition}: {found.error.str()}")
 

@@ -13,7 +13,6 @@ from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option, key_values, wait_all
 from felice.cli.output import show, show_json
-from felice.protocol.uuids import format_uuid
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
@@ -139,7 +138,7 @@ def _topic_row(topic: Any, config: Mapping[str, str]) -> dict[str, Any]:
     ]
     return {
         "topic": topic.name,
-        "topic_id": format_uuid(topic.topic_id),
+        "topic_id": str(topic.topic_id),
         "partition_count": len(partitions),
         "replication_factor": len(partitions[0]["replicas"]) if partitions else 0,
         "configs": dict(config),

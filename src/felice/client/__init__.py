@@ -1,18 +1,42 @@
-"""The Python client: producing, consuming and administering, with confluent_kafka's face.
+"""The Python client: producing, consuming and administering, with confluent_kafka's names.
 
     from felice.client import Consumer, Producer        # instead of: from confluent_kafka import ...
 
-`felice.client.aio` has the same as coroutines, `felice.client.blocking` a small client of raw batches for
-processes such as Spark's executors. Clients of other languages and libraries work with the brokers as well.
+Submodules have confluent_kafka's names, too: `admin`, `aio`, `error`, `serialization`. `felice.client.aio` also has
+coroutines of its own, `felice.client.blocking` a small client of raw batches for processes such as Spark's
+executors. Clients of other languages and libraries work with the brokers as well.
 """
 
 from __future__ import annotations
 
-from felice.client.admin import NewPartitions, NewTopic
 from felice.client.admin.client import AdminClient
+from felice.client.admin.enumerations import (
+    ConsumerGroupState,
+    ConsumerGroupType,
+    ElectionType,
+    IsolationLevel,
+)
+from felice.client.admin.model import (
+    ConsumerGroupTopicPartitions,
+    NewPartitions,
+    NewTopic,
+    Node,
+    OffsetSpec,
+    TopicCollection,
+    TopicPartitionInfo,
+)
 from felice.client.confluent.consumer import Consumer
+from felice.client.confluent.functions import consistent, fnv1a, libversion, murmur2, version
 from felice.client.confluent.producer import Producer
-from felice.client.error import ConsumeError, KafkaError, KafkaException, ProduceError
+from felice.client.deserializing_consumer import DeserializingConsumer
+from felice.client.error import (
+    ConcurrentModificationException,
+    ConsumeError,
+    IllegalStateException,
+    KafkaError,
+    KafkaException,
+    ProduceError,
+)
 from felice.client.model import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -23,8 +47,13 @@ from felice.client.model import (
     TIMESTAMP_NOT_AVAILABLE,
     ConsumerGroupMetadata,
     Message,
+    ThrottleEvent,
     TopicPartition,
+    Uuid,
 )
+from felice.client.serializing_producer import SerializingProducer
+
+__version__ = version()
 
 __all__ = [
     "OFFSET_BEGINNING",
@@ -35,15 +64,35 @@ __all__ = [
     "TIMESTAMP_LOG_APPEND_TIME",
     "TIMESTAMP_NOT_AVAILABLE",
     "AdminClient",
+    "ConcurrentModificationException",
     "ConsumeError",
     "Consumer",
     "ConsumerGroupMetadata",
+    "ConsumerGroupState",
+    "ConsumerGroupTopicPartitions",
+    "ConsumerGroupType",
+    "DeserializingConsumer",
+    "ElectionType",
+    "IllegalStateException",
+    "IsolationLevel",
     "KafkaError",
     "KafkaException",
     "Message",
     "NewPartitions",
     "NewTopic",
+    "Node",
+    "OffsetSpec",
     "ProduceError",
     "Producer",
+    "SerializingProducer",
+    "ThrottleEvent",
+    "TopicCollection",
     "TopicPartition",
+    "TopicPartitionInfo",
+    "Uuid",
+    "consistent",
+    "fnv1a",
+    "libversion",
+    "murmur2",
+    "version",
 ]

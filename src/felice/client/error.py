@@ -142,27 +142,48 @@ class KafkaError(metaclass=_Codes):
         self._txn_requires_abort = txn_requires_abort
 
     def code(self) -> int:
+        """The number: the protocol's, or a negative one below -100 for an error of this client."""
         return self._code
 
     def name(self) -> builtins.str:
+        """The name of the code, such as `UNKNOWN_TOPIC_OR_PART` or `_TIMED_OUT`."""
         return _NAMES.get(self._code, f"ERR_{self._code}?")
 
     def str(self) -> builtins.str:
+        """The text: what the code means, and the reason where one is known."""
         return self._reason
 
     def retriable(self) -> bool:
+        """Whether making the same call again can succeed."""
         return self._retriable
 
     def fatal(self) -> bool:
+        """Whether this client can do nothing more: close it and make a new one."""
         return self._fatal
 
     def txn_requires_abort(self) -> bool:
+        """Whether the transaction must be aborted and begun again."""
         return self._txn_requires_abort
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, KafkaError):
             return self._code == other._code
         return self._code == other if isinstance(other, int) else NotImplemented
+
+    def __lt__(self, other: KafkaError | int) -> bool:
+        return self._code < int(other)
+
+    def __le__(self, other: KafkaError | int) -> bool:
+        return self._code <= int(other)
+
+    def __gt__(self, other: KafkaError | int) -> bool:
+        return self._code > int(other)
+
+    def __ge__(self, other: KafkaError | int) -> bool:
+        return self._code >= int(other)
+
+    def __int__(self) -> int:
+        return self._code
 
     def __hash__(self) -> int:
         return hash(self._code)
@@ -194,12 +215,76 @@ class KafkaException(Exception):
         return self.error.code()
 
 
-class ConsumeError(KafkaException):
+class _KafkaClientError(KafkaException):
+    """An error with what led to it: `exception` was raised by the application's code, `kafka_message` is the message
+    that could not be handed out."""
+
+    def __init__(
+        self, kafka_error: KafkaError, exception: Exception | None = None, kafka_message: Any = None
+    ) -> None:
+        super().__init__(kafka_error)
+        self.exception = exception
+        self.kafka_message = kafka_message
+
+    @property
+    def name(self) -> str:
+        """The error's name, such as `_KEY_DESERIALIZATION`."""
+        return self.error.name()
+
+
+class SerializationError(KafkaException):
+    """Raised by serializers and deserializers."""
+
+
+class ConsumeError(_KafkaClientError):
     """An error met while consuming."""
 
 
-class ProduceError(KafkaException):
+class KeyDeserializationError(ConsumeError, SerializationError):
+    """The key deserializer raised `exception`; `kafka_message` still has the bytes."""
+
+    def __init__(self, exception: Exception | None = None, kafka_message: Any = None) -> None:
+        super().__init__(
+            KafkaError(KafkaError._KEY_DESERIALIZATION, str(exception)), exception, kafka_message
+        )
+
+
+class ValueDeserializationError(ConsumeError, SerializationError):
+    """The value deserializer raised `exception`; `kafka_message` still has the bytes."""
+
+    def __init__(self, exception: Exception | None = None, kafka_message: Any = None) -> None:
+        super().__init__(
+            KafkaError(KafkaError._VALUE_DESERIALIZATION, str(exception)), exception, kafka_message
+        )
+
+
+class ProduceError(_KafkaClientError):
     """An error met while producing."""
+
+    def __init__(self, kafka_error: KafkaError, exception: Exception | None = None) -> None:
+        super().__init__(kafka_error, exception)
+
+
+class KeySerializationError(ProduceError, SerializationError):
+    """The key serializer raised `exception`; nothing was produced."""
+
+    def __init__(self, exception: Exception | None = None) -> None:
+        super().__init__(KafkaError(KafkaError._KEY_SERIALIZATION, str(exception)), exception)
+
+
+class ValueSerializationError(ProduceError, SerializationError):
+    """The value serializer raised `exception`; nothing was produced."""
+
+    def __init__(self, exception: Exception | None = None) -> None:
+        super().__init__(KafkaError(KafkaError._VALUE_SERIALIZATION, str(exception)), exception)
+
+
+class IllegalStateException(RuntimeError):
+    """A call that the client's state does not allow."""
+
+
+class ConcurrentModificationException(RuntimeError):
+    """A client that is not for several threads at once is in use by another thread."""
 
 
 def failure(code: int, reason: str | None = None, *, retriable: bool | None = None) -> KafkaException:

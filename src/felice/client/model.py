@@ -6,8 +6,10 @@ handing out a few hundred thousand a second costs little.
 
 from __future__ import annotations
 
+import base64
+import struct
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from felice.client.error import KafkaError
@@ -20,6 +22,8 @@ OFFSET_BEGINNING = -2
 OFFSET_END = -1
 OFFSET_STORED = -1000
 OFFSET_INVALID = -1001
+# librdkafka's RD_KAFKA_OFFSET_TAIL(n) is this minus n: begin n records before the end.
+OFFSET_TAIL_BASE = -2000
 
 PARTITION_UA = -1
 
@@ -88,54 +92,106 @@ class Origin:
 
 
 class Message:
-    """One record as consumed or delivered, or an error event in its place."""
+    """One record as consumed or delivered, or an error event in its place.
+
+    Clients make messages with `message_of`. The constructor is for applications' tests: every argument is optional,
+    `timestamp` is a pair of type (`TIMESTAMP_CREATE_TIME`, ...) and milliseconds, `latency` is in seconds.
+    """
 
     __slots__ = ("_error", "_origin", "_record")
 
-    def __init__(self, origin: Origin, record: RecordTuple, error: KafkaError | None = None) -> None:
-        self._origin = origin
-        self._record = record
+    def __init__(
+        self,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+        key: Any = None,
+        value: Any = None,
+        headers: HeaderList | None = None,
+        error: KafkaError | None = None,
+        timestamp: tuple[int, int] | None = None,
+        latency: float | None = None,
+        leader_epoch: int | None = None,
+    ) -> None:
+        timestamp_type, time_ms = _checked_timestamp(timestamp)
+        number = -1 if partition is None else partition
+        self._origin = Origin(topic or "", number, timestamp_type, leader_epoch, latency)
+        place = OFFSET_INVALID if offset is None else offset
+        self._record = (place, time_ms, key, value, tuple(headers or ()))
         self._error = error
 
     def topic(self) -> str | None:
+        """The topic's name; None for an error event that concerns no topic."""
         return self._origin.topic or None
 
     def partition(self) -> int | None:
+        """The partition's number; None where none is known."""
         return self._origin.partition if self._origin.partition >= 0 else None
 
     def offset(self) -> int | None:
+        """The offset in the partition; None where the broker gave none (`acks=0`, a failed delivery)."""
         return self._record[0] if self._record[0] >= 0 else None
 
     def key(self) -> Any:
+        """The key as bytes, or None; the deserialized key from a `DeserializingConsumer`."""
         return self._record[2]
 
     def value(self) -> Any:
+        """The value as bytes, or None; the deserialized value from a `DeserializingConsumer`. An error event has
+        the error's text here."""
+        return self._record[3]
+
+    def deserialized_key(self) -> Any:
+        """The same object as `key()`."""
+        return self._record[2]
+
+    def deserialized_value(self) -> Any:
+        """The same object as `value()`."""
         return self._record[3]
 
     def headers(self) -> HeaderList | None:
+        """Pairs of a name and bytes (or None) in their order; None where there are no headers."""
         return list(self._record[4]) if self._record[4] else None
 
     def timestamp(self) -> tuple[int, int]:
+        """Type (`TIMESTAMP_CREATE_TIME` and so on) and milliseconds since 1970 in UTC."""
         timestamp = self._record[1]
         return (self._origin.timestamp_type if timestamp >= 0 else TIMESTAMP_NOT_AVAILABLE), timestamp
 
     def error(self) -> KafkaError | None:
+        """None for a record. Otherwise this message is an event, or the report of a failed delivery."""
         return self._error
 
     def leader_epoch(self) -> int | None:
+        """The epoch of the leader that wrote the record's batch; None where it is unknown."""
         return self._origin.leader_epoch
 
     def latency(self) -> float | None:
-        """Seconds from `produce()` to the report, for a message that was produced."""
+        """Seconds from `produce()` to the report; None for a message that was consumed."""
         return self._origin.latency_s
 
+    def delivery_count(self) -> int | None:
+        """Always None: share groups, which count deliveries, are not supported."""
+        return None
+
+    def set_topic(self, topic: str) -> None:
+        """Replace the topic's name in this message alone."""
+        self._origin = replace(self._origin, topic=topic)
+
+    def set_error(self, error: KafkaError | None) -> None:
+        """Replace the error."""
+        self._error = error
+
     def set_key(self, key: Any) -> None:
+        """Replace the key."""
         self._replace(2, key)
 
     def set_value(self, value: Any) -> None:
+        """Replace the value."""
         self._replace(3, value)
 
     def set_headers(self, headers: HeaderList | None) -> None:
+        """Replace the headers."""
         self._replace(4, tuple(headers or ()))
 
     def _replace(self, index: int, value: Any) -> None:
@@ -156,11 +212,31 @@ class Message:
         )
 
 
+def _checked_timestamp(given: tuple[int, int] | None) -> tuple[int, int]:
+    if given is None:
+        return TIMESTAMP_NOT_AVAILABLE, 0
+    if not (isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, int) for part in given)):
+        raise TypeError(f"expected timestamp as a pair of type and milliseconds, got {given!r}")
+    return given
+
+
+def message_of(origin: Origin, record: RecordTuple, error: KafkaError | None = None) -> Message:
+    """A message of a record, without copying it: for a few hundred thousand messages a second."""
+    message = _new_message(Message)
+    message._origin = origin
+    message._record = record
+    message._error = error
+    return message
+
+
+_new_message = Message.__new__
+
+
 def error_message(
     error: KafkaError, topic: str = "", partition: int = -1, offset: int = OFFSET_INVALID
 ) -> Message:
     """An event of `poll()` that carries an error instead of a record."""
-    return Message(Origin(topic, partition), (offset, -1, None, error.str().encode(), ()), error)
+    return message_of(Origin(topic, partition), (offset, -1, None, error.str().encode(), ()), error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +258,59 @@ class ConsumerGroupMetadata:
     group_instance_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Uuid:
+    """An id of 128 bits; as a string it is in Kafka's form, URL-safe base64 without padding."""
+
+    most_significant_bits: int
+    least_significant_bits: int
+
+    @classmethod
+    def of(cls, value: uuid.UUID) -> Uuid:
+        """The same id, its halves as signed 64-bit numbers as Java has them."""
+        return cls(*struct.unpack(">qq", value.bytes))
+
+    @property
+    def bytes(self) -> bytes:
+        mask = (1 << 64) - 1
+        return struct.pack(">QQ", self.most_significant_bits & mask, self.least_significant_bits & mask)
+
+    def get_most_significant_bits(self) -> int:
+        """The upper half, as a signed number."""
+        return self.most_significant_bits
+
+    def get_least_significant_bits(self) -> int:
+        """The lower half, as a signed number."""
+        return self.least_significant_bits
+
+    def __str__(self) -> str:
+        return base64.urlsafe_b64encode(self.bytes).decode().rstrip("=")
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleEvent:
+    """A broker delayed this client's request because of a quota: what `throttle_cb` is called with.
+
+    `throttle_time` is in seconds, `broker_name` is `host:port`.
+    """
+
+    broker_name: str
+    broker_id: int
+    throttle_time: float
+
+    def __str__(self) -> str:
+        return f"{self.broker_name}/{self.broker_id} throttled for {int(self.throttle_time * 1000)} ms"
+
+
 @dataclass(slots=True)
 class BrokerMetadata:
-    id: int
-    host: str
-    port: int
+    """A broker: its id and the address that clients connect to."""
+
+    id: int = -1
+    host: str = ""
+    port: int = -1
     rack: str | None = None
 
     def __repr__(self) -> str:
@@ -198,7 +322,9 @@ class BrokerMetadata:
 
 @dataclass(slots=True)
 class PartitionMetadata:
-    id: int
+    """A partition: broker ids of its leader (-1: none), its replicas and its in-sync replicas."""
+
+    id: int = -1
     leader: int = -1
     replicas: list[int] = field(default_factory=list)
     isrs: list[int] = field(default_factory=list)
@@ -211,7 +337,9 @@ class PartitionMetadata:
 
 @dataclass(slots=True)
 class TopicMetadata:
-    topic: str
+    """A topic with its partitions by number, or with the error that the broker gave."""
+
+    topic: str = ""
     partitions: dict[int, PartitionMetadata] = field(default_factory=dict)
     error: KafkaError | None = None
     topic_id: uuid.UUID | None = None
@@ -223,6 +351,9 @@ class TopicMetadata:
 
 @dataclass(slots=True)
 class ClusterMetadata:
+    """Brokers by id and topics by name. `orig_broker_id` and `orig_broker_name` (`host:port/id`) say which broker
+    answered."""
+
     cluster_id: str | None = None
     controller_id: int = -1
     brokers: dict[int, BrokerMetadata] = field(default_factory=dict)

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from felice.client.admin.model import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ElectionType,
-    NewPartitions,
-    ResourceType,
-)
+from felice.client.admin.enumerations import AlterConfigOpType, ElectionType, ResourceType
+from felice.client.admin.model import ConfigEntry, ConfigResource, NewPartitions
 from felice.client.aio import Admin
 from felice.client.error import KafkaException
 from felice.env import Environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from felice.client.admin.model import ElectionType
+from felice.client.admin.enumerations import ElectionType
 from felice.client.aio import Admin
 from felice.client.error import KafkaException
 from felice.metadata import layout

@@ -213,7 +213,7 @@ def _delete_offsets(admin: AdminClient, names: list[str], asked: dict[str, Any])
         result = wait_all(admin.delete_consumer_group_offsets([asked_for]))[name]
         rows = [
             (found.topic, found.partition, f"Error: {found.error.str()}" if found.error else "Successful")
-            for found in result.topic_partitions
+            for found in result.topic_partitions or []
         ]
         click.echo(f"Request succeeded for deleting offsets from group {name}.")
         _print(("TOPIC", "PARTITION", "STATUS"), rows, (30, 15, 15))

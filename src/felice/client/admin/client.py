@@ -1,4 +1,4 @@
-"""`AdminClient` with confluent_kafka's face: calls return at once, answers come in futures.
+"""`AdminClient`, with confluent_kafka's names: calls return at once, answers come in futures.
 
 Keeps true:  what is wrong with the arguments themselves is raised at once.
 """
@@ -7,24 +7,42 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 
 from felice.client.admin.core import DEFAULT_TIMEOUT_S
-from felice.client.admin.futures import Future, FutureCalls
+from felice.client.admin.enumerations import (
+    ConsumerGroupState,
+    ConsumerGroupType,
+    ElectionType,
+    IsolationLevel,
+)
+from felice.client.admin.futures import FutureCalls
 from felice.client.admin.model import (
     AbortTransactionSpec,
+    ApiVersionRange,
+    ConfigEntry,
     ConfigResource,
-    ConsumerGroupState,
+    ConsumerGroupDescription,
     ConsumerGroupTopicPartitions,
-    ConsumerGroupType,
+    DeletedRecords,
     DescribeClusterResult,
-    ElectionType,
+    FeatureMetadata,
     FeatureUpdate,
-    IsolationLevel,
+    FencedProducer,
+    GroupMetadata,
     ListConsumerGroupsResult,
+    ListOffsetsResultInfo,
+    LogDirDescription,
     NewPartitions,
     NewTopic,
+    Node,
     OffsetSpec,
+    PartitionReassignment,
+    ProducerState,
     TopicCollection,
+    TopicDescription,
+    TransactionDescription,
+    TransactionListing,
     TransactionState,
 )
 from felice.client.error import KafkaError, KafkaException, failure
@@ -33,7 +51,12 @@ from felice.client.model import ClusterMetadata, Partition, TopicPartition
 
 
 class AdminClient(FutureCalls):
-    """Close it when done, or use it in a `with` block."""
+    """Administration of a cluster: `AdminClient({"bootstrap.servers": "localhost:9092"})`.
+
+    Calls return futures (`concurrent.futures.Future`), most of them a dict of futures by item; `result()` returns the
+    value or raises `KafkaException`. Timeouts are in seconds. Wrong arguments raise `ValueError`, `TypeError` or
+    `KafkaException` at once. Close it when done, or use it in a `with` block.
+    """
 
     # Topics
 
@@ -43,7 +66,10 @@ class AdminClient(FutureCalls):
         operation_timeout: float | None = None,
         request_timeout: float | None = None,
         validate_only: bool = False,
-    ) -> dict[str, Future]:
+    ) -> dict[str, Future[None]]:
+        """Create topics. The future of a topic is done when the controller has created it (or has checked it:
+        `validate_only`). Timeouts are in seconds.
+        """
         names = _distinct([topic.topic for topic in new_topics], "topic")
         work = self._admin.create_topics(
             new_topics, operation_timeout or request_timeout or DEFAULT_TIMEOUT_S, validate_only
@@ -55,7 +81,8 @@ class AdminClient(FutureCalls):
         topics: list[str],
         operation_timeout: float | None = None,
         request_timeout: float | None = None,
-    ) -> dict[str, Future]:
+    ) -> dict[str, Future[None]]:
+        """Delete topics and their records. Timeouts are in seconds."""
         names = _distinct(topics, "topic")
         work = self._admin.delete_topics(names, operation_timeout or request_timeout or DEFAULT_TIMEOUT_S)
         return self._many(names, work)
@@ -66,7 +93,8 @@ class AdminClient(FutureCalls):
         operation_timeout: float | None = None,
         request_timeout: float | None = None,
         validate_only: bool = False,
-    ) -> dict[str, Future]:
+    ) -> dict[str, Future[None]]:
+        """Add partitions until a topic has `new_total_count` of them."""
         names = _distinct([topic.topic for topic in new_partitions], "topic")
         timeout_s = operation_timeout or request_timeout or DEFAULT_TIMEOUT_S
         return self._many(names, self._admin.create_partitions(new_partitions, timeout_s, validate_only))
@@ -75,32 +103,34 @@ class AdminClient(FutureCalls):
         self,
         topics: TopicCollection | Iterable[str],
         *,
+        include_authorized_operations: bool = False,
         request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[str, Future]:
+    ) -> dict[str, Future[TopicDescription]]:
+        """Partitions, leaders and replicas of topics, with `include_authorized_operations` what this client may do."""
         listed = topics.topic_names if isinstance(topics, TopicCollection) else list(topics)
         names = _distinct(listed, "topic")
-        return self._many(names, self._admin.describe_topics(names, request_timeout))
+        return self._many(
+            names, self._admin.describe_topics(names, request_timeout, include_authorized_operations)
+        )
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Blocks, unlike the rest; -1 waits for ever."""
         limit_s = timeout if timeout >= 0 else DEFAULT_TIMEOUT_S
         future = self._one(self._admin.metadata(None if topic is None else [topic], limit_s))
         try:
-            picture: ClusterMetadata = future.result(timeout if timeout >= 0 else None)
+            return future.result(timeout if timeout >= 0 else None)
         except concurrent.futures.TimeoutError:
             raise failure(KafkaError._TRANSPORT, f"no metadata in {timeout} s") from None
-        return picture
 
     def cluster_id(self, timeout: float = DEFAULT_TIMEOUT_S) -> str | None:
-        return self._cluster(timeout).cluster_id
+        """The id of the cluster. Blocks."""
+        return self._one(self._admin.describe_cluster(timeout)).result().cluster_id
 
-    def _cluster(self, timeout_s: float) -> DescribeClusterResult:
-        result: DescribeClusterResult = self._one(self._admin.describe_cluster(timeout_s)).result()
-        return result
-
-    def describe_cluster(self, *, request_timeout: float = DEFAULT_TIMEOUT_S) -> Future:
-        """A future of `DescribeClusterResult`."""
-        return self._one(self._admin.describe_cluster(request_timeout))
+    def describe_cluster(
+        self, *, include_authorized_operations: bool = False, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> Future[DescribeClusterResult]:
+        """Brokers and controller, with `include_authorized_operations` what this client may do to the cluster."""
+        return self._one(self._admin.describe_cluster(request_timeout, include_authorized_operations))
 
     # Offsets and records
 
@@ -110,7 +140,7 @@ class AdminClient(FutureCalls):
         *,
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[TopicPartition, Future]:
+    ) -> dict[TopicPartition, Future[ListOffsetsResultInfo]]:
         """Futures of `ListOffsetsResultInfo`."""
         timestamps = {tp.key: spec._value for tp, spec in topic_partition_offsets.items()}
         work = self._admin.list_offsets(timestamps, isolation_level.value, request_timeout)
@@ -123,7 +153,7 @@ class AdminClient(FutureCalls):
         *,
         operation_timeout: float | None = None,
         request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[TopicPartition, Future]:
+    ) -> dict[TopicPartition, Future[DeletedRecords]]:
         """Futures of `DeletedRecords`; OFFSET_END deletes all there is."""
         offsets = {tp.key: tp.offset for tp in topic_partition_offsets}
         futures = self._many(
@@ -135,7 +165,7 @@ class AdminClient(FutureCalls):
 
     def describe_configs(
         self, resources: list[ConfigResource], request_timeout: float = DEFAULT_TIMEOUT_S
-    ) -> dict[ConfigResource, Future]:
+    ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
         """Futures of `{name: ConfigEntry}`."""
         return self._many(resources, self._admin.describe_configs(resources, request_timeout))
 
@@ -144,7 +174,8 @@ class AdminClient(FutureCalls):
         resources: list[ConfigResource],
         request_timeout: float = DEFAULT_TIMEOUT_S,
         validate_only: bool = False,
-    ) -> dict[ConfigResource, Future]:
+    ) -> dict[ConfigResource, Future[None]]:
+        """Replace all configs that are set on each resource by `set_config`: those not named fall back to defaults."""
         return self._many(resources, self._admin.alter_configs(resources, request_timeout, validate_only))
 
     def incremental_alter_configs(
@@ -152,17 +183,20 @@ class AdminClient(FutureCalls):
         resources: list[ConfigResource],
         request_timeout: float = DEFAULT_TIMEOUT_S,
         validate_only: bool = False,
-    ) -> dict[ConfigResource, Future]:
+    ) -> dict[ConfigResource, Future[None]]:
+        """Make the changes that each resource has in `incremental_configs`, and no others."""
         work = self._admin.incremental_alter_configs(resources, request_timeout, validate_only)
         return self._many(resources, work)
 
     # Versions and features
 
-    def list_api_versions(self, *, request_timeout: float = DEFAULT_TIMEOUT_S) -> Future:
+    def list_api_versions(
+        self, *, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> Future[dict[Node, list[ApiVersionRange] | KafkaException]]:
         """A future of `[ApiVersionRange]`, or the `KafkaException` in its place, by broker (`Node`)."""
         return self._one(self._admin.list_api_versions(request_timeout))
 
-    def describe_features(self, *, request_timeout: float = DEFAULT_TIMEOUT_S) -> Future:
+    def describe_features(self, *, request_timeout: float = DEFAULT_TIMEOUT_S) -> Future[FeatureMetadata]:
         """A future of `FeatureMetadata`."""
         return self._one(self._admin.describe_features(request_timeout))
 
@@ -172,7 +206,7 @@ class AdminClient(FutureCalls):
         *,
         validate_only: bool = False,
         request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> Future:
+    ) -> Future[None]:
         """Settles on other levels, on all of them or on none."""
         return self._one(self._admin.update_features(updates, validate_only, request_timeout))
 
@@ -183,14 +217,22 @@ class AdminClient(FutureCalls):
         election_type: ElectionType,
         partitions: Iterable[TopicPartition] | None = None,
         *,
+        operation_timeout: float | None = None,
         request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> Future:
-        """A future of the error, or None, by partition; of all partitions only those that needed an election."""
-        wanted = None if partitions is None else [(found.topic, found.partition) for found in partitions]
+    ) -> Future[dict[TopicPartition, KafkaError | None]]:
+        """Elect leaders, of all partitions where `partitions` is None; then the result has only those that needed it.
 
-        async def elect() -> dict[TopicPartition, KafkaException | None]:
-            results = await self._admin.elect_leaders(election_type, wanted, request_timeout)
-            return {TopicPartition(*partition): result for partition, result in results.items()}
+        A partition's value is None when it has the leader that was asked for, else the error.
+        """
+        wanted = None if partitions is None else [found.key for found in partitions]
+        timeout_s = operation_timeout or request_timeout
+
+        async def elect() -> dict[TopicPartition, KafkaError | None]:
+            results = await self._admin.elect_leaders(election_type, wanted, timeout_s)
+            return {
+                TopicPartition(*partition): None if result is None else result.error
+                for partition, result in results.items()
+            }
 
         return self._one(elect())
 
@@ -199,11 +241,13 @@ class AdminClient(FutureCalls):
         wanted: Mapping[Partition, Sequence[int] | None],
         *,
         request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[Partition, Future]:
+    ) -> dict[Partition, Future[None]]:
         """Begins to move partitions, by (topic, partition), to other brokers; None cancels a move."""
         return self._many(wanted, self._admin.alter_partition_reassignments(wanted, request_timeout))
 
-    def list_partition_reassignments(self, *, request_timeout: float = DEFAULT_TIMEOUT_S) -> Future:
+    def list_partition_reassignments(
+        self, *, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> Future[dict[Partition, PartitionReassignment]]:
         """A future of `PartitionReassignment` by (topic, partition): the moves under way."""
         return self._one(self._admin.list_partition_reassignments(None, request_timeout))
 
@@ -215,7 +259,7 @@ class AdminClient(FutureCalls):
         topics: Iterable[str] | None = None,
         *,
         request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[int, Future]:
+    ) -> dict[int, Future[list[LogDirDescription]]]:
         """Futures of `[LogDirDescription]` by broker; None asks all brokers, or for all topics."""
         asked = (
             sorted(self.list_topics(timeout=request_timeout).brokers) if brokers is None else list(brokers)
@@ -224,7 +268,7 @@ class AdminClient(FutureCalls):
 
     def alter_replica_log_dirs(
         self, broker: int, wanted: Mapping[Partition, str], *, request_timeout: float = DEFAULT_TIMEOUT_S
-    ) -> dict[Partition, Future]:
+    ) -> dict[Partition, Future[None]]:
         """Begins to move replicas of a broker, by (topic, partition), to other directories of its."""
         return self._many(wanted, self._admin.alter_replica_log_dirs(broker, wanted, request_timeout))
 
@@ -236,28 +280,36 @@ class AdminClient(FutureCalls):
         states: Iterable[ConsumerGroupState] = (),
         types: Iterable[ConsumerGroupType] = (),
         request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> Future:
+    ) -> Future[ListConsumerGroupsResult]:
         """A future of `ListConsumerGroupsResult`."""
         return self._one(self._admin.list_consumer_groups(states, types, request_timeout))
 
-    def list_groups(self, group: str | None = None, timeout: float = DEFAULT_TIMEOUT_S) -> list[str]:
-        """Names of the groups (or of the one asked for, if it exists). Blocks."""
-        future = self._one(self._admin.list_consumer_groups(timeout_s=timeout))
-        found: ListConsumerGroupsResult = future.result()
-        return sorted(row.group_id for row in found.valid if group in (None, row.group_id))
+    def list_groups(
+        self, group: str | None = None, timeout: float = DEFAULT_TIMEOUT_S
+    ) -> list[GroupMetadata]:
+        """Groups with their members (or only `group`, if it exists). Blocks. `list_consumer_groups` and
+        `describe_consumer_groups` decode more and ask less."""
+        return self._one(self._admin.list_groups(group, timeout)).result()
 
     def describe_consumer_groups(
-        self, group_ids: list[str], *, request_timeout: float = DEFAULT_TIMEOUT_S
-    ) -> dict[str, Future]:
+        self,
+        group_ids: list[str],
+        *,
+        include_authorized_operations: bool = False,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[str, Future[ConsumerGroupDescription]]:
         """Futures of `ConsumerGroupDescription`; a group that does not exist is Dead."""
         return {
-            group: self._one(self._admin.describe_consumer_group(group, request_timeout))
+            group: self._one(
+                self._admin.describe_consumer_group(group, request_timeout, include_authorized_operations)
+            )
             for group in _distinct(group_ids, "group")
         }
 
     def delete_consumer_groups(
         self, group_ids: list[str], *, request_timeout: float = DEFAULT_TIMEOUT_S
-    ) -> dict[str, Future]:
+    ) -> dict[str, Future[None]]:
+        """Delete groups that have no members, with their offsets."""
         return {
             group: self._one(self._admin.delete_consumer_group(group, request_timeout))
             for group in _distinct(group_ids, "group")
@@ -269,7 +321,7 @@ class AdminClient(FutureCalls):
         *,
         require_stable: bool = False,
         request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[str, Future]:
+    ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
         """Futures of `ConsumerGroupTopicPartitions`, by group id."""
 
         async def ask(request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
@@ -289,7 +341,7 @@ class AdminClient(FutureCalls):
         alter_consumer_group_offsets_request: list[ConsumerGroupTopicPartitions],
         *,
         request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[str, Future]:
+    ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
         """Futures of `ConsumerGroupTopicPartitions` with an error or none on each partition."""
 
         async def ask(request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
@@ -309,7 +361,7 @@ class AdminClient(FutureCalls):
         delete_consumer_group_offsets_request: list[ConsumerGroupTopicPartitions],
         *,
         request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[str, Future]:
+    ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
         """Futures of `ConsumerGroupTopicPartitions`, by group id."""
 
         async def ask(request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
@@ -327,7 +379,7 @@ class AdminClient(FutureCalls):
         members: Iterable[tuple[str, str | None]],
         *,
         request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> Future:
+    ) -> Future[dict[tuple[str, str | None], KafkaException | None]]:
         """A future of {(member id, instance id): None or the error}; ("", instance id) names a static member."""
         return self._one(self._admin.remove_members(group_id, members, request_timeout))
 
@@ -341,7 +393,7 @@ class AdminClient(FutureCalls):
         longer_than_ms: int = -1,
         pattern: str | None = None,
         request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> Future:
+    ) -> Future[dict[int, list[TransactionListing]]]:
         """A future of `[TransactionListing]` by the id of the broker that coordinates them.
 
         No states and no producer ids let all through, as a negative duration does; a pattern is matched with
@@ -353,7 +405,7 @@ class AdminClient(FutureCalls):
 
     def describe_transactions(
         self, transactional_ids: Iterable[str], *, request_timeout: float = DEFAULT_TIMEOUT_S
-    ) -> dict[str, Future]:
+    ) -> dict[str, Future[TransactionDescription]]:
         """Futures of `TransactionDescription`; TRANSACTIONAL_ID_NOT_FOUND for what was never used, or not of late."""
         return {
             name: self._one(self._admin.describe_transaction(name, request_timeout))
@@ -366,7 +418,7 @@ class AdminClient(FutureCalls):
         *,
         broker_id: int | None = None,
         request_timeout: float = DEFAULT_TIMEOUT_S,
-    ) -> dict[TopicPartition, Future]:
+    ) -> dict[TopicPartition, Future[list[ProducerState]]]:
         """Futures of `[ProducerState]`, from the partition's leader or from the replica on the broker named."""
         wanted = {tp.key: tp for tp in partitions}
         work = self._admin.describe_producers(wanted, broker_id, request_timeout)
@@ -375,13 +427,13 @@ class AdminClient(FutureCalls):
 
     def abort_transaction(
         self, spec: AbortTransactionSpec, *, request_timeout: float = DEFAULT_TIMEOUT_S
-    ) -> Future:
+    ) -> Future[None]:
         """Ends a transaction that hangs in one partition. Its coordinator is not asked: see `describe_producers`."""
         return self._one(self._admin.abort_transaction(spec, request_timeout))
 
     def fence_producers(
         self, transactional_ids: Iterable[str], *, request_timeout: float = DEFAULT_TIMEOUT_S
-    ) -> dict[str, Future]:
+    ) -> dict[str, Future[FencedProducer]]:
         """Futures of `FencedProducer`: what is open is aborted, and who wrote it is refused from then on.
 
         An id that is not there is made.
@@ -393,7 +445,7 @@ class AdminClient(FutureCalls):
 
     def force_terminate_transaction(
         self, transactional_id: str, *, request_timeout: float = DEFAULT_TIMEOUT_S
-    ) -> Future:
+    ) -> Future[FencedProducer]:
         """`fence_producers` of one id (KIP-939)."""
         return self.fence_producers([transactional_id], request_timeout=request_timeout)[transactional_id]
 

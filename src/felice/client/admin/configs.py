@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from felice.client.admin.model import (
+from felice.client.admin.enumerations import (
     WIRE_RESOURCE_TYPES,
     AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     ConfigSource,
     ResourceType,
 )
+from felice.client.admin.model import ConfigEntry, ConfigResource
 from felice.client.admin.topics import Results, outcome
 from felice.client.error import KafkaError, failure
 from felice.client.net.cluster import Cluster

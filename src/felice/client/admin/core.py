@@ -14,18 +14,22 @@ from functools import partial
 from typing import Any, TypeVar
 
 from felice.client.admin import configs, features, groups, leadership, log_dirs, topics, transactions
+from felice.client.admin.enumerations import (
+    ConsumerGroupState,
+    ConsumerGroupType,
+    ElectionType,
+    authorized_operations,
+)
 from felice.client.admin.model import (
     AbortTransactionSpec,
     ApiVersionRange,
     ConfigResource,
     ConsumerGroupDescription,
-    ConsumerGroupState,
-    ConsumerGroupType,
     DescribeClusterResult,
-    ElectionType,
     FeatureMetadata,
     FeatureUpdate,
     FencedProducer,
+    GroupMetadata,
     ListConsumerGroupsResult,
     NewPartitions,
     NewTopic,
@@ -43,6 +47,8 @@ from felice.client.net.cluster import Cluster, backoff_s
 from felice.client.options import Settings, parse_settings
 from felice.env import Environment
 from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.describe_cluster import DescribeClusterRequest
+from felice.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
 
 T = TypeVar("T")
 
@@ -160,11 +166,16 @@ class Admin:
             timeout_s,
         )
 
-    async def describe_topics(self, names: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> Results:
+    async def describe_topics(
+        self,
+        names: Iterable[str],
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        include_authorized_operations: bool = False,
+    ) -> Results:
         """`TopicDescription`, or the error, by topic."""
         return await self._each(
             {name: name for name in names},
-            lambda some: topics.describe_topics(self.cluster, some),
+            lambda some: topics.describe_topics(self.cluster, some, include_authorized_operations),
             timeout_s,
         )
 
@@ -176,11 +187,22 @@ class Admin:
         await self._retrying(lambda: self.cluster.refresh(wanted), timeout_s)
         return self.cluster.topology.describe(wanted)
 
-    async def describe_cluster(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> DescribeClusterResult:
+    async def describe_cluster(
+        self, timeout_s: float = DEFAULT_TIMEOUT_S, include_authorized_operations: bool = False
+    ) -> DescribeClusterResult:
+        """The brokers and the controller."""
         picture = await self.metadata([], timeout_s)
         nodes = topics.nodes_of(picture)
+        bits = OPERATIONS_NOT_REQUESTED
+        if include_authorized_operations:
+            request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+            response = await self._retrying(lambda: self.cluster.call_any(request), timeout_s)
+            bits = response.cluster_authorized_operations
         return DescribeClusterResult(
-            picture.cluster_id, nodes.get(picture.controller_id), [nodes[number] for number in sorted(nodes)]
+            nodes.get(picture.controller_id),
+            [nodes[number] for number in sorted(nodes)],
+            picture.cluster_id,
+            authorized_operations(bits),
         )
 
     async def list_offsets(
@@ -340,10 +362,28 @@ class Admin:
         return await self._retrying(lambda: groups.list_groups(self.cluster, *wanted), timeout_s)
 
     async def describe_consumer_group(
-        self, group_id: str, timeout_s: float = DEFAULT_TIMEOUT_S
+        self,
+        group_id: str,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        include_authorized_operations: bool = False,
     ) -> ConsumerGroupDescription:
+        """A group with its members; one that does not exist is Dead."""
         return await self._retrying(
-            lambda: groups.describe_group(self.cluster, group_id, timeout_s), timeout_s
+            lambda: groups.describe_group(self.cluster, group_id, timeout_s, include_authorized_operations),
+            timeout_s,
+        )
+
+    async def list_groups(
+        self, group_id: str | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> list[GroupMetadata]:
+        """Groups of every kind with their members' bytes, ordered by name; only `group_id` where it is given."""
+        listed = await self.list_consumer_groups(timeout_s=timeout_s)
+        names = sorted(row.group_id for row in listed.valid if group_id in (None, row.group_id))
+        return [await self._group_metadata(name, timeout_s) for name in names]
+
+    async def _group_metadata(self, group_id: str, timeout_s: float) -> GroupMetadata:
+        return await self._retrying(
+            lambda: groups.group_metadata(self.cluster, group_id, timeout_s), timeout_s
         )
 
     async def delete_consumer_group(self, group_id: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:

@@ -6,16 +6,17 @@ Keeps true:  every item asked about has a future, and every future gets a result
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, Self, TypeAlias
+from collections.abc import Coroutine, Hashable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Self, TypeVar
 
 from felice.client.admin.core import Admin
 from felice.client.error import KafkaError, failure, kafka_exception
 from felice.client.net.loop_thread import LoopThread
 from felice.client.options import parse_settings
 
-Future: TypeAlias = "concurrent.futures.Future[Any]"
-Futures: TypeAlias = dict[Any, Future]
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 class FutureCalls:
@@ -44,21 +45,22 @@ class FutureCalls:
         return True
 
     def close(self) -> None:
+        """Close the connections. Futures that are not done are cancelled."""
         if self._thread.alive:
             self._thread.stop()
 
     def poll(self, timeout: float = 0) -> int:
-        """Nothing waits to be served: futures complete by themselves."""
+        """Returns 0: futures complete by themselves, no callbacks wait to be served."""
         return 0
 
-    def _one(self, work: Coroutine[Any, Any, Any]) -> Future:
+    def _one(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         if not self._thread.alive:
             work.close()
             raise failure(KafkaError._STATE, "the client is closed")
-        answer: Future = concurrent.futures.Future()
+        answer: Future[T] = Future()
         answer.set_running_or_notify_cancel()
 
-        def done(task: Future) -> None:
+        def done(task: Future[T]) -> None:
             error = concurrent.futures.CancelledError() if task.cancelled() else task.exception()
             if error is None:
                 answer.set_result(task.result())
@@ -68,13 +70,13 @@ class FutureCalls:
         self._thread.submit(work).add_done_callback(done)
         return answer
 
-    def _many(self, keys: Iterable[Any], work: Coroutine[Any, Any, Mapping[Any, Any]]) -> Futures:
-        """A future per key, from one coroutine that answers all."""
-        futures: Futures = {key: concurrent.futures.Future() for key in keys}
+    def _many(self, keys: Iterable[K], work: Coroutine[Any, Any, Mapping[Any, Any]]) -> dict[K, Future[Any]]:
+        """A future per key, from one coroutine that answers all: values, or exceptions in their place."""
+        futures: dict[K, Future[Any]] = {key: Future() for key in keys}
         for future in futures.values():
             future.set_running_or_notify_cancel()
 
-        def done(task: Future) -> None:
+        def done(task: Future[Mapping[Any, Any]]) -> None:
             error = task.exception()
             results = {} if error else task.result()
             for key, future in futures.items():
@@ -84,7 +86,7 @@ class FutureCalls:
         return futures
 
 
-def _settle(future: Future, outcome: Any) -> None:
+def _settle(future: Future[Any], outcome: Any) -> None:
     if isinstance(outcome, BaseException):
         future.set_exception(outcome)
     else:

@@ -9,18 +9,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from felice.client.admin.coordinators import ask_coordinator, raise_if_moved
+from felice.client.admin.enumerations import ConsumerGroupState, ConsumerGroupType, authorized_operations
 from felice.client.admin.model import (
     ConsumerGroupDescription,
     ConsumerGroupListing,
-    ConsumerGroupState,
-    ConsumerGroupType,
+    GroupMember,
+    GroupMetadata,
     ListConsumerGroupsResult,
     MemberAssignment,
     MemberDescription,
     Node,
 )
 from felice.client.admin.topics import Results, outcome
-from felice.client.error import KafkaException, error_of, failure
+from felice.client.error import KafkaError, KafkaException, error_of, failure
 from felice.client.group.requests import (
     CommittedOffset,
     commit_results,
@@ -28,7 +29,7 @@ from felice.client.group.requests import (
     offset_commit_request,
     offset_fetch_request,
 )
-from felice.client.model import OFFSET_INVALID, Partition, TopicPartition
+from felice.client.model import OFFSET_INVALID, BrokerMetadata, Partition, TopicPartition
 from felice.client.net.cluster import Cluster
 from felice.client.net.requests import by_topic
 from felice.client.net.wire import ByVersion
@@ -36,7 +37,7 @@ from felice.protocol.codec import decode_data
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from felice.protocol.messages.delete_groups import DeleteGroupsRequest
-from felice.protocol.messages.describe_groups import DescribeGroupsRequest
+from felice.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from felice.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from felice.protocol.messages.list_groups import ListGroupsRequest
 from felice.protocol.messages.offset_delete import (
@@ -52,7 +53,7 @@ async def list_groups(
 ) -> ListConsumerGroupsResult:
     """Every broker lists only what it coordinates, so all are asked."""
     await cluster.refresh([])
-    state_names, type_names = [state.value for state in states], [kind.value.lower() for kind in types]
+    state_names, type_names = [state.wire_name for state in states], [kind.wire_name for kind in types]
 
     def build(version: int) -> ListGroupsRequest:
         return ListGroupsRequest(
@@ -82,15 +83,54 @@ def _listing(row: Any) -> ConsumerGroupListing:
     )
 
 
-async def describe_group(cluster: Cluster, group_id: str, timeout_s: float) -> ConsumerGroupDescription:
-    response = await ask_coordinator(cluster, group_id, DescribeGroupsRequest(groups=[group_id]), timeout_s)
-    row = response.groups[0]
+async def _ask_about_group(
+    cluster: Cluster, group_id: str, timeout_s: float, include_authorized_operations: bool = False
+) -> tuple[DescribedGroup, BrokerMetadata]:
+    """The coordinator's row about a group, and the coordinator."""
+
+    def build(version: int) -> DescribeGroupsRequest:
+        if include_authorized_operations and version < 3:
+            raise failure(KafkaError._UNSUPPORTED_FEATURE, "the broker does not report authorized operations")
+        return DescribeGroupsRequest(
+            groups=[group_id], include_authorized_operations=include_authorized_operations
+        )
+
+    request = ByVersion(DescribeGroupsRequest, build)
+    response = await ask_coordinator(cluster, group_id, request, timeout_s)
+    row: DescribedGroup = response.groups[0]
     raise_if_moved(cluster, group_id, row.error_code)
+    broker = cluster.topology.brokers[await cluster.coordinator(group_id, timeout_s)]
+    return row, broker
+
+
+async def group_metadata(cluster: Cluster, group_id: str, timeout_s: float) -> GroupMetadata:
+    """A group with its members' metadata and assignments as bytes."""
+    row, broker = await _ask_about_group(cluster, group_id, timeout_s)
+    members = [
+        GroupMember(
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            bytes(member.member_metadata),
+            bytes(member.member_assignment),
+        )
+        for member in row.members
+    ]
+    error = error_of(row.error_code, row.error_message or group_id) if row.error_code else None
+    return GroupMetadata(
+        broker, group_id, error, row.group_state, row.protocol_type, row.protocol_data, members
+    )
+
+
+async def describe_group(
+    cluster: Cluster, group_id: str, timeout_s: float, include_authorized_operations: bool = False
+) -> ConsumerGroupDescription:
+    """A group with its members' assignments decoded."""
+    row, broker = await _ask_about_group(cluster, group_id, timeout_s, include_authorized_operations)
     if row.error_code and row.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         raise failure(row.error_code, row.error_message or group_id)
     # Version 6 reports a group that does not exist as an error, older ones as Dead; say the same either way.
     state = "Dead" if row.error_code else row.group_state
-    broker = cluster.topology.brokers[await cluster.coordinator(group_id, timeout_s)]
     return ConsumerGroupDescription(
         group_id,
         row.protocol_type == "",
@@ -98,7 +138,9 @@ async def describe_group(cluster: Cluster, group_id: str, timeout_s: float) -> C
         row.protocol_data,
         ConsumerGroupState.of(state),
         Node(broker.id, broker.host, broker.port, broker.rack),
-        protocol_type=row.protocol_type,
+        authorized_operations(row.authorized_operations),
+        ConsumerGroupType.CLASSIC,
+        row.protocol_type,
     )
 
 

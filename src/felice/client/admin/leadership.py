@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from felice.client.admin.model import ElectionType, PartitionReassignment
+from felice.client.admin.enumerations import ElectionType
+from felice.client.admin.model import PartitionReassignment
 from felice.client.admin.topics import Results, outcome
 from felice.client.error import KafkaException
 from felice.client.model import Partition

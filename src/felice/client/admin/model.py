@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
-from typing import Any
+from enum import Enum
 
+from felice.client.admin.enumerations import (
+    AclOperation,
+    AlterConfigOpType,
+    ConfigSource,
+    ConsumerGroupState,
+    ConsumerGroupType,
+    ResourceType,
+)
 from felice.client.error import KafkaError
-from felice.client.model import TopicPartition
+from felice.client.model import BrokerMetadata, TopicPartition, Uuid
 
 
 @dataclass(slots=True)
@@ -36,46 +42,6 @@ class NewPartitions:
 
     def __hash__(self) -> int:
         return hash(self.topic)
-
-
-class ResourceType(Enum):
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    BROKER = 4
-
-    @classmethod
-    def of(cls, value: ResourceType | str | int) -> ResourceType:
-        if isinstance(value, ResourceType):
-            return value
-        try:
-            return cls[value.upper()] if isinstance(value, str) else cls(value)
-        except (KeyError, ValueError):
-            raise ValueError(f"{value!r} is not one of {', '.join(kind.name for kind in cls)}") from None
-
-
-# The wire numbers groups differently.
-WIRE_RESOURCE_TYPES = {ResourceType.TOPIC: 2, ResourceType.BROKER: 4, ResourceType.GROUP: 32}
-
-
-class AlterConfigOpType(Enum):
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-class ConfigSource(IntEnum):
-    UNKNOWN_CONFIG = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    CLIENT_METRICS_CONFIG = 7
-    GROUP_CONFIG = 8
 
 
 @dataclass(slots=True)
@@ -122,10 +88,12 @@ class ConfigResource:
         self.incremental_configs = list(incremental_configs or [])
 
     def set_config(self, name: str, value: str, overwrite: bool = True) -> None:
+        """A value for `alter_configs`; without `overwrite` an earlier value stays."""
         if overwrite or name not in self.set_config_dict:
             self.set_config_dict[name] = value
 
     def add_incremental_config(self, config_entry: ConfigEntry) -> None:
+        """A change for `incremental_alter_configs`: an entry with an `incremental_operation`."""
         self.incremental_configs.append(config_entry)
 
     @property
@@ -148,33 +116,32 @@ class ConfigResource:
         return f"ConfigResource({self.restype.name}, {self.name!r})"
 
 
-class IsolationLevel(Enum):
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
-
-
 class OffsetSpec:
     """Which offset is asked for: `earliest()`, `latest()`, `max_timestamp()` or `for_timestamp(ms)`."""
 
     __slots__ = ("_value",)
 
-    def __init__(self, value: int) -> None:
-        self._value = value
+    def __init__(self, index: int) -> None:
+        self._value = index
 
     @classmethod
     def earliest(cls) -> OffsetSpec:
+        """The first offset that the log still has."""
         return cls(-2)
 
     @classmethod
     def latest(cls) -> OffsetSpec:
+        """The end: the offset after the last record."""
         return cls(-1)
 
     @classmethod
     def max_timestamp(cls) -> OffsetSpec:
+        """The record with the largest timestamp."""
         return cls(-3)
 
     @classmethod
     def for_timestamp(cls, timestamp: int) -> OffsetSpec:
+        """The first record whose timestamp (milliseconds) is not less than this one."""
         return cls(timestamp)
 
 
@@ -217,13 +184,6 @@ class FeatureMetadata:
     supported: dict[str, tuple[int, int]]
     finalized: dict[str, int]
     epoch: int
-
-
-class ElectionType(Enum):
-    """Who may become leader: the preferred replica, or any that lives where none in sync does."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,50 +230,29 @@ class ConsumerGroupTopicPartitions:
         return hash(self.group_id)
 
 
-class ConsumerGroupState(Enum):
-    UNKNOWN = "Unknown"
-    PREPARING_REBALANCING = "PreparingRebalance"
-    COMPLETING_REBALANCING = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-    EMPTY = "Empty"
-    ASSIGNING = "Assigning"
-    RECONCILING = "Reconciling"
-
-    @classmethod
-    def of(cls, name: str) -> ConsumerGroupState:
-        return next((state for state in cls if state.value.lower() == name.lower()), cls.UNKNOWN)
-
-
-class ConsumerGroupType(Enum):
-    UNKNOWN = "Unknown"
-    CONSUMER = "Consumer"
-    CLASSIC = "Classic"
-
-    @classmethod
-    def of(cls, name: str) -> ConsumerGroupType:
-        return next((kind for kind in cls if kind.value.lower() == name.lower()), cls.UNKNOWN)
-
-
 @dataclass(slots=True)
 class ConsumerGroupListing:
+    """A group as a list of groups has it. `is_simple_consumer_group`: offsets are committed without members."""
+
     group_id: str
     is_simple_consumer_group: bool
-    state: ConsumerGroupState
-    type: ConsumerGroupType
+    state: ConsumerGroupState | None = None
+    type: ConsumerGroupType | None = None
     protocol_type: str = ""
 
 
 @dataclass(slots=True)
 class ListConsumerGroupsResult:
-    """What was found, and what could not be asked."""
+    """The groups that were found, and an exception for each broker that could not be asked."""
 
-    valid: list[ConsumerGroupListing]
-    errors: list[Any]
+    valid: list[ConsumerGroupListing] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
+    """A broker with its address; `rack` is None where it has none."""
+
     id: int
     host: str
     port: int
@@ -321,37 +260,73 @@ class Node:
 
     @property
     def id_string(self) -> str:
+        """The id as a string."""
         return str(self.id)
 
     def __str__(self) -> str:
-        return f"{self.id} ({self.host}:{self.port})"
+        rack = f" (Rack - {self.rack})" if self.rack else ""
+        return f"({self.id}) {self.host}:{self.port}{rack}"
 
 
 @dataclass(slots=True)
 class MemberAssignment:
+    """The partitions that a member of a group has."""
+
     topic_partitions: list[TopicPartition] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class MemberDescription:
+    """A member of a group. `target_assignment` is KIP-848's, always None for classic groups."""
+
     member_id: str
     client_id: str
     host: str
     assignment: MemberAssignment
     group_instance_id: str | None = None
+    target_assignment: MemberAssignment | None = None
 
 
 @dataclass(slots=True)
 class ConsumerGroupDescription:
+    """A group with its members. `authorized_operations` is None unless it was asked for."""
+
     group_id: str
     is_simple_consumer_group: bool
     members: list[MemberDescription]
     partition_assignor: str
     state: ConsumerGroupState
     coordinator: Node
-    type: ConsumerGroupType = ConsumerGroupType.CLASSIC
+    authorized_operations: list[AclOperation] | None = None
+    type: ConsumerGroupType = ConsumerGroupType.UNKNOWN
     protocol_type: str = ""
-    authorized_operations: list[Any] | None = None
+
+
+@dataclass(slots=True)
+class GroupMember:
+    """A member of a group as `AdminClient.list_groups` has it: metadata and assignment are undecoded bytes."""
+
+    id: str | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+    metadata: bytes | None = None
+    assignment: bytes | None = None
+
+
+@dataclass(slots=True)
+class GroupMetadata:
+    """A group as `AdminClient.list_groups` has it. `state` is the protocol's name of the state."""
+
+    broker: BrokerMetadata | None = None
+    id: str | None = None
+    error: KafkaError | None = None
+    state: str | None = None
+    protocol_type: str | None = None
+    protocol: str | None = None
+    members: list[GroupMember] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return str(self.id)
 
 
 class TransactionState(Enum):
@@ -436,12 +411,16 @@ class ApiVersionRange:
 
 
 class TopicCollection:
-    def __init__(self, topic_names: Sequence[str] = ()) -> None:
+    """Topics by name, for `describe_topics`."""
+
+    def __init__(self, topic_names: Sequence[str]) -> None:
         self.topic_names = list(topic_names)
 
 
 @dataclass(slots=True)
 class TopicPartitionInfo:
+    """A partition with its leader (None: there is none), its replicas and its in-sync replicas."""
+
     id: int
     leader: Node | None
     replicas: list[Node]
@@ -450,16 +429,20 @@ class TopicPartitionInfo:
 
 @dataclass(slots=True)
 class TopicDescription:
+    """A topic with its partitions. `authorized_operations` is None unless it was asked for."""
+
     name: str
-    topic_id: uuid.UUID | None
+    topic_id: Uuid
     is_internal: bool
     partitions: list[TopicPartitionInfo]
-    authorized_operations: list[Any] | None = None
+    authorized_operations: list[AclOperation] | None = None
 
 
 @dataclass(slots=True)
 class DescribeClusterResult:
-    cluster_id: str | None
+    """The brokers of a cluster and its controller. `authorized_operations` is None unless it was asked for."""
+
     controller: Node | None
     nodes: list[Node]
-    authorized_operations: list[Any] | None = None
+    cluster_id: str | None = None
+    authorized_operations: list[AclOperation] | None = None

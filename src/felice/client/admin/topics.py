@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from felice.client.admin.enumerations import authorized_operations
 from felice.client.admin.model import (
     DeletedRecords,
     ListOffsetsResultInfo,
@@ -18,9 +19,9 @@ from felice.client.admin.model import (
     TopicPartitionInfo,
 )
 from felice.client.error import KafkaException, failure
-from felice.client.model import ClusterMetadata, Partition, TopicMetadata
+from felice.client.model import ClusterMetadata, Partition, TopicMetadata, Uuid
 from felice.client.net.cluster import Cluster
-from felice.client.net.requests import by_topic, list_offsets_request
+from felice.client.net.requests import by_topic, list_offsets_request, topic_operations_request
 from felice.client.net.topology import NO_LEADER
 from felice.client.net.wire import ByVersion
 from felice.protocol.errors import ErrorCode
@@ -41,6 +42,7 @@ from felice.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from felice.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from felice.protocol.primitives import ZERO_UUID
 
 Results = dict[Any, Any]
 """A value, or the `KafkaException` in its place, for every item asked about."""
@@ -115,11 +117,21 @@ async def create_partitions(
     return {row.name: outcome(row.error_code, row.error_message, row.name) for row in response.results}
 
 
-async def describe_topics(cluster: Cluster, names: Iterable[str]) -> Results:
+async def describe_topics(
+    cluster: Cluster, names: Iterable[str], include_authorized_operations: bool = False
+) -> Results:
+    """`TopicDescription`, or the error, by topic."""
     wanted = list(names)
     await cluster.refresh(wanted)
     picture = cluster.topology.describe(wanted)
-    return {name: _describe(picture, picture.topics[name]) for name in wanted}
+    described = {name: _describe(picture, picture.topics[name]) for name in wanted}
+    if include_authorized_operations:
+        response = await cluster.call_any(topic_operations_request(wanted))
+        for row in response.topics:
+            found = described.get(row.name)
+            if isinstance(found, TopicDescription):
+                found.authorized_operations = authorized_operations(row.topic_authorized_operations)
+    return described
 
 
 def _describe(picture: ClusterMetadata, topic: TopicMetadata) -> TopicDescription | KafkaException:
@@ -135,7 +147,8 @@ def _describe(picture: ClusterMetadata, topic: TopicMetadata) -> TopicDescriptio
         )
         for row in topic.partitions.values()
     ]
-    return TopicDescription(topic.topic, topic.topic_id, topic.is_internal, partitions)
+    topic_id = Uuid.of(topic.topic_id or ZERO_UUID)
+    return TopicDescription(topic.topic, topic_id, topic.is_internal, partitions)
 
 
 def nodes_of(picture: ClusterMetadata) -> dict[int, Node]:

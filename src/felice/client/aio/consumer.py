@@ -6,10 +6,10 @@ Keeps true:  rebalance callbacks run on the loop, and may be coroutines; the reb
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
+from felice.client.aio.callbacks import Callbacks
 from felice.client.consume.arrow import ArrowDelivery
 from felice.client.consume.core import ConsumerCore
 from felice.client.consume.delivery import Delivery
@@ -28,12 +28,20 @@ class AsyncConsumer:
         self._settings = parse_settings("c", config, env)
         self._core: ConsumerCore | None = None
         self._changed = asyncio.Event()
+        self._callbacks = Callbacks(self._on_raised)
         self._delivery = Delivery(check_crcs=self._settings["check.crcs"], on_drained=self._on_drained)
 
     async def start(self) -> None:
+        """Bind to the running loop. `async with` does it."""
+        self.start_now()
+
+    def start_now(self) -> None:
+        """Bind to the running loop, from a plain function that runs on it."""
         if self._core is None:
             self._delivery.listen(self._changed.set)
-            self._core = ConsumerCore(self._settings, self._delivery, self._ask, self._tell)
+            self._core = ConsumerCore(
+                self._settings, self._delivery, self._callbacks.call_and_wait, self._callbacks.call
+            )
 
     async def __aenter__(self) -> AsyncConsumer:
         await self.start()
@@ -48,24 +56,8 @@ class AsyncConsumer:
             raise RuntimeError("the consumer is not started: use `async with`, or await start()")
         return self._core
 
-    async def _ask(
-        self, callback: Callable[[list[TopicPartition]], Any], partitions: list[TopicPartition]
-    ) -> None:
-        """What a callback raises is told by `poll`; the rebalance goes on."""
-        try:
-            result = callback(partitions)
-            if inspect.isawaitable(result):
-                await result
-        except Exception as error:
-            self._on_raised(error)
-
-    def _tell(self, callback: Callable[..., Any], *arguments: Any) -> None:
-        try:
-            callback(*arguments)
-        except Exception as error:
-            self._on_raised(error)
-
     def _on_raised(self, error: Exception) -> None:
+        """What a callback raised is an error event of `poll`; the rebalance goes on."""
         reason = f"a callback raised {type(error).__name__}: {error}"
         self._delivery.put(error_message(error_of(KafkaError._APPLICATION, reason)))
 
@@ -80,25 +72,35 @@ class AsyncConsumer:
         on_revoke: Callable[[list[TopicPartition]], Any] | None = None,
         on_lost: Callable[[list[TopicPartition]], Any] | None = None,
     ) -> None:
+        """Join the group for these topics; a name that begins with ^ is a regular expression.
+
+        Callbacks get the list of partitions, and may be coroutine functions.
+        """
         given = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
         await self.core.subscribe(topics, {kind: given[kind] for kind in given if given[kind] is not None})
 
     async def unsubscribe(self) -> None:
+        """Leave the group and end the subscription."""
         await self.core.unsubscribe()
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Consume exactly these, each from its offset, or from where the group left off."""
         self.core.assign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
+        """The assigned partitions, without offsets: given to `assign` again, each goes on where it was."""
         return [TopicPartition(*key) for key in self.core.subscription.assigned]
 
     def seek(self, partition: TopicPartition) -> None:
+        """Go on from the offset of this partition, which must be assigned."""
         self.core.seek(partition)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        """Stop fetching these partitions, until `resume`."""
         self.core.pause(partitions)
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """Go on with partitions that were paused."""
         self.core.resume(partitions)
 
     async def poll(self, timeout_s: float | None = None) -> Message | None:
@@ -154,18 +156,23 @@ class AsyncConsumer:
     async def commit(
         self, message: Message | None = None, offsets: Sequence[TopicPartition] | None = None
     ) -> list[TopicPartition]:
+        """Commit the message's offset + 1, these offsets, or what has moved. Returns what was committed."""
         return await self.core.commit(offsets_of(message, offsets))
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """The offsets that the group has committed, OFFSET_INVALID where it has none."""
         return await self.core.committed(partitions, self.core.cluster.timeout_s)
 
     async def offsets_for_times(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """For each partition the first offset at or after the time (ms) given as its offset."""
         return await self.core.offsets_for_times(partitions, self.core.cluster.timeout_s)
 
     async def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        """First offset and high watermark."""
         return await self.core.watermarks(partition, self.core.cluster.timeout_s)
 
     async def metadata(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
+        """Brokers and topics as the cluster reports them now (None: all topics)."""
         return await self.core.metadata(topics)
 
     def consumer_group_metadata(self) -> ConsumerGroupMetadata:
@@ -173,6 +180,7 @@ class AsyncConsumer:
         return self.core.group_metadata()
 
     async def close(self) -> None:
+        """Commit (if automatic), give up the partitions, leave the group."""
         if self._core is not None:
             await self._core.close()
             self._core = None

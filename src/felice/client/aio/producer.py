@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from felice.client.aio.callbacks import Callbacks
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.group.requests import offsets_of
 from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message, TopicPartition
@@ -20,7 +22,7 @@ from felice.client.produce.core import ProducerCore, make_accumulator
 from felice.client.produce.reports import dropped_message, reports_of
 from felice.client.produce.sender import Delivered
 from felice.client.produce.transactor import timed_out
-from felice.client.produce.values import as_bytes, as_headers
+from felice.client.produce.values import Content, HeadersInput, as_bytes, as_headers
 from felice.env import Environment
 
 
@@ -30,6 +32,7 @@ class _LoopInbox:
     def __init__(self, accumulator: Accumulator, error_cb: Callable[[KafkaError], Any] | None) -> None:
         self._accumulator = accumulator
         self._error_cb = error_cb
+        self._callbacks = Callbacks(_log_raised)
         self.room = asyncio.Event()
 
     def on_delivered(self, delivered: Delivered) -> None:
@@ -48,7 +51,11 @@ class _LoopInbox:
 
     def on_error(self, error: KafkaError) -> None:
         if self._error_cb is not None:
-            self._error_cb(error)
+            self._callbacks.call(self._error_cb, error)
+
+
+def _log_raised(error: Exception) -> None:
+    logging.getLogger("felice.client").error("a callback raised %s: %s", type(error).__name__, error)
 
 
 class AsyncProducer:
@@ -67,6 +74,11 @@ class AsyncProducer:
         self._core: ProducerCore | None = None
 
     async def start(self) -> None:
+        """Bind to the running loop. `async with` does it."""
+        self.start_now()
+
+    def start_now(self) -> None:
+        """Bind to the running loop, from a plain function that runs on it."""
         if self._core is None:
             self._inbox = _LoopInbox(self._accumulator, self._settings["error_cb"])
             self._core = ProducerCore(self._settings, self._accumulator, self._inbox)
@@ -87,13 +99,17 @@ class AsyncProducer:
     async def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: Content = None,
+        key: Content = None,
         partition: int = -1,
         timestamp: int = 0,
-        headers: Any = None,
+        headers: HeadersInput = None,
     ) -> asyncio.Future[Message]:
-        """Take in a record, waiting for room if need be; the future is done when it was acknowledged."""
+        """Take in a record, waiting for room if need be; the future is done when it was acknowledged.
+
+        `value` and `key` are bytes, strings (sent as UTF-8) or None; `timestamp` is in milliseconds since 1970, 0 for
+        now. The future raises `KafkaException` when the record is given up.
+        """
         core, inbox = self._started()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Message] = loop.create_future()
@@ -121,7 +137,10 @@ class AsyncProducer:
                 core.sender.wake()
                 await inbox.room.wait()
 
-    async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **options: Any) -> Message:
+    async def send_and_wait(
+        self, topic: str, value: Content = None, key: Content = None, **options: Any
+    ) -> Message:
+        """Take in a record and wait until it is acknowledged. Raises `KafkaException` when it is not."""
         return await (await self.send(topic, value, key, **options))
 
     async def flush(self) -> None:
@@ -138,6 +157,10 @@ class AsyncProducer:
             with self._accumulator.lock:
                 self._accumulator.flushing -= 1
 
+    def purge(self, in_queue: bool = True, in_flight: bool = True) -> None:
+        """Give up records that wait, or are under way; their futures raise _PURGE_QUEUE or _PURGE_INFLIGHT."""
+        self._started()[0].sender.purge(in_queue, in_flight)
+
     # Transactions. A call that timed out goes on, and may be made again.
 
     async def init_transactions(self, timeout_s: float | None = None) -> None:
@@ -145,6 +168,7 @@ class AsyncProducer:
         await self._started()[0].transactor.init(timeout_s)
 
     async def begin_transaction(self) -> None:
+        """Open a transaction: what is sent from now on belongs to it."""
         await self._started()[0].transactor.begin()
 
     async def send_offsets_to_transaction(
@@ -202,9 +226,11 @@ class AsyncProducer:
                 await self.abort_transaction()
 
     async def metadata(self, topics: Iterable[str] | None = None) -> ClusterMetadata:
+        """Brokers and topics as the cluster reports them now (None: all topics)."""
         return await self._started()[0].metadata(topics)
 
     async def close(self) -> None:
+        """Abort an open transaction, wait for the records under way, close the connections."""
         if self._core is None:
             return
         try:

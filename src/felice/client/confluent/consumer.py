@@ -22,7 +22,6 @@ from felice.client.consume.fetcher import Fetcher
 from felice.client.error import KafkaError, KafkaException, failure, kafka_exception
 from felice.client.group.requests import offsets_of
 from felice.client.model import (
-    OFFSET_INVALID,
     ClusterMetadata,
     ConsumerGroupMetadata,
     Message,
@@ -250,6 +249,7 @@ class Consumer:
         return lambda partitions: callback(self, partitions)
 
     def unsubscribe(self) -> None:
+        """Leave the group and end the subscription; nothing is assigned afterwards."""
         self._run(self._core.unsubscribe())
 
     def assign(self, partitions: list[TopicPartition]) -> None:
@@ -257,39 +257,38 @@ class Consumer:
         self._call(self._core.assign, list(partitions))
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """Add partitions to the assignment. Raises `KafkaException` with _CONFLICT for one that is assigned."""
         self._call(self._core.incremental_assign, list(partitions))
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """Take partitions from the assignment. Raises `KafkaException` for one that is not assigned."""
         self._call(self._core.incremental_unassign, list(partitions))
 
     def unassign(self) -> None:
+        """Consume nothing more. Offsets that are not committed stay uncommitted."""
         self._call(self._core.assign, [])
 
     def assignment(self) -> list[TopicPartition]:
+        """The assigned partitions."""
         self._check_open()
-        return [
-            TopicPartition(p.topic, p.partition, p.start) for p in self._core.subscription.assigned.values()
-        ]
+        return self._core.assignment()
 
     def seek(self, partition: TopicPartition) -> None:
+        """Go on from the offset of this partition (or a logical one, as OFFSET_END). It must be assigned."""
         self._call(self._core.seek, partition)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
+        """Stop fetching these partitions, until `resume`. Partitions that are not assigned are passed over."""
         self._call(self._core.pause, list(partitions))
 
     def resume(self, partitions: list[TopicPartition]) -> None:
+        """Go on with partitions that were paused."""
         self._call(self._core.resume, list(partitions))
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """The offset after the last message handed out; OFFSET_INVALID before the first."""
         self._check_open()
-        rows = []
-        for tp in partitions:
-            found = self._core.subscription.assigned.get(tp.key)
-            known = found is not None and found.consumed and found.position is not None
-            offset = found.position if known and found is not None else None
-            rows.append(TopicPartition(tp.topic, tp.partition, OFFSET_INVALID if offset is None else offset))
-        return rows
+        return self._core.position(partitions)
 
     # Commits
 
@@ -312,16 +311,11 @@ class Consumer:
         self, message: Message | None = None, offsets: Sequence[TopicPartition] | None = None
     ) -> None:
         """What the next automatic (or empty) commit is to commit; needs `enable.auto.offset.store` off."""
-        if self._settings["enable.auto.offset.store"]:
-            raise failure(
-                KafkaError._INVALID_ARG, '"enable.auto.offset.store" must be false to store offsets'
-            )
         self._check_open()
-        for key, row in (offsets_of(message, offsets) or {}).items():
-            partition = self._core.subscription.of(*key)
-            partition.stored, partition.stored_metadata = row.offset, row.metadata
+        self._core.store_offsets(offsets_of(message, offsets) or {})
 
     def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
+        """The offsets that the group has committed, OFFSET_INVALID where it has none; an error in its partition."""
         limit_s = timeout if timeout >= 0 else self._core.cluster.timeout_s
         rows: list[TopicPartition] = self._run(self._core.committed(partitions, limit_s))
         return rows
@@ -333,10 +327,7 @@ class Consumer:
     ) -> tuple[int, int] | None:
         """First offset and high watermark; None if there is no answer in time."""
         if cached:
-            known = self._core.subscription.assigned.get(partition.key)
-            return (
-                (known.log_start_offset, known.high_watermark) if known else (OFFSET_INVALID, OFFSET_INVALID)
-            )
+            return self._core.cached_watermarks(partition)
         limit_s = timeout if timeout >= 0 else self._core.cluster.timeout_s
         try:
             ends: tuple[int, int] = self._run(self._core.watermarks(partition, limit_s), limit_s + 1)
@@ -355,19 +346,23 @@ class Consumer:
         return rows
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """Brokers and topics as the cluster reports them now (`topic`: this one alone). -1 waits for ever."""
         names = None if topic is None else [topic]
         picture: ClusterMetadata = self._run(self._core.metadata(names), timeout)
         return picture
 
     def cluster_id(self, timeout: float = -1) -> str | None:
+        """The id of the cluster."""
         picture: ClusterMetadata = self._run(self._core.metadata([]), timeout)
         return picture.cluster_id
 
     def memberid(self) -> str | None:
+        """The id that the group coordinator gave this consumer; None while it is in no group."""
         self._check_open()
         return self._core.group_metadata().member_id or None
 
     def consumer_group_metadata(self) -> ConsumerGroupMetadata:
+        """For `Producer.send_offsets_to_transaction`."""
         self._check_open()
         return self._core.group_metadata()
 

@@ -12,10 +12,10 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from felice.client.error import KafkaError, KafkaException, failure, kafka_exception
+from felice.client.error import KafkaError, KafkaException, error_of, failure, kafka_exception
 from felice.client.group.requests import offsets_of
 from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message, TopicPartition
 from felice.client.net.loop_thread import LoopThread
@@ -26,7 +26,7 @@ from felice.client.produce.core import ProducerCore, make_accumulator
 from felice.client.produce.reports import dropped_message, reports_of
 from felice.client.produce.sender import Delivered
 from felice.client.produce.transactor import timed_out
-from felice.client.produce.values import as_bytes, as_headers
+from felice.client.produce.values import Content, HeadersInput, as_bytes, as_headers
 
 
 class _Inbox:
@@ -102,16 +102,23 @@ class Producer:
     def produce(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: Content = None,
+        key: Content = None,
         partition: int = -1,
         callback: Report | None = None,
-        timestamp: int = 0,
-        headers: Any = None,
-        *,
         on_delivery: Report | None = None,
+        timestamp: int = 0,
+        headers: HeadersInput = None,
     ) -> None:
-        """Take in one record; its report comes to `on_delivery(error, message)` from `poll` or `flush`."""
+        """Take in one record; its report comes to `on_delivery(error, message)` from `poll` or `flush`.
+
+        `value` and `key` are bytes, strings (sent as UTF-8) or None. `partition` -1 leaves the choice to the
+        partitioner. `timestamp` is in milliseconds since 1970, 0 for now. `headers` are a dict, or pairs of a name and
+        bytes, a string or None. `callback` is another name of `on_delivery`.
+
+        Raises `BufferError` when the queue is full (call `poll` and try again), `TypeError` for other types,
+        `KafkaException` for a record that is too large, a closed producer, or no open transaction.
+        """
         if type(value) is not bytes:
             value = as_bytes(value, "value")
         if type(key) is not bytes:
@@ -128,6 +135,41 @@ class Producer:
         )
         if wake:
             self._thread.post(self._wake)
+
+    def produce_batch(
+        self,
+        topic: str,
+        messages: Sequence[dict[str, Any]],
+        partition: int = -1,
+        callback: Report | None = None,
+        on_delivery: Report | None = None,
+    ) -> int:
+        """Take in many records of one topic; returns how many were taken in.
+
+        Each is a dict with any of `value`, `key`, `partition`, `timestamp` (milliseconds), `headers` and `callback`;
+        the arguments hold for records that do not name their own. A record that cannot be taken in gets a `_error`
+        (`KafkaError`) in its dict and no report; the records after it are taken in all the same.
+        """
+        report = callback or on_delivery
+        return sum(self._produced(topic, row, partition, report) for row in messages)
+
+    def _produced(self, topic: str, row: dict[str, Any], partition: int, report: Report | None) -> bool:
+        row.pop("_error", None)
+        try:
+            self.produce(
+                topic,
+                row.get("value"),
+                row.get("key"),
+                row.get("partition", partition),
+                row.get("callback") or report,
+                timestamp=row.get("timestamp", 0),
+                headers=row.get("headers"),
+            )
+        except BufferError as error:
+            row["_error"] = error_of(KafkaError._QUEUE_FULL, str(error), retriable=True)
+        except KafkaException as error:
+            row["_error"] = error.error
+        return "_error" not in row
 
     def produce_arrow(
         self,
@@ -263,6 +305,7 @@ class Producer:
         self._thread.run(self._core.transactor.init(timeout))
 
     def begin_transaction(self) -> None:
+        """Open a transaction: what is produced from now on belongs to it."""
         self._thread.run(self._core.transactor.begin())
 
     def send_offsets_to_transaction(
@@ -311,19 +354,29 @@ class Producer:
             raise failure(KafkaError._TIMED_OUT, f"no answer in {timeout} s") from None
 
     def cluster_id(self, timeout: float = -1) -> str | None:
+        """The id of the cluster."""
         return self.list_topics("", timeout).cluster_id
 
-    def close(self, timeout: float = -1) -> None:
-        """Flush, then end. What is not delivered in time is lost, and an open transaction is aborted."""
+    def close(self, timeout: float = -1) -> bool:
+        """Flush, then end; True when every record was answered for within `timeout` seconds (-1: waits for ever).
+
+        What is not delivered in time is lost, and an open transaction is aborted.
+        """
         if not self._thread.alive:
-            return
+            return True
+        left = 0
         try:
             if self._accumulator.transaction is not None and self._accumulator.transaction.may_abort:
                 with contextlib.suppress(KafkaException):
                     self.abort_transaction(timeout)
-            self.flush(timeout)
+            left = self.flush(timeout)
         finally:
             with self._accumulator.lock:
                 self._accumulator.closed = True
             self._thread.run(self._core.close())
             self._thread.stop()
+        return not left
+
+    def _check_open(self) -> None:
+        if self._accumulator.closed:
+            raise failure(KafkaError._STATE, "the producer is closed")

@@ -279,7 +279,36 @@ class ConsumerCore:
         if self.settings["on_commit"] is not None:
             self._tell(self.settings["on_commit"], error, rows)
 
-    # Questions
+    def store_offsets(self, offsets: Mapping[Partition, CommittedOffset]) -> None:
+        """Remember what the next commit is to commit. May be called by any thread."""
+        if self.settings["enable.auto.offset.store"]:
+            raise failure(
+                KafkaError._INVALID_ARG, '"enable.auto.offset.store" must be false to store offsets'
+            )
+        for key, row in offsets.items():
+            partition = self.subscription.of(*key)
+            partition.stored, partition.stored_metadata = row.offset, row.metadata
+
+    # Questions. The plain functions read whole values and may be called by any thread.
+
+    def assignment(self) -> list[TopicPartition]:
+        """The assigned partitions, each with the offset that it began at."""
+        return [TopicPartition(p.topic, p.partition, p.start) for p in self.subscription.assigned.values()]
+
+    def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """The offset after the last message handed out; OFFSET_INVALID before the first."""
+        rows = []
+        for tp in partitions:
+            found = self.subscription.assigned.get(tp.key)
+            known = found is not None and found.consumed and found.position is not None
+            offset = found.position if known and found is not None else None
+            rows.append(TopicPartition(tp.topic, tp.partition, OFFSET_INVALID if offset is None else offset))
+        return rows
+
+    def cached_watermarks(self, tp: TopicPartition) -> tuple[int, int]:
+        """Log start offset and high watermark of the last fetch; OFFSET_INVALID where nothing was fetched."""
+        known = self.subscription.assigned.get(tp.key)
+        return (known.log_start_offset, known.high_watermark) if known else (OFFSET_INVALID, OFFSET_INVALID)
 
     async def committed(self, partitions: Sequence[TopicPartition], timeout_s: float) -> list[TopicPartition]:
         if not self.settings["group.id"]:

@@ -21,6 +21,7 @@ from felice.client.model import (
     Message,
     Origin,
     error_message,
+    message_of,
 )
 from felice.protocol.errors import ApiError
 from felice.records.batch import BatchHeader, verify_crc
@@ -113,7 +114,7 @@ class Delivery:
                         # Batches begin before the offset asked for, and seeks land inside them.
                         if record[0] >= position:
                             partition.position = record[0] + 1
-                            return Message(self._origin, record)
+                            return message_of(self._origin, record)
                     failed = self._next_batch(fetched)
                     if failed is not None:
                         return failed

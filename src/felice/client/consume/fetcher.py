@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from felice.client.consume.delivery import Delivery, Fetched
 from felice.client.consume.isolation import READ_COMMITTED, visible_batches, whole_batches
-from felice.client.consume.offsets import EARLIEST, LATEST, fetch_committed, list_offsets
+from felice.client.consume.offsets import EARLIEST, LATEST, Found, fetch_committed, list_offsets
 from felice.client.consume.subscription import AssignedPartition, Lease, Subscription
 from felice.client.error import KafkaError, KafkaException, error_of, failure, kafka_error
 from felice.client.model import (
     OFFSET_BEGINNING,
     OFFSET_END,
+    OFFSET_TAIL_BASE,
     OffsetAndTimestamp,
+    Partition,
     error_message,
 )
 from felice.client.net.cluster import Cluster
@@ -262,7 +265,7 @@ class Fetcher:
         """Find out where to begin; what fails is tried again."""
         leases = {partition: partition.lease for partition in partitions}
         try:
-            logical = {p: p.start for p in partitions if p.start in (OFFSET_BEGINNING, OFFSET_END)}
+            logical = {p: p.start for p in partitions if _is_of_the_log(p.start)}
             stored = [p for p in partitions if p not in logical]
             if stored and self._settings["group.id"]:
                 await self._resolve_committed(stored, leases)
@@ -313,8 +316,7 @@ class Fetcher:
     ) -> None:
         if not wanted:
             return
-        times = {p.key: EARLIEST if start == OFFSET_BEGINNING else LATEST for p, start in wanted.items()}
-        found = await list_offsets(self._cluster, times, self._isolation, self._cluster.timeout_s)
+        found = await self._find_logical({p.key: start for p, start in wanted.items()})
         for partition in wanted:
             answer = found.get(partition.key)
             if isinstance(answer, OffsetAndTimestamp):
@@ -324,3 +326,29 @@ class Fetcher:
                 self._delivery.put(error_message(answer, partition.topic, partition.partition))
         if any(isinstance(answer, KafkaError) for answer in found.values()):
             await asyncio.sleep(self._settings["retry.backoff.max.ms"] / 1000)
+
+    async def _find_logical(self, wanted: dict[Partition, int]) -> Found:
+        """Where the log begins or ends, or so many records before its end but not before its beginning."""
+        times = {key: EARLIEST if start == OFFSET_BEGINNING else LATEST for key, start in wanted.items()}
+        found = await list_offsets(self._cluster, times, self._isolation, self._cluster.timeout_s)
+        tails = [key for key, start in wanted.items() if start < OFFSET_TAIL_BASE]
+        if tails:
+            earliest = dict.fromkeys(tails, EARLIEST)
+            firsts = await list_offsets(self._cluster, earliest, self._isolation, self._cluster.timeout_s)
+            for key in tails:
+                found[key] = _before_the_end(found[key], firsts[key], OFFSET_TAIL_BASE - wanted[key])
+        return found
+
+
+def _is_of_the_log(start: int) -> bool:
+    return start in (OFFSET_BEGINNING, OFFSET_END) or start < OFFSET_TAIL_BASE
+
+
+def _before_the_end(
+    end: OffsetAndTimestamp | KafkaError, first: OffsetAndTimestamp | KafkaError, records: int
+) -> OffsetAndTimestamp | KafkaError:
+    if isinstance(end, KafkaError):
+        return end
+    if isinstance(first, KafkaError):
+        return first
+    return replace(end, offset=max(first.offset, end.offset - records))

@@ -17,6 +17,7 @@ from felice.client.model import (
     OFFSET_END,
     OFFSET_INVALID,
     OFFSET_STORED,
+    OFFSET_TAIL_BASE,
     Partition,
     TopicPartition,
 )
@@ -229,6 +230,6 @@ class Subscription:
 
 
 def _start(tp: TopicPartition) -> int:
-    if tp.offset < 0 and tp.offset not in _LOGICAL:
+    if tp.offset < 0 and tp.offset not in _LOGICAL and tp.offset >= OFFSET_TAIL_BASE:
         raise failure(KafkaError._INVALID_ARG, f"{tp.topic}-{tp.partition}: offset {tp.offset}")
     return tp.offset

@@ -201,11 +201,16 @@ class Cluster:
 
     async def call_any(self, request: Any) -> Any:
         """Send to any broker: connected ones first, then every known address in turn."""
+        _, response = await self._call_any(request)
+        return response
+
+    async def _call_any(self, request: Any) -> tuple[_Node, Any]:
+        """The address that answered, and its answer."""
         reasons: list[str] = []
         for node in self._candidates():
             try:
                 connection = await self._open_now(node)
-                return await connection.call(request, self.timeout_s)
+                return node, await connection.call(request, self.timeout_s)
             except KafkaException as error:
                 if not error.error.retriable():
                     raise
@@ -246,9 +251,11 @@ class Cluster:
         """Ask for these topics (None: all, empty: only the brokers) and remember the answer."""
         names = None if topics is None else list(topics)
         request = metadata_request(names, allow_auto_create=allow_auto_create)
-        response: MetadataResponse = await self.call_any(request)
+        node, response = await self._call_any(request)
         self.topology.update(response, complete=names is None)
-        return response
+        self.topology.answered_by(node.host, node.port)
+        found: MetadataResponse = response
+        return found
 
     def refresh_soon(self) -> asyncio.Task[None]:
         """Refresh the interesting topics in the background; calls while one is under way share it."""

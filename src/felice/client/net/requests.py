@@ -26,6 +26,9 @@ from felice.protocol.primitives import ZERO_UUID
 LAST_VERSION_BY_NAME = 12
 """Of both Produce and Fetch: from 13 on topics are named by id alone."""
 
+OPERATIONS_IN_METADATA = 8
+"""The first version of Metadata that reports authorized operations."""
+
 LAST_EXPLICIT_PRODUCE = 11
 """From 12 on a transactional Produce adds its partitions to the transaction by itself (KIP-890)."""
 
@@ -45,6 +48,19 @@ def metadata_request(topics: Iterable[str] | None, *, allow_auto_create: bool) -
     """None asks about all topics, an empty list about none."""
     rows = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
     return MetadataRequest(topics=rows, allow_auto_topic_creation=allow_auto_create)
+
+
+def topic_operations_request(topics: Iterable[str]) -> ByVersion:
+    """Metadata with the operations that this client may do on each topic; needs version 8."""
+
+    def build(version: int) -> MetadataRequest:
+        if version < OPERATIONS_IN_METADATA:
+            raise failure(KafkaError._UNSUPPORTED_FEATURE, "the broker does not report authorized operations")
+        request = metadata_request(topics, allow_auto_create=False)
+        request.include_topic_authorized_operations = True
+        return request
+
+    return ByVersion(MetadataRequest, build)
 
 
 def list_offsets_request(timestamps: Mapping[Partition, int], isolation_level: int) -> ListOffsetsRequest:

@@ -51,6 +51,15 @@ class Topology:
         self.topic_errors: dict[str, int] = {}
         self.names_by_id: dict[uuid.UUID, str] = {}
         self.version = 0
+        # The broker that gave the last answer: its id (-1 where only its address is known) and name.
+        self.origin_id = -1
+        self.origin_name: str | None = None
+
+    def answered_by(self, host: str, port: int) -> None:
+        """Remember which broker gave the last answer, named as librdkafka names brokers."""
+        ids = (broker.id for broker in self.brokers.values() if (broker.host, broker.port) == (host, port))
+        self.origin_id = next(ids, -1)
+        self.origin_name = f"{host}:{port}/{'bootstrap' if self.origin_id < 0 else self.origin_id}"
 
     def update(self, response: MetadataResponse, *, complete: bool = False) -> None:
         """Take in a reply; `complete` when it was asked about all topics, so that the rest are gone."""
@@ -136,6 +145,8 @@ class Topology:
             controller_id=self.controller_id,
             brokers=dict(self.brokers),
             topics={name: self._describe_topic(name) for name in wanted},
+            orig_broker_id=self.origin_id,
+            orig_broker_name=self.origin_name,
         )
 
     def _describe_topic(self, name: str) -> TopicMetadata:

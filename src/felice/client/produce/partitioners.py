@@ -91,3 +91,14 @@ PARTITIONERS: dict[str, Callable[[Random], Partitioner]] = {
 def make_partitioner(choice: str | Partitioner, random: Random | None = None) -> Partitioner:
     """`choice` is a name of `PARTITIONERS`, or a function of the key and the number of partitions."""
     return PARTITIONERS[choice](random or Random()) if isinstance(choice, str) else choice
+
+
+def partition_of(hashed: Partitioner, key: bytes, partition_count: int) -> int:
+    """The partition that a partitioner gives a key. Raises `ValueError` unless there is a partition."""
+    if not isinstance(key, bytes):
+        raise TypeError(f"expected the key as bytes, got {type(key).__name__}")
+    if partition_count <= 0:
+        raise ValueError("partition_count must be above 0")
+    partition = hashed(key, partition_count)
+    assert partition is not None
+    return partition

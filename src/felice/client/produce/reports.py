@@ -15,6 +15,7 @@ from felice.client.model import (
     Message,
     Origin,
     RecordTuple,
+    message_of,
 )
 from felice.client.produce.accumulator import HeldRecord
 from felice.client.produce.batches import ProducerBatch, Report
@@ -30,7 +31,7 @@ def reports_of(delivered: Delivered) -> Iterator[tuple[Report, KafkaError | None
         return
     records = _records(batch, delivered)
     for index, report in batch.reports:
-        yield report, delivered.error, Message(delivered.origin, records[index], delivered.error)
+        yield report, delivered.error, message_of(delivered.origin, records[index], delivered.error)
 
 
 def _records(batch: ProducerBatch, delivered: Delivered) -> list[Any]:
@@ -50,4 +51,4 @@ def _records(batch: ProducerBatch, delivered: Delivered) -> list[Any]:
 def dropped_message(record: HeldRecord, error: KafkaError) -> Message:
     """The report of a record that never found a partition."""
     fields: RecordTuple = (-1, record.timestamp, record.key, record.value, tuple(record.headers or ()))
-    return Message(Origin(record.topic, record.partition), fields, error)
+    return message_of(Origin(record.topic, record.partition), fields, error)

@@ -5,10 +5,14 @@ Keeps true:  a value of another type is refused with a `TypeError` that names th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
 
 Headers = list[tuple[str, bytes | None]]
+Content: TypeAlias = bytes | bytearray | memoryview | str | None
+"""What may be given as a key or a value."""
+HeadersInput: TypeAlias = Mapping[str, Content] | Iterable[tuple[str, Content]] | None
+"""What may be given as headers."""
 
 
 def as_bytes(value: Any, what: str) -> bytes | None:
@@ -19,7 +23,10 @@ def as_bytes(value: Any, what: str) -> bytes | None:
         return value.encode()
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    raise TypeError(f"expected {what} as bytes, str or None, got {type(value).__name__}")
+    raise TypeError(
+        f"expected {what} as bytes, str or None, got {type(value).__name__}; "
+        "turn it into bytes first, for example with a serializer of felice.client.serialization"
+    )
 
 
 def as_headers(headers: Any) -> Headers | None:

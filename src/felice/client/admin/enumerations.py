@@ -1,0 +1,161 @@
+"""Enumerations of the administrative API, with the numbers that confluent_kafka gives them.
+
+Where Kafka's protocol has a name or another number for a member, it is an attribute of the member: `wire_name`,
+`wire_type`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import Any
+
+from felice.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
+
+
+class OrderedEnum(Enum):
+    """Members of one enumeration compare by their value."""
+
+    def __lt__(self, other: Any) -> bool:
+        return self.value < other.value if type(other) is type(self) else NotImplemented
+
+
+class ResourceType(OrderedEnum):
+    """What a config or an access rule is about."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    BROKER = 4
+    TRANSACTIONAL_ID = 5
+
+    @classmethod
+    def of(cls, value: ResourceType | str | int) -> ResourceType:
+        """The member itself, or the one with this name (in any case) or number; else a `ValueError`."""
+        if isinstance(value, ResourceType):
+            return value
+        try:
+            return cls[value.upper()] if isinstance(value, str) else cls(value)
+        except (KeyError, ValueError):
+            raise ValueError(f"{value!r} is not one of {', '.join(kind.name for kind in cls)}") from None
+
+
+# The numbers of config resources in the protocol.
+WIRE_RESOURCE_TYPES = {ResourceType.TOPIC: 2, ResourceType.BROKER: 4, ResourceType.GROUP: 32}
+
+
+class AlterConfigOpType(OrderedEnum):
+    """What to do with a config: set it, go back to the default, add to a list, take from a list."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigSource(IntEnum):
+    """Where the value of a config comes from."""
+
+    UNKNOWN_CONFIG = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+
+
+class IsolationLevel(OrderedEnum):
+    """Whether offsets up to the high watermark count, or only those up to the last stable offset."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class ElectionType(OrderedEnum):
+    """Which replica may become leader: the preferred one; or, where no replica is in sync, any live one."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class ConsumerGroupState(OrderedEnum):
+    """The state of a consumer group."""
+
+    UNKNOWN = 0
+    UNKOWN = 0  # confluent_kafka's misspelling, which programs may use
+    PREPARING_REBALANCING = 1
+    COMPLETING_REBALANCING = 2
+    STABLE = 3
+    DEAD = 4
+    EMPTY = 5
+    # States of KIP-848 groups; confluent_kafka has no members for them.
+    ASSIGNING = 6
+    RECONCILING = 7
+
+    @property
+    def wire_name(self) -> str:
+        """The state's name in the protocol."""
+        return _STATE_NAMES[self.value]
+
+    @classmethod
+    def of(cls, name: str) -> ConsumerGroupState:
+        """The state with this name in the protocol, in any case."""
+        return next((state for state in cls if state.wire_name.lower() == name.lower()), cls.UNKNOWN)
+
+
+_STATE_NAMES = (
+    "Unknown",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Dead",
+    "Empty",
+    "Assigning",
+    "Reconciling",
+)
+
+
+class ConsumerGroupType(OrderedEnum):
+    """Which protocol a group's members speak: the classic one, or KIP-848's."""
+
+    UNKNOWN = 0
+    CONSUMER = 1
+    CLASSIC = 2
+
+    @property
+    def wire_name(self) -> str:
+        """The type's name in the protocol."""
+        return self.name.lower()
+
+    @classmethod
+    def of(cls, name: str) -> ConsumerGroupType:
+        """The type with this name in the protocol, in any case."""
+        return next((kind for kind in cls if kind.wire_name == name.lower()), cls.UNKNOWN)
+
+
+class AclOperation(OrderedEnum):
+    """An operation that may be allowed or denied; the numbers are the protocol's."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+def authorized_operations(bits: int) -> list[AclOperation] | None:
+    """Operations from the broker's bit set, lowest number first; None where they were not asked for."""
+    if bits == OPERATIONS_NOT_REQUESTED:
+        return None
+    return [operation for operation in AclOperation if bits >> operation.value & 1]

@@ -1,0 +1,128 @@
+"""`AsyncSerializingProducer` and `AsyncDeserializingConsumer`: coroutines that turn objects into bytes and back.
+
+Both are made with `await`: `producer = await AsyncSerializingProducer({...})`. Serializers and deserializers may be
+coroutine functions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Generator, Mapping
+from typing import Any, Generic, Self, TypeVar
+
+from felice.client.aio.confluent import AIOConsumer, AIOProducer
+from felice.client.error import (
+    ConsumeError,
+    KeyDeserializationError,
+    KeySerializationError,
+    ValueDeserializationError,
+    ValueSerializationError,
+)
+from felice.client.model import Message
+from felice.client.produce.values import HeadersInput
+from felice.client.serialization import MessageField, SerializationContext
+from felice.client.serialization.serdes import Serdes
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+async def _settled(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
+    """An `AIOProducer` whose `produce` takes objects: see `SerializingProducer` for its configuration."""
+
+    def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
+        self._serdes = Serdes(conf, "serializer")
+        super().__init__(self._serdes.config, **kwargs)
+        self._serdes.offer_cluster_id(self.cluster_id)
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        yield from asyncio.sleep(0).__await__()
+        return self
+
+    async def produce(  # type: ignore[override]
+        self,
+        topic: str,
+        key: K | None = None,
+        value: V | None = None,
+        partition: int = -1,
+        timestamp: int = 0,
+        headers: HeadersInput = None,
+    ) -> asyncio.Future[Message]:
+        """Serialize and take in one record; note that the key comes before the value here.
+
+        Raises `KeySerializationError` or `ValueSerializationError` with the serializer's exception.
+        """
+        context = SerializationContext(topic, MessageField.KEY, headers)
+        data: list[Any] = [key, value]
+        steps = ((self._serdes.key, KeySerializationError), (self._serdes.value, ValueSerializationError))
+        for index, (serde, failed) in enumerate(steps):
+            context.field = (MessageField.KEY, MessageField.VALUE)[index]
+            if serde is not None:
+                try:
+                    data[index] = await _settled(serde(data[index], context))
+                except Exception as error:
+                    raise failed(error) from error
+        return await super().produce(
+            topic, data[1], data[0], partition=partition, timestamp=timestamp, headers=headers
+        )
+
+    async def close(self) -> None:
+        """Close the producer, then the serializers that builders made."""
+        await super().close()
+        self._serdes.close()
+
+
+class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
+    """An `AIOConsumer` whose messages have objects: see `DeserializingConsumer` for its configuration."""
+
+    def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
+        self._serdes = Serdes(conf, "deserializer")
+        super().__init__(self._serdes.config, **kwargs)
+        self._serdes.offer_cluster_id(self.cluster_id)
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        yield from asyncio.sleep(0).__await__()
+        return self
+
+    async def poll(self, timeout: float = -1) -> Message | None:
+        """The next message with its objects. Raises as `DeserializingConsumer.poll` does."""
+        messages = await super().consume(1, timeout)
+        if not messages:
+            return None
+        error = messages[0].error()
+        if error is not None:
+            raise ConsumeError(error, kafka_message=messages[0])
+        return await self._deserialize(messages[0])
+
+    async def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """Up to `num_messages` with their objects; error events are among them as they are."""
+        messages = await super().consume(num_messages, timeout)
+        return [message if message.error() else await self._deserialize(message) for message in messages]
+
+    async def _deserialize(self, message: Message) -> Message:
+        context = SerializationContext(message.topic() or "", MessageField.KEY, message.headers())
+        data: list[Any] = [message.key(), message.value()]
+        steps = (
+            (self._serdes.key, KeyDeserializationError),
+            (self._serdes.value, ValueDeserializationError),
+        )
+        for index, (serde, failed) in enumerate(steps):
+            context.field = (MessageField.KEY, MessageField.VALUE)[index]
+            if serde is not None:
+                try:
+                    data[index] = await _settled(serde(data[index], context))
+                except Exception as error:
+                    raise failed(error, message) from error
+        message.set_key(data[0])
+        message.set_value(data[1])
+        return message
+
+    async def close(self) -> None:
+        """Close the consumer, then the deserializers that builders made."""
+        await super().close()
+        self._serdes.close()

@@ -1,0 +1,57 @@
+"""`DeserializingConsumer`: a consumer that turns the bytes of messages into objects itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from felice.client.confluent.consumer import Consumer
+from felice.client.error import ConsumeError
+from felice.client.model import Message
+from felice.client.serialization.serdes import Serdes
+
+__all__ = ["DeserializingConsumer"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class DeserializingConsumer(Consumer, Generic[K, V]):
+    """A `Consumer` whose messages have objects for their key and value.
+
+    Besides a consumer's configuration it takes `key.deserializer` and `value.deserializer`: callables
+    `(bytes, SerializationContext) -> obj`, such as those of `felice.client.serialization`; or
+    `key.deserializer.builder` and `value.deserializer.builder`.
+    """
+
+    def __init__(self, conf: Mapping[str, Any]) -> None:
+        self._serdes = Serdes(conf, "deserializer")
+        try:
+            super().__init__(self._serdes.config)
+            self._serdes.offer_cluster_id(self.cluster_id)
+        except BaseException:
+            self._serdes.close()
+            raise
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        """The next message with its objects; None if there is none within `timeout` seconds (-1: waits for ever).
+
+        Raises `ConsumeError` for an error event, `KeyDeserializationError` or `ValueDeserializationError` with the
+        deserializer's exception; `kafka_message` has the message.
+        """
+        message = super().poll(timeout)
+        if message is None:
+            return None
+        error = message.error()
+        if error is not None:
+            raise ConsumeError(error, kafka_message=message)
+        return self._serdes.deserialize(message)
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """Raises `NotImplementedError`, as confluent_kafka does: use `poll`."""
+        raise NotImplementedError("a DeserializingConsumer has no consume: use poll")
+
+    def close(self) -> None:
+        """Close the consumer, then the deserializers that builders made."""
+        super().close()
+        self._serdes.close()

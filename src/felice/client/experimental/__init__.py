@@ -1,0 +1,1 @@
+"""Where confluent_kafka once kept what is now in `felice.client.aio`."""

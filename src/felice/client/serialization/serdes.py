@@ -1,0 +1,102 @@
+"""The serializers or deserializers of one client: taken out of its configuration, called, and closed.
+
+Keeps true:  what a builder made is closed by the client that had it built, whatever else fails; what the
+             application made itself is left to the application.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from felice.client.error import (
+    KeyDeserializationError,
+    KeySerializationError,
+    ValueDeserializationError,
+    ValueSerializationError,
+)
+from felice.client.model import Message
+from felice.client.serialization import MessageField, SerializationContext
+
+Serde = Callable[[Any, SerializationContext], Any]
+
+
+class Serdes:
+    """The pair for keys and values; None leaves that part of the message as it is.
+
+    `suffix` is `serializer` or `deserializer`: the configuration has `key.<suffix>`, `value.<suffix>`, or either
+    with `.builder` behind it.
+    """
+
+    def __init__(self, config: Mapping[str, Any], suffix: str) -> None:
+        # What is left of the configuration, for the client itself.
+        self.config = dict(config)
+        self._built: list[Any] = []
+        given = {part: self._take(f"{part}.{suffix}") for part in ("key", "value")}
+        try:
+            self.key = self._ready(*given["key"], is_key=True)
+            self.value = self._ready(*given["value"], is_key=False)
+        except BaseException:
+            self.close()
+            raise
+
+    def _take(self, name: str) -> tuple[Serde | None, Any]:
+        serde, builder = self.config.pop(name, None), self.config.pop(f"{name}.builder", None)
+        if serde is not None and builder is not None:
+            raise ValueError(f"{name} and {name}.builder are mutually exclusive")
+        return serde, builder
+
+    def _ready(self, serde: Serde | None, builder: Any, *, is_key: bool) -> Serde | None:
+        if builder is None:
+            return serde
+        built, self.config = builder.build(self.config, is_key)
+        self._built.append(built)
+        made: Serde = built
+        return made
+
+    def offer_cluster_id(self, resolver: Callable[[], Any]) -> None:
+        """Give those that ask for it a way to learn the cluster's id."""
+        for serde in (self.key, self.value):
+            take = getattr(serde, "set_cluster_id_resolver", None)
+            if take is not None:
+                take(resolver)
+
+    def serialize(self, topic: str, key: Any, value: Any, headers: Any) -> tuple[Any, Any]:
+        """Key and value as bytes; the key first, whose serializer may prepare something for the value's."""
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be a str, not {type(topic).__name__}")
+        context = SerializationContext(topic, MessageField.KEY, headers)
+        if self.key is not None:
+            key = _call(self.key, key, context, KeySerializationError)
+        context.field = MessageField.VALUE
+        if self.value is not None:
+            value = _call(self.value, value, context, ValueSerializationError)
+        return key, value
+
+    def deserialize(self, message: Message) -> Message:
+        """The same message with objects for its key and value."""
+        context = SerializationContext(message.topic() or "", MessageField.KEY, message.headers())
+        key, value = message.key(), message.value()
+        if self.key is not None:
+            key = _call(self.key, key, context, lambda error: KeyDeserializationError(error, message))
+        context.field = MessageField.VALUE
+        if self.value is not None:
+            value = _call(self.value, value, context, lambda error: ValueDeserializationError(error, message))
+        message.set_key(key)
+        message.set_value(value)
+        return message
+
+    def close(self) -> None:
+        """Close what builders made."""
+        built, self._built = self._built, []
+        for serde in built:
+            serde.close()
+
+
+def _call(
+    serde: Serde, obj: Any, context: SerializationContext, failed: Callable[[Exception], Exception]
+) -> Any:
+    try:
+        return serde(obj, context)
+    except Exception as error:
+        raise failed(error) from error

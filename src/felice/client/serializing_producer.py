@@ -1,0 +1,66 @@
+"""`SerializingProducer`: a producer that is given objects and turns them into bytes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from felice.client.confluent.producer import Producer
+from felice.client.produce.batches import Report
+from felice.client.serialization.serdes import Serdes
+
+__all__ = ["SerializingProducer"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class SerializingProducer(Producer, Generic[K, V]):
+    """A `Producer` whose `produce` takes objects.
+
+    Besides a producer's configuration it takes `key.serializer` and `value.serializer`: callables
+    `(obj, SerializationContext) -> bytes`, such as those of `felice.client.serialization`; or
+    `key.serializer.builder` and `value.serializer.builder`.
+    """
+
+    def __init__(self, conf: Mapping[str, Any]) -> None:
+        self._serdes = Serdes(conf, "serializer")
+        try:
+            super().__init__(self._serdes.config)
+            self._serdes.offer_cluster_id(self.cluster_id)
+        except BaseException:
+            self._serdes.close()
+            raise
+
+    def produce(  # type: ignore[override]
+        self,
+        topic: str,
+        key: K | None = None,
+        value: V | None = None,
+        partition: int = -1,
+        on_delivery: Report | None = None,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> None:
+        """Serialize and take in one record; note that the key comes before the value here.
+
+        Raises `KeySerializationError` or `ValueSerializationError` with the serializer's exception, and what
+        `Producer.produce` raises.
+        """
+        self._check_open()
+        data = self._serdes.serialize(topic, key, value, headers)
+        super().produce(
+            topic,
+            data[1],
+            data[0],
+            partition,
+            on_delivery=on_delivery,
+            timestamp=timestamp,
+            headers=headers,
+        )
+
+    def close(self, timeout: float = -1) -> bool:
+        """Close the producer, then the serializers that builders made."""
+        done = super().close(timeout)
+        self._serdes.close()
+        return done

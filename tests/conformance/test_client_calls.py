@@ -1,0 +1,287 @@
+"""Calls of confluent_kafka beyond the sample programs: the same code runs with both packages and sees the same."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import uuid
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+import felice.client
+from conformance.targets import Target
+
+BOTH = pytest.mark.parametrize("kafka", [felice.client, confluent_kafka], ids=["felice", "confluent"])
+
+
+def sub(kafka: Any, name: str) -> Any:
+    return importlib.import_module(f"{kafka.__name__}.{name}")
+
+
+@pytest.fixture
+def topic(broker: Target) -> str:
+    name = f"calls-{uuid.uuid4().hex[:8]}"
+    with felice.client.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.create_topics([felice.client.NewTopic(name, 2)])[name].result(30)
+    return name
+
+
+def consumed(consumer: Any, count: int) -> list[Any]:
+    messages: list[Any] = []
+    for _ in range(100):
+        messages += consumer.consume(count - len(messages), 0.3)
+        if len(messages) >= count:
+            break
+    return messages
+
+
+def fill(kafka: Any, broker: Target, topic: str, values: list[bytes]) -> None:
+    producer = kafka.Producer({"bootstrap.servers": broker.bootstrap})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(30) == 0
+
+
+@BOTH
+def test_batch_of_dicts_is_produced_and_its_faults_are_marked(kafka: Any, broker: Target, topic: str) -> None:
+    reports: list[tuple[Any, bytes]] = []
+    config = {"bootstrap.servers": broker.bootstrap, "message.max.bytes": 1000}
+    producer = kafka.Producer(config)
+    rows: list[dict[str, Any]] = [
+        {"value": b"a", "key": b"k"},
+        {"value": b"x" * 2000},
+        {"value": "c", "partition": 1},
+    ]
+    taken = producer.produce_batch(
+        topic, rows, partition=0, on_delivery=lambda error, message: reports.append((error, message.value()))
+    )
+    assert taken == 2
+    assert [row["_error"].name() if "_error" in row else None for row in rows] == [
+        None,
+        "MSG_SIZE_TOO_LARGE",
+        None,
+    ]
+    assert producer.flush(30) == 0
+    assert sorted(reports, key=lambda report: report[1]) == [(None, b"a"), (None, b"c")]
+
+
+@BOTH
+def test_assignment_may_begin_so_many_records_before_the_end(kafka: Any, broker: Target, topic: str) -> None:
+    fill(kafka, broker, topic, [b"%d" % number for number in range(10)])
+    consumer = kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": f"tail-{kafka.__name__}"})
+    consumer.assign([kafka.TopicPartition(topic, 0, -2000 - 3)])
+    assert [message.value() for message in consumed(consumer, 3)] == [b"7", b"8", b"9"]
+    consumer.close()
+
+
+def test_more_records_before_the_end_than_there_are_is_the_beginning(broker: Target, topic: str) -> None:
+    fill(felice.client, broker, topic, [b"0", b"1"])
+    with felice.client.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "tail"}) as consumer:
+        consumer.assign([felice.client.TopicPartition(topic, 0, -2000 - 50)])
+        assert [message.value() for message in consumed(consumer, 2)] == [b"0", b"1"]
+
+
+@BOTH
+def test_objects_become_bytes_and_objects_again(kafka: Any, broker: Target, topic: str) -> None:
+    serialization, error = sub(kafka, "serialization"), sub(kafka, "error")
+    base = {"bootstrap.servers": broker.bootstrap}
+    contexts: list[tuple[str, str]] = []
+
+    def doubled(value: int, context: Any) -> bytes:
+        contexts.append((context.topic, str(context.field)))
+        return b"%d" % (2 * value)
+
+    producer = kafka.SerializingProducer(
+        {**base, "key.serializer": serialization.StringSerializer("utf_8"), "value.serializer": doubled}
+    )
+    producer.produce(topic, key="kéy", value=21, partition=0)
+    with pytest.raises(error.ValueSerializationError) as failed:
+        producer.produce(topic, key="k", value=None)
+    assert isinstance(failed.value.exception, TypeError)
+    assert failed.value.name == "_VALUE_SERIALIZATION"
+    assert producer.flush(30) == 0
+    assert contexts[0] == (topic, "value")
+
+    consumer = kafka.DeserializingConsumer(
+        {
+            **base,
+            "group.id": f"objects-{kafka.__name__}",
+            "key.deserializer": serialization.StringDeserializer("utf_8"),
+            "value.deserializer": lambda value, context: int(value),
+        }
+    )
+    consumer.assign([kafka.TopicPartition(topic, 0, kafka.OFFSET_BEGINNING)])
+    # confluent_kafka's message is false when its value has no length.
+    message = next(found for found in (consumer.poll(1.0) for _ in range(30)) if found is not None)
+    assert (message.key(), message.value(), message.deserialized_value()) == ("kéy", 42, 42)
+    consumer.close()
+
+
+@BOTH
+def test_value_that_cannot_be_read_keeps_its_message(kafka: Any, broker: Target, topic: str) -> None:
+    serialization, error = sub(kafka, "serialization"), sub(kafka, "error")
+    fill(kafka, broker, topic, [b"abc"])
+    consumer = kafka.DeserializingConsumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": f"unreadable-{kafka.__name__}",
+            "value.deserializer": serialization.IntegerDeserializer(),
+        }
+    )
+    consumer.assign([kafka.TopicPartition(topic, 0, kafka.OFFSET_BEGINNING)])
+    with pytest.raises(error.ValueDeserializationError) as failed:
+        for _ in range(30):
+            consumer.poll(1.0)
+    assert failed.value.code == kafka.KafkaError._VALUE_DESERIALIZATION
+    assert failed.value.kafka_message.value() == b"abc"
+    consumer.close()
+
+
+@BOTH
+def test_administrator_sees_what_may_be_done(kafka: Any, broker: Target, topic: str) -> None:
+    admin_module = sub(kafka, "admin")
+    admin = admin_module.AdminClient({"bootstrap.servers": broker.bootstrap})
+    names = kafka.TopicCollection([topic])
+    plain = admin.describe_topics(names)[topic].result(30)
+    assert plain.authorized_operations is None
+    asked = admin.describe_topics(names, include_authorized_operations=True)[topic].result(30)
+    assert {operation.name for operation in asked.authorized_operations} >= {"READ", "WRITE", "DELETE"}
+    assert str(plain.topic_id) == str(asked.topic_id) and len(str(plain.topic_id)) == 22
+    cluster = admin.describe_cluster(include_authorized_operations=True).result(30)
+    assert {operation.name for operation in cluster.authorized_operations} >= {"CREATE", "ALTER"}
+    assert cluster.controller.id_string == str(cluster.controller.id)
+
+
+@BOTH
+def test_groups_are_listed_with_their_members(kafka: Any, broker: Target, topic: str) -> None:
+    group = f"listed-{kafka.__name__}-{topic}"
+    consumer = kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "client.id": "me"})
+    consumer.subscribe([topic])
+    for _ in range(100):
+        consumer.poll(0.1)
+        if consumer.assignment():
+            break
+    admin = sub(kafka, "admin").AdminClient({"bootstrap.servers": broker.bootstrap})
+    found = next(row for row in admin.list_groups(timeout=30) if row.id == group)
+    assert (found.state, found.protocol_type, found.protocol, found.error) == (
+        "Stable",
+        "consumer",
+        "range",
+        None,
+    )
+    assert [member.client_id for member in found.members] == ["me"]
+    assert topic.encode() in found.members[0].assignment
+    assert found.broker.id >= 0 and str(found) == group
+    described = admin.describe_consumer_groups([group], include_authorized_operations=True)[group].result(30)
+    assert {operation.name for operation in described.authorized_operations} >= {"READ", "DELETE"}
+    assert described.state is kafka.ConsumerGroupState.STABLE
+    assert described.type is kafka.ConsumerGroupType.CLASSIC
+    listed = admin.list_consumer_groups(
+        states={kafka.ConsumerGroupState.STABLE}, types={kafka.ConsumerGroupType.CLASSIC}
+    ).result(30)
+    assert group in [row.group_id for row in listed.valid] and listed.errors == []
+    consumer.close()
+
+
+@BOTH
+def test_election_answers_with_errors_by_partition(kafka: Any, broker: Target, topic: str) -> None:
+    admin = sub(kafka, "admin").AdminClient({"bootstrap.servers": broker.bootstrap})
+    asked = [kafka.TopicPartition(topic, 0), kafka.TopicPartition(f"no-{topic}", 0)]
+    found = admin.elect_leaders(kafka.ElectionType.PREFERRED, asked).result(30)
+    assert {tp.topic: error.name() for tp, error in found.items()} == {
+        topic: "ELECTION_NOT_NEEDED",
+        f"no-{topic}": "UNKNOWN_TOPIC_OR_PART",
+    }
+
+
+@BOTH
+def test_metadata_names_the_broker_that_answered(kafka: Any, broker: Target, topic: str) -> None:
+    producer = kafka.Producer({"bootstrap.servers": broker.bootstrap})
+    found = producer.list_topics(topic, 30)
+    broker_id = next(iter(found.brokers))
+    assert found.orig_broker_name in (f"{broker.bootstrap}/{broker_id}", f"{broker.bootstrap}/bootstrap")
+
+
+@BOTH
+def test_asyncio_clients_produce_and_consume(kafka: Any, broker: Target, topic: str) -> None:
+    aio = sub(kafka, "aio")
+
+    async def main() -> None:
+        producer = aio.AIOProducer({"bootstrap.servers": broker.bootstrap})
+        sent = [await producer.produce(topic, value=b"%d" % number, partition=0) for number in range(5)]
+        assert await producer.flush() == 0
+        assert [message.offset() for message in await asyncio.gather(*sent)] == [0, 1, 2, 3, 4]
+        await producer.close()
+
+        assigned: list[Any] = []
+
+        async def on_assign(consumer: Any, partitions: list[Any]) -> None:
+            assigned.extend(partitions)
+            await consumer.assign(
+                [kafka.TopicPartition(tp.topic, tp.partition, kafka.OFFSET_BEGINNING) for tp in partitions]
+            )
+
+        group = f"aio-{kafka.__name__}-{topic}"
+        consumer = aio.AIOConsumer(
+            {"bootstrap.servers": broker.bootstrap, "group.id": group, "enable.auto.commit": False}
+        )
+        await consumer.subscribe([topic], on_assign=on_assign)
+        values: list[bytes] = []
+        async with asyncio.timeout(60):
+            while len(values) < 5:
+                for message in await consumer.consume(num_messages=5, timeout=0.5):
+                    values.append(message.value())
+        assert values == [b"0", b"1", b"2", b"3", b"4"]
+        assert len(assigned) == 2
+        positions = await consumer.position([kafka.TopicPartition(topic, 0)])
+        assert positions[0].offset == 5
+        rows = await consumer.commit(asynchronous=False)
+        assert (topic, 0, 5) in [(row.topic, row.partition, row.offset) for row in rows]
+        found = await consumer.committed([kafka.TopicPartition(topic, 0)], timeout=30)
+        assert found[0].offset == 5
+        assert await consumer.get_watermark_offsets(kafka.TopicPartition(topic, 0), timeout=30) == (0, 5)
+        assert len(await consumer.assignment()) == 2
+        await consumer.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            await consumer.poll(0)
+
+    asyncio.run(main())
+
+
+@BOTH
+def test_asyncio_clients_turn_objects(kafka: Any, broker: Target, topic: str) -> None:
+    aio, serialization = sub(kafka, "aio"), sub(kafka, "serialization")
+
+    async def slowly(value: int, context: Any) -> bytes:
+        await asyncio.sleep(0)
+        return b"%d" % value
+
+    async def main() -> None:
+        producer = await aio.AsyncSerializingProducer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "key.serializer": serialization.StringSerializer(),
+                "value.serializer": slowly,
+            }
+        )
+        future = await producer.produce(topic, key="k", value=7, partition=0)
+        await producer.flush()
+        assert (await future).offset() == 0
+        await producer.close()
+        consumer = await aio.AsyncDeserializingConsumer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "group.id": f"aio-objects-{kafka.__name__}",
+                "value.deserializer": lambda value, context: int(value),
+            }
+        )
+        await consumer.assign([kafka.TopicPartition(topic, 0, kafka.OFFSET_BEGINNING)])
+        async with asyncio.timeout(60):
+            while (message := await consumer.poll(1.0)) is None:
+                pass
+        assert (message.key(), message.value()) == (b"k", 7)
+        await consumer.close()
+
+    asyncio.run(main())
