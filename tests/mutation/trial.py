@@ -47,13 +47,32 @@ def package_of(mutant: str) -> str:
 def generate() -> list[str]:
     """Writes every mutant of the packages below `mutants/` and returns their names."""
     operators.install()
-    shutil.rmtree(WORKPLACE, ignore_errors=True)
-    WORKPLACE.mkdir()
+    _clear_workplace()
     with _quiet():
         mutmut.copy_src_dir()
         mutmut.copy_also_copy_files()
         mutmut.create_mutants(1)
     return [name for _, name, _ in mutmut.collect_source_file_mutation_data(mutant_names=())[0]]
+
+
+def _clear_workplace() -> None:
+    """Keeps the mutants of files that did not change, which take a minute to make, and nothing else."""
+    made = WORKPLACE / "mutmut.log"
+    if not made.exists() or made.stat().st_mtime < Path(operators.__file__).stat().st_mtime:
+        shutil.rmtree(WORKPLACE, ignore_errors=True)
+    shutil.rmtree(WORKPLACE / "tests", ignore_errors=True)
+    for leftover in [WORKPLACE / "mutmut-stats.json", made, *_without_source()]:
+        leftover.unlink(missing_ok=True)
+    WORKPLACE.mkdir(exist_ok=True)
+
+
+def _without_source() -> list[Path]:
+    """Mutants of modules that were removed: tests must not find them."""
+    return [
+        path
+        for path in WORKPLACE.glob("src/**/*.py*")
+        if not Path(*path.relative_to(WORKPLACE).parts).exists() and not path.name.endswith(".meta")
+    ]
 
 
 def chosen(mutants: Sequence[str], target: str) -> list[str]:

@@ -1,6 +1,6 @@
 import pickle
 
-from felice.client.error import KafkaError, KafkaException, error_of, failure, kafka_error
+from felice.client.error import KafkaError, KafkaException, error_of, failure, kafka_error, kafka_exception
 from felice.protocol.errors import ApiError, ErrorCode
 
 
@@ -46,3 +46,11 @@ def test_exceptions_can_be_pickled() -> None:
 def test_code_of_a_newer_broker_is_no_crash() -> None:
     assert "9999" in KafkaError(9999).str()
     assert KafkaError(9999).name() == "ERR_9999?"
+
+
+def test_what_is_an_exception_of_ours_stays_itself_and_others_keep_what_they_say() -> None:
+    ours = failure(3)
+    assert kafka_exception(ours) is ours
+    foreign = kafka_exception(ConnectionResetError("gone"))
+    assert (foreign.code, foreign.error.str()) == (KafkaError._TRANSPORT, kafka_error(OSError("gone")).str())
+    assert "gone" in foreign.error.str()

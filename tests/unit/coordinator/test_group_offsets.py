@@ -162,3 +162,15 @@ def test_the_deletion_of_a_topic_removes_what_waits() -> None:
     store.apply(record(5), producer_id=7)
     store.apply(record(5, "u"), producer_id=7)
     assert commits.topic_removals(store, ["t"]) == [OffsetRecord("g", "t", 0, None)]
+
+
+def test_the_end_of_a_transaction_without_offsets_and_the_removal_of_an_unknown_one_change_nothing() -> None:
+    """Markers come to every partition of a transaction; a compacted log may keep a removal and not what it removed."""
+    store = OffsetStore()
+    assert store.end_transaction(7, committed=True) == []
+    undo = store.apply(OffsetRecord("g", "t", 0, None))
+    assert store.topics("g") == {}
+    undo()
+    store.apply(record(1, topic="other"))
+    store.apply(OffsetRecord("g", "t", 0, None))
+    assert list(store.topics("g")) == ["other"]

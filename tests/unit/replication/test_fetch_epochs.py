@@ -141,3 +141,44 @@ def test_a_partition_that_waits_after_an_error_is_asked_for_at_once_in_a_new_epo
             await scenario()
 
     asyncio.run(limited())
+
+
+def test_only_open_partitions_that_another_broker_leads_are_fetched(tmp_path: Path) -> None:
+    """Also where the image names this broker, which it does for what is led here, and for what was closed since."""
+
+    async def scenario() -> None:
+        directory = open_directory(tmp_path)
+        partitions = registry(directory)
+        rows = [(1, LEADER), (LEADER, 1), (LEADER, 1), (9, 1)]
+        shown = image(
+            TopicImage(
+                "a",
+                ID,
+                tuple(
+                    PartitionImage(number, replicas, replicas[0], 0, replicas, partition_epoch=0)
+                    for number, replicas in enumerate(rows)
+                ),
+                created_zxid=1,
+            )
+        )
+        brokers = {broker: BrokerImage(broker, {}, None, 0) for broker in (1, LEADER)}
+        shown = ClusterImage(topics=shown.topics, brokers=brokers)
+        partitions.apply(image(), shown)
+        partitions.find("a", 2).close(ErrorCode.KAFKA_STORAGE_ERROR)
+        leader = PatientLeader()
+        config, _ = BrokerConfig.parse({"num.replica.fetchers": "1"})
+        fetchers = Fetchers(1, leader, SystemClock(), lambda: config, lambda: 5)  # type: ignore[arg-type]
+        fetchers.follow(partitions, shown)
+        request, _ = await leader.asked.get()
+        assert [row.partition for topic in request.topics for row in topic.partitions] == [1]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert leader.asked.empty(), "nobody else is asked"
+        await fetchers.stop()
+        directory.close()
+
+    async def limited() -> None:
+        async with asyncio.timeout(30):
+            await scenario()
+
+    asyncio.run(limited())

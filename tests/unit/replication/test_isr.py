@@ -246,3 +246,49 @@ def test_a_topic_that_was_made_without_its_mark_gets_it_from_the_first_write(
         assert await store.exists(layout.mark_path("t", TOPIC_ID)) is not None
 
     run(scenario, monkeypatch)
+
+
+def test_a_last_member_gives_up_its_place_only_to_an_heir(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        store = await store_with(StateNode(1, 0, 9, (1,)))
+        writer = IsrWriter(store)
+        writer.resign("t", TOPIC_ID, 0, 1, (1, 2, 3))
+        await writer.finish()
+        assert await state_of(store) == (StateNode(1, 0, 9, (1,)), 0)
+        writer.resign("t", TOPIC_ID, 0, 1, (1, 2, 3), heirs=(3, 2))
+        await writer.finish()
+        assert await state_of(store) == (StateNode(3, 1, 9, (3,)), 1)
+
+    run(scenario, monkeypatch)
+
+
+class Shrinking:
+    """Another broker writes the in-sync set between the look and the write."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def multi(self, operations: Any) -> Any:
+        self.writes += 1
+        if self.writes == 1:
+            await self._store.set(PATH, layout.encode_state(StateNode(1, 0, 9, (1, 3))))
+        return await self._store.multi(operations)
+
+
+def test_a_broker_that_was_outrun_gives_up_its_place_in_the_set_of_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        store = Shrinking(await store_with(StateNode(1, 0, 9, (1, 2))))
+        writer = IsrWriter(store)  # type: ignore[arg-type]
+        writer.resign("t", TOPIC_ID, 0, 1, (1, 2, 3))
+        await writer.finish()
+        assert await state_of(store) == (StateNode(3, 1, 9, (3,)), 2)
+
+    run(scenario, monkeypatch)

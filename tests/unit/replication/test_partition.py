@@ -364,6 +364,16 @@ def test_what_is_older_than_what_is_known_changes_no_role(tmp_path: Path) -> Non
     assert not partition.is_leader
 
 
+@pytest.mark.parametrize("leader", [1, 2])
+def test_an_older_state_of_the_same_term_brings_no_old_isr_back(tmp_path: Path, leader: int) -> None:
+    partition = make(tmp_path)
+    pair(partition, 5, leader=leader, isr=(leader,), partition_epoch=8)
+    pair(partition, 5, leader=leader, isr=(1, 2), partition_epoch=7)
+    assert (partition.isr, partition.partition_epoch) == ((leader,), 8)
+    pair(partition, 5, leader=leader, isr=(1, 2), partition_epoch=9)
+    assert (partition.isr, partition.partition_epoch) == ((1, 2), 9)
+
+
 def test_a_follower_takes_over_bytes_watermark_and_log_start(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

@@ -19,6 +19,8 @@ from felice.replication.partition import Partition
 from felice.replication.partitions import Partitions
 from felice.replication.surroundings import Surroundings
 
+from .test_partition import NOW_MS, batch
+
 FIRST, SECOND = UUID(int=1 | 1 << 100), UUID(int=2)
 
 
@@ -308,4 +310,26 @@ def test_a_log_that_went_offline_unheard_is_neither_led_nor_followed(tmp_path: P
     partitions.apply(shown.without_leaders(), shown)
     assert [partitions.find("a", number).is_leader for number in (0, 1)] == [True, False]
     assert given_up == [1]
+    directory.close()
+
+
+def test_a_restarted_replica_knows_the_high_watermark_of_its_checkpoint(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    shown = image(topic("a", FIRST, 2))
+    partitions.apply(image(), shown)
+    partitions.find("a", 1).append(batch(3), required_acks=1, now_ms=NOW_MS)
+    directory.close(partitions.high_watermarks(directory))
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    partitions.apply(image(), image(topic("a", FIRST, 2, replicas=(2, 1))))
+    assert [partitions.find("a", number).high_watermark for number in (0, 1)] == [0, 3]
+    directory.close()
+
+
+def test_no_logs_are_made_ahead_for_the_replicas_of_other_brokers(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    asyncio.run(partitions.make_logs(image(topic("a", FIRST, 100, replicas=(2, 3))), lambda: True))
+    assert not directory.logs
     directory.close()

@@ -12,9 +12,10 @@ import pytest
 
 from felice.env import SystemClock, SystemNetwork
 from felice.protocol.api import API
+from felice.protocol.frames import encode_response
 from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
-from felice.protocol.messages.list_offsets import ListOffsetsRequest
-from felice.replication.peers import Destination, Peers, PeerUnavailable
+from felice.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from felice.replication.peers import Destination, Link, Peers, PeerUnavailable
 from unit.client.fake_broker import Disconnect, FakeBroker, Hang
 
 
@@ -160,5 +161,37 @@ def test_an_attempt_that_nobody_waits_for_any_more_fails_in_silence() -> None:
         gc.collect()
         assert uncaught == []
         await cluster.peers.close()
+
+    run(scenario)
+
+
+def test_a_reply_to_a_request_that_was_just_given_up_disturbs_nobody() -> None:
+    """The caller is cancelled, and its reply is read before the caller has a turn to take back its place."""
+
+    class Transport(asyncio.Transport):
+        def write(self, data: Any) -> None:
+            pass
+
+        def get_extra_info(self, name: str, default: Any = None) -> Any:
+            return default
+
+    async def scenario() -> None:
+        link = Link(Destination("h", 1, 5), "broker-1")
+        link.connection_made(Transport())
+        calls = [
+            asyncio.create_task(
+                link.call_version(API.LIST_OFFSETS, 10, ListOffsetsRequest(replica_id=1), timeout_s=20)
+            )
+            for _ in range(2)
+        ]
+        await asyncio.sleep(0)
+        calls[0].cancel()
+        for number in sorted(link._waiting):
+            data = encode_response(API.LIST_OFFSETS.key, 10, number, ListOffsetsResponse(topics=[]))
+            link.get_buffer(-1)[: len(data)] = data
+            link.buffer_updated(len(data))
+        assert (await calls[1]).topics == []
+        assert not link.is_closed
+        await asyncio.gather(calls[0], return_exceptions=True)
 
     run(scenario)

@@ -1,3 +1,5 @@
+import pytest
+
 from felice.client.produce.batches import ANONYMOUS, PartitionQueue, ProducerBatch, ProducerIdentity
 from felice.records.batch import BatchHeader, verify_crc
 from felice.records.builder import BatchBuilder
@@ -126,6 +128,24 @@ def test_split_keeps_records_reports_and_numbering() -> None:
     assert values == [b"v0", b"v1", b"v2", b"v3", b"v4"]
     assert [[index for index, _ in half.reports] for half in halves] == [[0, 1], [0, 1, 2]]
     assert all(header(half).codec is Codec.ZSTD for half in halves)
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_halves_belong_to_the_transaction_of_the_whole(transactional: bool) -> None:
+    queue = PartitionQueue("t", 0)
+    whole = ProducerBatch("t", 0, 0.0)
+    whole.builder = BatchBuilder(transactional=transactional)
+    for number in range(2):
+        whole.builder.append(1000 + number, b"k", b"v", [("h", b"x")])
+    whole.record_count = 2
+    queue.ready.append(whole)
+    halves = queue.take(OLD, 1).split()
+    assert [header(half).is_transactional for half in halves] == [transactional] * 2
+    [first], [second] = (read_batch(half.data, header(half)) for half in halves)
+    assert [(record.timestamp, record.key, list(record.headers)) for record in (first, second)] == [
+        (1000, b"k", [("h", b"x")]),
+        (1001, b"k", [("h", b"x")]),
+    ]
 
 
 def test_first_is_the_batch_with_nothing_unanswered_before_it() -> None:

@@ -26,6 +26,7 @@ def test_murmur2_puts_keys_where_java_does(key: bytes) -> None:
 def test_consistent_is_crc32() -> None:
     assert make_partitioner("consistent")(b"key", 7) == zlib.crc32(b"key") % 7
     assert make_partitioner("consistent")(None, 7) == 0
+    assert make_partitioner("consistent_random")(b"key", 7) == zlib.crc32(b"key") % 7
     assert make_partitioner("consistent_random")(b"", 7) is None
 
 
