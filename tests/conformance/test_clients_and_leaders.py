@@ -152,7 +152,7 @@ def test_a_reader_is_served_by_the_replica_of_its_rack_while_that_is_in_sync(
 
 def consumers_served(cluster: Cluster, topic: str, broker_id: int) -> list[int]:
     """From now on, where what the broker gives to consumers begins."""
-    partition = cluster._running.cluster.brokers[broker_id].partitions.find(topic, 0)
+    partition = cluster._running.cluster.brokers[broker_id].services.partitions.find(topic, 0)
     served: list[int] = []
     fetch = partition.fetch
 

@@ -74,7 +74,7 @@ def produce(broker: EmbeddedBroker, topic: str, pairs: list[tuple[str, str | Non
 
 
 def log_of(broker: EmbeddedBroker, topic: str) -> Log:
-    partition = broker.broker.partitions.get(topic, 0)
+    partition = broker.broker.services.partitions.get(topic, 0)
     assert partition is not None
     return partition.log
 

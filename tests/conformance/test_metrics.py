@@ -30,7 +30,7 @@ def metrics(cluster: Cluster, broker_id: int) -> Any:
     broker = cluster._running.cluster.brokers[broker_id]
 
     async def read() -> Any:
-        return broker.metrics.snapshot()
+        return broker.services.metrics.snapshot()
 
     return cluster._running.run(read())
 

@@ -43,7 +43,7 @@ def create(cluster: EmbeddedCluster, name: str, *replicas: tuple[int, ...], **co
         assignment=dict(enumerate(replicas)),
         configs={key.replace("_", "."): value for key, value in configs.items()},
     )
-    cluster.run(any_broker(cluster).cluster_admin.create_topic(wish))
+    cluster.run(any_broker(cluster).services.cluster_admin.create_topic(wish))
     eventually(lambda: all(name in broker.image.topics for broker in cluster.cluster.brokers.values()))
     return name
 
@@ -53,7 +53,7 @@ def any_broker(cluster: EmbeddedCluster) -> Broker:
 
 
 def replica(cluster: EmbeddedCluster, broker_id: int, topic: str, partition: int = 0) -> Partition:
-    return cluster.cluster.brokers[broker_id].partitions.find(topic, partition)
+    return cluster.cluster.brokers[broker_id].services.partitions.find(topic, partition)
 
 
 def leader_of(cluster: EmbeddedCluster, topic: str, partition: int = 0) -> int:
@@ -79,7 +79,7 @@ def assert_alike(cluster: EmbeddedCluster, topic: str, partition: int = 0) -> No
         ends = {
             (found.log_end_offset, found.high_watermark)
             for broker in brokers.values()
-            if (found := broker.partitions.get(topic, partition)) is not None
+            if (found := broker.services.partitions.get(topic, partition)) is not None
         }
         return len(ends) == 1 and all(end == watermark for end, watermark in ends)
 
@@ -87,7 +87,7 @@ def assert_alike(cluster: EmbeddedCluster, topic: str, partition: int = 0) -> No
     copies = {
         broker_id: stored(found, found.high_watermark)
         for broker_id, broker in brokers.items()
-        if (found := broker.partitions.get(topic, partition)) is not None
+        if (found := broker.services.partitions.get(topic, partition)) is not None
     }
     assert len(copies) > 1
     assert len(set(copies.values())) == 1, {broker_id: len(copy) for broker_id, copy in copies.items()}

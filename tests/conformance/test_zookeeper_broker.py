@@ -169,7 +169,7 @@ def test_a_broker_comes_back_to_its_data_and_follows_what_others_write(
         client.set("/again/config/topics/kept", changed)
 
         async def wait_changed() -> bool:
-            return await broker.broker.watcher.wait_until(
+            return await broker.broker.services.watcher.wait_until(
                 lambda image: image.topic_configs["kept"].get("retention.ms") == "77", 10.0
             )
 

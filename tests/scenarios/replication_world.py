@@ -40,10 +40,10 @@ from felice.protocol.errors import ApiError
 from felice.records.batch import iter_batches
 from felice.records.builder import BatchBuilder
 from felice.records.reader import read_batch
+from felice.replication.dependencies import PartitionDependencies
 from felice.replication.follower import FetchPosition
 from felice.replication.isr import IsrWriter
 from felice.replication.partition import ACKS_ALL, FetchedRecords, Partition
-from felice.replication.surroundings import Surroundings
 
 TOPIC, TOPIC_ID = "t", UUID(int=5)
 WALL_MS = 1_700_000_000_000
@@ -113,8 +113,10 @@ class Replica:
         path = layout.broker_path(self.broker_id)
         await self.session.create(path, layout.encode_broker(node), ephemeral=True)
         self.epoch = (await self.session.get(path)).created_zxid
-        surroundings = Surroundings(world.clock, lambda: world.lag_ms, self._epoch_of, self.writer.propose)
-        self.partition = Partition(self.broker_id, self.log, TOPIC_ID, surroundings, self.saved_watermark)
+        dependencies = PartitionDependencies(
+            world.clock, lambda: world.lag_ms, self._epoch_of, self.writer.propose
+        )
+        self.partition = Partition(self.broker_id, self.log, TOPIC_ID, dependencies, self.saved_watermark)
         self.watcher = Watcher(self.session, self._on_image)
         self.image = ClusterImage()
         await self.watcher.start()

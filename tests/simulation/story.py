@@ -92,7 +92,11 @@ class Keeper:
     async def keep_running(self) -> None:
         while not self.is_over:
             broker = self.broker
-            if broker.is_running and broker.broker is not None and broker.broker.failure is not None:
+            if (
+                broker.is_running
+                and broker.broker is not None
+                and broker.broker.lifecycle.failure is not None
+            ):
                 broker.kill()
                 self.down_for(0.3)
             if (

@@ -21,8 +21,8 @@ from uuid import UUID
 
 from felice.metadata import BadVersion, Check, MetadataStore, NoNode, SetData, identity, layout
 from felice.metadata.store import Operation, SessionExpired, StoreError
+from felice.replication.dependencies import ProposingPartition
 from felice.replication.leader import IsrProposal, without
-from felice.replication.partition import Partition
 
 _log = logging.getLogger("felice.replication")
 
@@ -30,8 +30,8 @@ _RETRY_S = 1.0
 
 
 class Outcome(Enum):
-    OUTRUN = "outrun"
-    """Somebody else wrote first: the image will tell what."""
+    VERSION_CONFLICT = "version conflict"
+    """Another writer was first: the next image shows its state."""
     INELIGIBLE = "ineligible"
     """A newcomer is not registered any more as it was."""
 
@@ -44,7 +44,7 @@ class IsrWriter:
         # Since the start: what was written, and what was not.
         self.shrinks = self.expansions = self.failures = 0
 
-    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+    def propose(self, partition: ProposingPartition, proposal: IsrProposal) -> None:
         """The partition hears what became of it, unless something newer does away with it first."""
         self._begin(self._carry(partition, proposal))
 
@@ -55,12 +55,12 @@ class IsrWriter:
         partition: int,
         broker_id: int,
         replicas: tuple[int, ...],
-        heirs: tuple[int, ...] = (),
+        fallbacks: tuple[int, ...] = (),
     ) -> None:
         """This broker cannot serve its replica any more: leadership and membership pass to others, to the first of
-        the `heirs` where nobody else is in sync.
+        the `fallbacks` where nobody else is in sync.
         """
-        self._begin(self._resign(topic, topic_id, partition, broker_id, replicas, heirs))
+        self._begin(self._resign(topic, topic_id, partition, broker_id, replicas, fallbacks))
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -77,9 +77,9 @@ class IsrWriter:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, partition: Partition, proposal: IsrProposal) -> None:
-        name = partition.log.name
-        while not self._is_stopped and _is_open(partition, proposal):
+    async def _carry(self, partition: ProposingPartition, proposal: IsrProposal) -> None:
+        name = partition.name
+        while not self._is_stopped and partition.awaits(proposal):
             try:
                 outcome = await self._write(partition, proposal)
             except SessionExpired:
@@ -106,11 +106,11 @@ class IsrWriter:
         else:
             self.shrinks += 1
 
-    async def _write(self, partition: Partition, proposal: IsrProposal) -> int | Outcome:
+    async def _write(self, partition: ProposingPartition, proposal: IsrProposal) -> int | Outcome:
         path = layout.state_path(partition.topic, partition.partition)
         node = await self._store.exists(path)
         if node is None:
-            return Outcome.OUTRUN
+            return Outcome.VERSION_CONFLICT
         state = layout.decode_state(node.data)
         if node.version != proposal.partition_epoch:
             # Perhaps by ourselves, in a write whose answer was lost.
@@ -118,7 +118,7 @@ class IsrWriter:
                 proposal.leader_epoch,
                 proposal.isr,
             )
-            return node.version if is_ours else Outcome.OUTRUN
+            return node.version if is_ours else Outcome.VERSION_CONFLICT
         guards = await self._guards(proposal)
         if guards is None:
             return Outcome.INELIGIBLE
@@ -126,10 +126,10 @@ class IsrWriter:
         try:
             return await self._set_bound(partition.topic, partition.topic_id, guards, change)
         except BadVersion:
-            return Outcome.OUTRUN
+            return Outcome.VERSION_CONFLICT
         except NoNode as error:
             is_newcomers = any(error.path == guard.path for guard in guards)
-            return Outcome.INELIGIBLE if is_newcomers else Outcome.OUTRUN
+            return Outcome.INELIGIBLE if is_newcomers else Outcome.VERSION_CONFLICT
 
     async def _set_bound(
         self, topic: str, topic_id: UUID, guards: Sequence[Operation], change: SetData
@@ -163,7 +163,7 @@ class IsrWriter:
         number: int,
         broker_id: int,
         replicas: tuple[int, ...],
-        heirs: tuple[int, ...],
+        fallbacks: tuple[int, ...],
     ) -> None:
         path = layout.state_path(topic, number)
         while not self._is_stopped:
@@ -171,7 +171,7 @@ class IsrWriter:
                 node = await self._store.exists(path)
                 if node is None:
                     return
-                state = without(broker_id, layout.decode_state(node.data), replicas, heirs)
+                state = without(broker_id, layout.decode_state(node.data), replicas, fallbacks)
                 if state is None:
                     return
                 change = SetData(path, layout.encode_state(state), node.version)
@@ -186,8 +186,3 @@ class IsrWriter:
                 continue
             _log.warning("a replica was given up", extra={"partition": f"{topic}-{number}"})
             return
-
-
-def _is_open(partition: Partition, proposal: IsrProposal) -> bool:
-    """A partition that was deleted proposes nothing: there may be another of its name, at the same version."""
-    return partition.is_open and partition.leader is not None and partition.leader.proposal is proposal

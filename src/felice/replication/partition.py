@@ -27,10 +27,10 @@ from felice.log.log import AppendInfo, AppendOrigin, Log
 from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.replication import follower
+from felice.replication.dependencies import PartitionDependencies
 from felice.replication.follower import FetchPosition, RestartAt, TruncateTo
 from felice.replication.leader import FollowerProgress, IsrProposal, Leader, Pulse
 from felice.replication.refusals import Refusals
-from felice.replication.surroundings import Surroundings
 from felice.replication.waiters import Waiters
 
 if TYPE_CHECKING:
@@ -77,7 +77,12 @@ class Partition:
     """A replica of one partition. The names are Kafka's."""
 
     def __init__(
-        self, broker_id: int, log: Log, topic_id: UUID, surroundings: Surroundings, high_watermark: int = 0
+        self,
+        broker_id: int,
+        log: Log,
+        topic_id: UUID,
+        dependencies: PartitionDependencies,
+        high_watermark: int = 0,
     ) -> None:
         self.topic = log.topic
         self.partition = log.partition
@@ -91,7 +96,7 @@ class Partition:
         self.leader_high_watermark = 0
         self.leader: Leader | None = None
         self._broker_id = broker_id
-        self._around = surroundings
+        self._dependencies = dependencies
         # How far the own log counts: its end, or what is on disk of it.
         self._durable_offset = log.log_end_offset
         self._committing = Waiters()
@@ -127,6 +132,10 @@ class Partition:
     @property
     def is_leader(self) -> bool:
         return self.leader is not None and self._failure is None
+
+    @property
+    def name(self) -> str:
+        return self.log.name
 
     @property
     def is_open(self) -> bool:
@@ -180,7 +189,7 @@ class Partition:
         self.log.epochs.assign(image.leader_epoch, end_offset)
         began = self.log.epochs.entries[-1].start_offset if self.log.epochs.entries else end_offset
         self.leader = Leader(
-            self._broker_id, image, epoch_start_offset=began, now_ms=self._around.monotonic_ms()
+            self._broker_id, image, epoch_start_offset=began, now_ms=self._dependencies.monotonic_ms()
         )
         if self.log.needs_flush:
             self.begin_flush()
@@ -372,7 +381,7 @@ class Partition:
     @property
     def low_watermark(self) -> int:
         """What no live replica has any more lies below."""
-        return self._leading().low_watermark(self.log.log_start_offset, self._around.broker_epoch_of)
+        return self._leading().low_watermark(self.log.log_start_offset, self._dependencies.broker_epoch_of)
 
     async def wait_deleted(self, offset: int, timeout_s: float) -> int:
         """Until every live replica's log begins at `offset` or above; the low watermark then."""
@@ -400,11 +409,13 @@ class Partition:
         leader.on_follower_fetch(
             replica_id, offset, log_start_offset=log_start_offset, log_end_offset=self.log.log_end_offset,
             broker_epoch=broker_epoch, current_leader_epoch=current_leader_epoch,
-            registered_epoch=self._around.broker_epoch_of(replica_id), now_ms=self._around.monotonic_ms(),
+            registered_epoch=self._dependencies.broker_epoch_of(replica_id), now_ms=self._dependencies.monotonic_ms(),
         )  # fmt: skip
         if replica_id in leader.isr and offset < self.high_watermark:
             self.shrink_isr()
-        self._propose(leader.propose_expansion(replica_id, self.high_watermark, self._around.broker_epoch_of))
+        self._propose(
+            leader.propose_expansion(replica_id, self.high_watermark, self._dependencies.broker_epoch_of)
+        )
         self._recount()
         self._release_deleting()
 
@@ -426,11 +437,12 @@ class Partition:
         """To be called now and then: lets go of members that have not kept up."""
         if not self.is_leader or self.leader is None or self.leader.is_alone:
             return
+        dependencies = self._dependencies
         self._propose(
             self.leader.propose_shrinkage(
                 self.high_watermark, log_end_offset=self.log.log_end_offset,
-                lag_time_max_ms=self._around.lag_time_max_ms(), broker_epoch_of=self._around.broker_epoch_of,
-                now_ms=self._around.monotonic_ms(),
+                lag_time_max_ms=dependencies.lag_time_max_ms(), broker_epoch_of=dependencies.broker_epoch_of,
+                now_ms=dependencies.monotonic_ms(),
             )
         )  # fmt: skip
         self._recount()
@@ -439,7 +451,13 @@ class Partition:
 
     def _propose(self, proposal: IsrProposal | None) -> None:
         if proposal is not None:
-            self._around.propose(self, proposal)
+            self._dependencies.propose(self, proposal)
+
+    def awaits(self, proposal: IsrProposal) -> bool:
+        """Whether the outcome still matters. A deleted partition proposes nothing: another of its name may have a
+        state node of the same version.
+        """
+        return self.is_open and self.leader is not None and self.leader.proposal is proposal
 
     def on_proposal_committed(self, proposal: IsrProposal, partition_epoch: int) -> None:
         if self.leader is not None and self.leader.on_proposal_committed(proposal, partition_epoch):
@@ -546,8 +564,8 @@ class Partition:
         moved = leader.next_high_watermark(
             self.high_watermark, committable_offset=self._durable_offset,
             log_end_offset=self.log.log_end_offset, min_insync_replicas=self.log.config.min_insync_replicas,
-            lag_time_max_ms=self._around.lag_time_max_ms(), broker_epoch_of=self._around.broker_epoch_of,
-            now_ms=self._around.monotonic_ms(),
+            lag_time_max_ms=self._dependencies.lag_time_max_ms(), broker_epoch_of=self._dependencies.broker_epoch_of,
+            now_ms=self._dependencies.monotonic_ms(),
         )  # fmt: skip
         self._advance(moved)
 

@@ -21,8 +21,8 @@ from felice.log.errors import LogDirectoryError
 from felice.log.log import Log
 from felice.metadata import ClusterImage, PartitionImage, TopicImage
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.replication.dependencies import PartitionDependencies
 from felice.replication.partition import Partition
-from felice.replication.surroundings import Surroundings
 
 _log = logging.getLogger("felice.replication")
 
@@ -40,12 +40,12 @@ class Partitions:
         broker_id: int,
         directories: Iterable[LogDirectory],
         config_of: ConfigOf,
-        surroundings: Surroundings,
+        dependencies: PartitionDependencies,
     ) -> None:
         # Called with (topic, its id, partition, replicas) where this broker has a replica that it cannot serve.
         self.on_unservable: Callable[[str, UUID, int, tuple[int, ...]], None] | None = None
         self._broker_id = broker_id
-        self._surroundings = surroundings
+        self._dependencies = dependencies
         self._directories = list(directories)
         self._config_of = config_of
         self._partitions: dict[tuple[str, int], Partition] = {}
@@ -238,7 +238,7 @@ class Partitions:
         if reopened is None or self._partitions.get(key) is not partition:
             return False
         self._partitions[key] = Partition(
-            self._broker_id, reopened, partition.topic_id, self._surroundings, partition.high_watermark
+            self._broker_id, reopened, partition.topic_id, self._dependencies, partition.high_watermark
         )
         return True
 
@@ -312,7 +312,7 @@ class Partitions:
             return None
         self._unmade.pop(key, None)
         partition = Partition(
-            self._broker_id, log, topic.topic_id, self._surroundings, self._checkpointed(key)
+            self._broker_id, log, topic.topic_id, self._dependencies, self._checkpointed(key)
         )
         self._partitions[key] = partition
         return partition

@@ -13,13 +13,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from felice.config import BrokerConfig
+from felice.coordinator.transaction.coordinator import TransactionCoordinator
 from felice.coordinator.transaction.metadata import TopicPartition
 from felice.coordinator.transaction.records import by_topic
 from felice.coordinator.transaction.shard import Identity
 from felice.env import Clock
+from felice.metadata.watcher import Watcher
 from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.add_partitions_to_txn import (
@@ -29,11 +31,9 @@ from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from felice.replication.partition import Partition
-from felice.replication.peers import PeerUnavailable
+from felice.replication.peers import Peers, PeerUnavailable
 from felice.server.handlers import add_partitions_to_txn
-
-if TYPE_CHECKING:
-    from felice.server.broker import Broker
+from felice.server.settings import Settings
 
 T = TypeVar("T")
 VERSION_BETWEEN_BROKERS = 5
@@ -49,22 +49,33 @@ class CoordinatorChannel(Protocol):
     ) -> AddPartitionsToTxnResponse: ...
 
 
-class CoordinatorsOfTransactions:
-    """Asks the broker that coordinates an id, this one or another."""
+class TransactionCoordinators:
+    """Asks the broker that coordinates a transactional id, this one or another."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        broker_id: int,
+        here: TransactionCoordinator,
+        peers: Peers,
+        watcher: Watcher,
+        settings: Settings,
+    ) -> None:
+        self._broker_id = broker_id
+        self._here = here
+        self._peers = peers
+        self._watcher = watcher
+        self._settings = settings
 
     async def add_partitions(
         self, transactional_id: str, request: AddPartitionsToTxnRequest
     ) -> AddPartitionsToTxnResponse:
-        broker = self._broker
-        coordinator = broker.transaction_coordinator.leader_of(transactional_id)
-        if coordinator == broker.broker_id:
-            return await add_partitions_to_txn.answer(request, broker, VERSION_BETWEEN_BROKERS)
-        timeout_s = broker.config.replica_socket_timeout_ms / 1000
+        coordinator = self._here.leader_of(transactional_id)
+        if coordinator == self._broker_id:
+            image = self._watcher.image
+            return await add_partitions_to_txn.answer(request, self._here, image, VERSION_BETWEEN_BROKERS)
+        timeout_s = self._settings.config.replica_socket_timeout_ms / 1000
         try:
-            response: AddPartitionsToTxnResponse = await broker.peers.call(
+            response: AddPartitionsToTxnResponse = await self._peers.call(
                 coordinator, API.ADD_PARTITIONS_TO_TXN, request, timeout_s, lane="coordinators"
             )
         except PeerUnavailable as error:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
 from felice.controller import topic_names
-from felice.controller.cluster_admin import NewTopic
+from felice.controller.cluster_admin import ClusterAdmin, NewTopic
 from felice.metadata.store import StoreError
+from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
-
-if TYPE_CHECKING:
-    from felice.server.broker import Broker
+from felice.server.lifecycle import Lifecycle
+from felice.server.settings import Settings
 
 _log = logging.getLogger("felice.server")
 
@@ -28,8 +27,19 @@ _MIN_ISR_OF_OFFSETS = 2
 
 
 class AutoTopics:
-    def __init__(self, broker: Broker, *, stands_alone: bool) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        watcher: Watcher,
+        cluster_admin: ClusterAdmin,
+        *,
+        stands_alone: bool,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._watcher = watcher
+        self._cluster_admin = cluster_admin
         # Whether no other broker can ever come to keep replicas.
         self._stands_alone = stands_alone
         self._creating: dict[str, asyncio.Task[int]] = {}
@@ -38,7 +48,7 @@ class AutoTopics:
 
     async def create(self, name: str) -> int:
         """Creates a topic that was asked for; returns an error code, 0 when it is there."""
-        if name in self._broker.image.topics:
+        if name in self._watcher.image.topics:
             return ErrorCode.NONE
         task = self._creating.get(name)
         if task is None:
@@ -47,8 +57,8 @@ class AutoTopics:
 
     def ensure(self, name: str) -> None:
         """Begins to create a topic unless it is there."""
-        broker = self._broker
-        if name in broker.image.topics or name in self._creating or broker.is_stopping:
+        is_known = name in self._watcher.image.topics or name in self._creating
+        if is_known or self._lifecycle.is_stopping:
             return
         if name in topic_names.INTERNAL_TOPICS or len(self._creating) < MAX_CREATING:
             self._creating[name] = asyncio.create_task(self._create_once(name))
@@ -63,7 +73,7 @@ class AutoTopics:
 
     async def _create_once(self, name: str) -> int:
         try:
-            await self._broker.cluster_admin.create_topic(self._wish_for(name))
+            await self._cluster_admin.create_topic(self._wish_for(name))
         except ApiError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 self._report(name, error.message)
@@ -83,7 +93,7 @@ class AutoTopics:
             self._reported[name] = reason
 
     def _wish_for(self, name: str) -> NewTopic:
-        config = self._broker.config
+        config = self._settings.config
         if name == topic_names.CONSUMER_OFFSETS:
             count, wanted = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
             segment_bytes, min_isr = config.offsets_topic_segment_bytes, self._min_isr_of_offsets(wanted)
@@ -105,13 +115,13 @@ class AutoTopics:
 
     def _min_isr_of_offsets(self, replicas: int) -> int:
         """Kafka leaves it at the brokers' default of 1: one broker's death can then take back an answered commit."""
-        config = self._broker.config
+        config = self._settings.config
         asked = int(config.topic_defaults().get("min_insync_replicas", 1))
         is_told = "min.insync.replicas" in config.originals
         return asked if is_told or replicas < _REPLICAS_FOR_SAFETY else max(asked, _MIN_ISR_OF_OFFSETS)
 
     def _as_many_as_there_can_be(self, name: str, wanted: int) -> int:
-        alive = max(1, len(self._broker.image.brokers))
+        alive = max(1, len(self._watcher.image.brokers))
         if wanted <= alive or not self._stands_alone:
             return wanted
         # Waiting for more brokers would leave groups without a coordinator for ever.

@@ -1,13 +1,12 @@
-"""The composition root: one broker, made of everything below.
+"""The composition root: one broker, made of the components below it, started and stopped in order.
 
-Keeps true: a port that clients can reach means a broker that is ready. A start that fails says
-            why in one line (`StartupError`) and leaves nothing running. A stop finishes what is
-            under way, brings everything to disk and marks the directories clean.
-How:        the order of `start` is the order of dependence: metadata store, log directories,
-            image, partitions, controller, listeners. Every new image goes through
-            `_follow`: configuration first, then partitions, then coordinators. A broker that has
-            lost its session follows an image in which nobody leads.
-Leaves:     identity, registration and sessions to `membership`, the controller's duties to its role.
+Keeps true: a port that clients can reach means a broker that is ready. A start that fails says why in one line
+            (`StartupError`) and leaves nothing running. A stop finishes what is under way, brings everything to disk
+            and marks the directories clean.
+How:        the order of `start` is the order of dependence: metadata store, log directories, image, components,
+            listeners, registration. `lifecycle` has the states in between.
+Leaves:     new metadata images to `image_follower`; identity, registration and sessions to `membership`; the
+            controller's duties to `controller`.
 """
 
 from __future__ import annotations
@@ -15,74 +14,68 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from felice.config import BrokerConfig, ConfigError, TopicConfig
+from felice.config import BrokerConfig
 from felice.controller import features
 from felice.controller.cluster_admin import ClusterAdmin
 from felice.controller.controller import Controller
 from felice.controller.leaderships import Leaderships
 from felice.env import Environment
-from felice.log.directory import LogDirectory
-from felice.log.errors import LogDirectoryError
-from felice.log.log import Log
-from felice.metadata import ClusterImage, layout
-from felice.metadata.store import MetadataStore, SessionState, StoreError
+from felice.metadata import ClusterImage
+from felice.metadata.store import MetadataStore, StoreError
 from felice.metadata.watcher import Watcher
-from felice.protocol.api import Api
-from felice.protocol.errors import ApiError
 from felice.protocol.frame_memory import FrameMemory
-from felice.replication.fetcher import Fetchers
-from felice.replication.isr import IsrWriter
 from felice.replication.partitions import Partitions
-from felice.replication.peers import Destination, Peers
-from felice.replication.surroundings import Surroundings
 from felice.replication.throttle import ReplicationThrottle
 from felice.server.auto_topics import AutoTopics
 from felice.server.cleaning import Cleaner
-from felice.server.config_entries import BrokerLayers
+from felice.server.connections import Connections
+from felice.server.coordinators import Coordinators
 from felice.server.fetch_sessions import FetchSessions
 from felice.server.handlers.table import OFFERED, Handle, Handlers
 from felice.server.identity import broker_id_of, prepare_store
+from felice.server.image_follower import ImageFollower
+from felice.server.lifecycle import Lifecycle, State
 from felice.server.listener import Listener, check_free
+from felice.server.log_directories import LogDirectories
 from felice.server.maintenance import Maintenance
 from felice.server.membership import Membership
 from felice.server.metrics import Metrics
 from felice.server.producer_ids import ProducerIds
 from felice.server.replica_moves import ReplicaMoves
+from felice.server.replication_parts import ReplicationParts, make_replication
+from felice.server.services import Services
+from felice.server.session import Session
+from felice.server.settings import Settings
 from felice.server.startup import StartupError
 from felice.server.store_sources import StoreSource, source_of
 from felice.server.turns import Turns
-
-if TYPE_CHECKING:
-    from felice.coordinator.group.coordinator import GroupCoordinator
-    from felice.coordinator.transaction.coordinator import TransactionCoordinator
-    from felice.server.admission import Admission
-    from felice.server.session import Session
 
 _log = logging.getLogger("felice.server")
 
 _DRAIN_TIMEOUT_S = 3.0
 _CONTROLLER_TIMEOUT_S = 3.0
-_IMAGE_TIMEOUT_S = 1.0
 # Memory for large requests that is kept for the next: eight of a producer's usual batches of a megabyte.
 _FRAME_POOL_BYTES = 8 * 1024 * 1024
 _MAPPED_FRAME_BYTES = 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The components with tasks of their own. They exist from the end of loading to the end of the broker."""
+
+    replication: ReplicationParts
+    controller: Controller
+    membership: Membership
+    cleaner: Cleaner
+    maintenance: Maintenance
+    services: Services
+
+
 class Broker:
     """One broker. `start`, serve, `stop`."""
-
-    partitions: Partitions
-    watcher: Watcher
-    membership: Membership
-    cluster_admin: ClusterAdmin
-    leaderships: Leaderships
-    controller: Controller
-    isr_writer: IsrWriter
-    producer_ids: ProducerIds
-    fetch_sessions: FetchSessions
 
     def __init__(
         self,
@@ -91,75 +84,51 @@ class Broker:
         handlers: Mapping[int, Handle] | None = None,
         store_source: StoreSource | None = None,
     ) -> None:
-        self.static_config = config
-        self.config = config
         self.env = env
-        self.broker_id = config.node_id  # -1 until `start` has generated one, if that is asked for
-        self.apis: Mapping[int, Api] = OFFERED
-        # Whoever wants to stand between sessions and handlers brings a table; nobody else pays for it.
+        self.settings = Settings(config)
+        self.lifecycle = Lifecycle()
+        # -1 until `start` has generated an id, if the configuration asks for that.
+        self.broker_id = config.node_id
+        # Tests put their own table between sessions and handlers; a broker without one pays nothing for that.
         self.handlers: Mapping[int, Handle] = Handlers() if handlers is None else handlers
-        # One for all connections: they share a thread.
-        self.frame_memory = FrameMemory(pool_bytes=_FRAME_POOL_BYTES, map_from_bytes=_MAPPED_FRAME_BYTES)
+        self.directories = LogDirectories()
         self.listeners: list[Listener] = []
-        self.turns = Turns(env.clock, lambda: self.config, self._sessions)
-        self.directories: list[LogDirectory] = []
-        self.is_stopping = False
-        # Why the broker cannot go on, and whom to tell.
-        self.failure: str | None = None
-        self.on_failure: Callable[[], None] | None = None
-        self._groups: GroupCoordinator | None = None
-        self._transactions: TransactionCoordinator | None = None
-        self._admission: Admission | None = None
-        self._store: MetadataStore | None = None
         self._store_source = source_of(config, env) if store_source is None else store_source
-        self.auto_topics = AutoTopics(self, stands_alone=self._store_source.stands_alone)
-        self._maintenance = Maintenance(self)
-        self.cleaner = Cleaner(self)
-        self.replica_moves = ReplicaMoves(self)
-        # The image that partitions and coordinators were told of last, and whether they are told of the next.
-        self._followed = ClusterImage()
-        self._is_following = False
-        self._is_composed = False
-        self._stop_began = False
-        # Held while a thread makes files in the directories.
-        self._making_logs = asyncio.Lock()
-        self.replication_throttle = ReplicationThrottle()
-        self.metrics = Metrics(self)
+        self._store: MetadataStore | None = None
+        self._watcher: Watcher | None = None
+        self._parts: _Parts | None = None
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self.settings.config
+
+    @property
+    def services(self) -> Services:
+        return self._made.services
 
     @property
     def image(self) -> ClusterImage:
-        return self.watcher.image
+        return self.services.image
 
     @property
-    def group_coordinator(self) -> GroupCoordinator:
-        assert self._groups is not None, "made before the first request"
-        return self._groups
+    def controller(self) -> Controller:
+        return self._made.controller
 
     @property
-    def transaction_coordinator(self) -> TransactionCoordinator:
-        assert self._transactions is not None, "made before the first request"
-        return self._transactions
+    def cleaner(self) -> Cleaner:
+        return self._made.cleaner
 
     @property
-    def admission(self) -> Admission:
-        assert self._admission is not None, "made before the first request"
-        return self._admission
+    def membership(self) -> Membership:
+        return self._made.membership
 
     @property
-    def connection_count(self) -> int:
-        return sum(len(listener.sessions) for listener in self.listeners)
+    def _made(self) -> _Parts:
+        assert self._parts is not None, "the broker has been started"
+        return self._parts
 
     def _sessions(self) -> list[Session]:
         return [session for listener in self.listeners for session in listener.sessions]
-
-    @property
-    def config_layers(self) -> BrokerLayers:
-        dynamic = self.image.broker_configs
-        return BrokerLayers(
-            dynamic.get(str(self.broker_id), {}),
-            dynamic.get(layout.DEFAULT_ENTITY, {}),
-            self.static_config.originals,
-        )
 
     def port(self, listener: str | None = None) -> int:
         """The port that a listener (the first, if none is named) is bound to."""
@@ -179,418 +148,247 @@ class Broker:
             raise
 
     async def _start(self) -> None:
+        self.lifecycle.enter(State.LOADING)
         await check_free(self.env.network, self.config.parsed_listeners)
-        store = self._store = await self._store_source.open()
-        cluster_id = await prepare_store(
-            store, self._new_uuid, self.env.disk, self.config.log_directories, self._store_source.where
-        )
-        self.broker_id = await broker_id_of(
-            self.config, self.env.disk, store, stands_alone=self._store_source.stands_alone
-        )
-        self._acquire_directories(cluster_id)
-        self.watcher = Watcher(store, self._on_image, self._prepare)
-        await self.watcher.start()
-        if reason := features.unsupported_level(self.image.features):
-            raise StartupError(reason)
-        self._lay_config(self.image)
-        await self._recover()
-        self._compose(store)
-        for address in self.config.parsed_listeners:
-            listener = Listener(self, address)
-            self.listeners.append(listener)
-            await listener.start()
-        await self.membership.join()
-        self.controller.start()
-        await self.watcher.wait_until(lambda image: image.controller_id >= 0, _CONTROLLER_TIMEOUT_S)
-        await self.lead_again()
-        if self.failure is not None:
-            raise StartupError(self.failure)  # the last disk failed under what the image asked for
-        self.partitions.set_strays_aside()
-        self._maintenance.start()
-        self.cleaner.start()
-        self.replica_moves.start()
+        store, watcher, cluster_id = await self._open_store()
+        await self.directories.load(lambda topic: self.settings.topic_config(watcher.image, topic))
+        parts = self._parts = self._compose(store, watcher)
+        self.lifecycle.enter(State.JOINING)
         for listener in self.listeners:
-            listener.open()
-        self.membership.look_for_itself()
-        # The loop reads no request before it has called this.
-        asyncio.get_running_loop().call_soon(self._begin_coordinators)
+            await listener.start()
+        await parts.membership.join()
+        parts.controller.start()
+        await watcher.wait_until(lambda image: image.controller_id >= 0, _CONTROLLER_TIMEOUT_S)
+        await parts.services.image_follower.lead_again()
+        if self.lifecycle.failure is not None:
+            raise StartupError(self.lifecycle.failure)  # the last disk failed under what the image asked for
+        self._serve(parts)
         _log.info(
             "broker ready",
             extra={
                 "broker": self.broker_id,
                 "cluster": cluster_id,
-                "partitions": len(self.partitions),
+                "partitions": len(parts.services.partitions),
                 "port": self.port(),
             },
         )
 
-    def _acquire_directories(self, cluster_id: str) -> None:
-        reasons = []
-        for path in self.config.log_directories:
-            directory = LogDirectory(
-                self.env.disk,
-                self.env.clock,
-                path,
-                recovery_threads=self.config.num_recovery_threads_per_data_dir,
-                producer_id_expiration_ms=self.config.producer_id_expiration_ms,
-            )
-            try:
-                directory.acquire(
-                    node_id=self.broker_id, cluster_id=cluster_id, new_directory_id=self._new_uuid()
-                )
-            except LogDirectoryError as error:
-                if directory.offline_reason is None:
-                    raise StartupError(str(error)) from error
-                reasons.append(str(error))
-            self.directories.append(directory)
-        if len(reasons) == len(self.directories):
-            raise StartupError("; ".join(reasons))
-        for reason in reasons:
-            _log.error("a log directory is offline; the broker starts without it", extra={"reason": reason})
-
-    async def _recover(self) -> None:
-        """Whoever gives the start up waits for this: the directories are a thread's meanwhile."""
-        loading = asyncio.get_running_loop().run_in_executor(None, self._load_directories)
-        try:
-            await asyncio.shield(loading)
-        except asyncio.CancelledError:
-            await asyncio.wait((loading,))
-            raise
-
-    def _load_directories(self) -> None:
-        """One whose disk is dead stays offline; the broker starts with the others."""
+    async def _open_store(self) -> tuple[MetadataStore, Watcher, str]:
+        """The store, its image and the cluster's id; this broker has its own id and its directories by then."""
+        env, source = self.env, self._store_source
+        store = self._store = await source.open()
+        log_dirs = self.config.log_directories
+        cluster_id = await prepare_store(store, self._new_uuid, env.disk, log_dirs, source.where)
+        self.broker_id = await broker_id_of(self.config, env.disk, store, stands_alone=source.stands_alone)
+        self.directories.acquire(env, self.config, self.broker_id, cluster_id, self._new_uuid)
+        watcher = self._watcher = Watcher(store, self._on_image, self._prepare)
+        await watcher.start()
+        if reason := features.unsupported_level(watcher.image.features):
+            raise StartupError(reason)
+        self.settings.follow(watcher.image, self.broker_id)
         for directory in self.directories:
-            try:
-                if directory.offline_reason is None:
-                    directory.load(lambda topic: self.topic_config(self.image, topic))
-            except OSError as error:
-                directory.fail(error)
-            except LogDirectoryError as error:
-                raise StartupError(str(error)) from error
-            except ApiError as error:
-                raise StartupError(f"{directory.path}: {error}") from error
-            directory.on_offline = self._on_directory_offline
-            directory.on_log_offline = self._on_log_offline
-        if all(directory.offline_reason is not None for directory in self.directories):
-            reasons = (f"{directory.path}: {directory.offline_reason}" for directory in self.directories)
-            raise StartupError("; ".join(reasons))
+            directory.update_producer_expiration(self.config.producer_id_expiration_ms)
+        return store, watcher, cluster_id
 
-    def _compose(self, store: MetadataStore) -> None:
-        env, config = self.env, self.config
-        self.isr_writer = IsrWriter(store)
-        surroundings = Surroundings(
-            env.clock,
-            lambda: self.config.replica_lag_time_max_ms,
-            self._broker_epoch_of,
-            self.isr_writer.propose,
+    def _serve(self, parts: _Parts) -> None:
+        self.lifecycle.enter(State.RUNNING)
+        services = parts.services
+        services.partitions.set_strays_aside()
+        parts.maintenance.start()
+        parts.cleaner.start()
+        services.replica_moves.start()
+        for listener in self.listeners:
+            listener.open()
+        parts.membership.look_for_itself()
+        # The loop calls this before it reads the first request.
+        asyncio.get_running_loop().call_soon(self._start_coordinators)
+
+    def _start_coordinators(self) -> None:
+        if not self.lifecycle.is_stopping:
+            self.services.coordinators.start()
+
+    def _compose(self, store: MetadataStore, watcher: Watcher) -> _Parts:
+        """Makes every component, each from those that it uses."""
+        env, settings, broker_id = self.env, self.settings, self.broker_id
+        lifecycle, directories = self.lifecycle, self.directories
+        replication = make_replication(broker_id, env, settings, store, watcher, directories)
+        partitions, peers = replication.partitions, replication.peers
+        admin = ClusterAdmin(store, watcher, env, broker_id, self._config)
+        controller = Controller(store, watcher, env.clock, broker_id, self._config, admin.new_topic_id)
+        stands_alone = self._store_source.stands_alone
+        auto_topics = AutoTopics(settings, lifecycle, watcher, admin, stands_alone=stands_alone)
+        producer_ids = ProducerIds(admin.allocate_producer_ids)
+        coordinators = Coordinators(
+            broker_id, env, settings, watcher, partitions, peers, auto_topics, producer_ids
         )
-        self.partitions = Partitions(self.broker_id, self.directories, self.topic_config, surroundings)
-        self.partitions.on_unservable = self._give_up
-        self.peers = Peers(env.network, env.clock, self.broker_id, self._destination_of)
-        self.fetchers = Fetchers(
-            self.broker_id,
-            self.peers,
-            env.clock,
-            lambda: self.config,
-            lambda: self._broker_epoch_of(self.broker_id) or -1,
+        metrics = Metrics(broker_id, OFFERED, store, watcher, directories, replication, controller)
+        cleaner, replica_moves = self._compose_directory_work(partitions)
+        services = Services(
+            broker_id=broker_id,
+            env=env,
+            settings=settings,
+            lifecycle=lifecycle,
+            watcher=watcher,
+            apis=OFFERED,
+            connections=Connections(),
+            turns=Turns(env.clock, self._config, self._sessions),
+            frame_memory=FrameMemory(pool_bytes=_FRAME_POOL_BYTES, map_from_bytes=_MAPPED_FRAME_BYTES),
+            directories=directories,
+            partitions=partitions,
+            replication_throttle=ReplicationThrottle(),
+            cluster_admin=admin,
+            leaderships=Leaderships(store, watcher),
+            coordinators=coordinators,
+            auto_topics=auto_topics,
+            producer_ids=producer_ids,
+            fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, env.random),
+            replica_moves=replica_moves,
+            image_follower=ImageFollower(
+                broker_id,
+                settings,
+                lifecycle,
+                store,
+                watcher,
+                directories,
+                replication,
+                coordinators,
+                controller,
+                cleaner,
+                metrics,
+            ),
+            metrics=metrics,
         )
-        self.cluster_admin = ClusterAdmin(store, self.watcher, env, self.broker_id, lambda: self.config)
-        self.leaderships = Leaderships(store, self.watcher)
-        self.controller = Controller(
-            store,
-            self.watcher,
-            env.clock,
-            self.broker_id,
-            lambda: self.config,
-            self.cluster_admin.new_topic_id,
+        return self._compose_shells(store, replication, controller, cleaner, services)
+
+    def _compose_directory_work(self, partitions: Partitions) -> tuple[Cleaner, ReplicaMoves]:
+        """The cleaner and the moves between directories. Each leaves alone the logs that the other works on."""
+        env, settings, directories = self.env, self.settings, self.directories
+        cleaner = Cleaner(
+            env, settings, directories, partitions, lambda topic, number: moves.is_moving(topic, number)
         )
-        self.membership = Membership(self, store, self._store_source.session_timeout_ms)
-        self.producer_ids = ProducerIds(self.cluster_admin.allocate_producer_ids)
-        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, env.random)
-        self._is_composed = True
+        moves = ReplicaMoves(env.clock, settings, directories, partitions, cleaner.is_cleaning)
+        return cleaner, moves
 
-    def _broker_epoch_of(self, broker_id: int) -> int | None:
-        known = self.image.brokers.get(broker_id)
-        return known.epoch if known is not None else None
+    def _compose_shells(
+        self,
+        store: MetadataStore,
+        replication: ReplicationParts,
+        controller: Controller,
+        cleaner: Cleaner,
+        services: Services,
+    ) -> _Parts:
+        """The components that act on their own: listeners, membership and chores."""
+        addresses = self.config.parsed_listeners
+        self.listeners.extend(Listener(services, self.handlers, address) for address in addresses)
+        session_timeout_ms = self._store_source.session_timeout_ms
+        membership = Membership(services, store, session_timeout_ms, self.listeners)
+        maintenance = Maintenance(services, self.listeners)
+        return _Parts(replication, controller, membership, cleaner, maintenance, services)
 
-    def _destination_of(self, broker_id: int) -> Destination | None:
-        known = self.image.brokers.get(broker_id)
-        endpoint = known.endpoints.get(self.config.inter_broker_listener) if known is not None else None
-        if known is None or endpoint is None:
-            return None
-        return Destination(endpoint.host, endpoint.port, known.epoch)
-
-    def _give_up(self, topic: str, topic_id: uuid.UUID, partition: int, replicas: tuple[int, ...]) -> None:
-        heirs: tuple[int, ...] = ()
-        if self.topic_config(self.image, topic).unclean_leader_election_enable:
-            others = [replica for replica in replicas if replica != self.broker_id]
-            heirs = tuple(replica for replica in others if replica in self.image.brokers)
-        self.isr_writer.resign(topic, topic_id, partition, self.broker_id, replicas, heirs)
-
-    def _begin_coordinators(self) -> None:
-        """Coordinates groups and transactions from now on.
-
-        The imports are the largest; they wait until everything that a client may wait for is there.
-        """
-        from felice.coordinator.group.coordinator import GroupCoordinator
-        from felice.coordinator.transaction.coordinator import TransactionCoordinator
-        from felice.server.admission import Admission, CoordinatorsOfTransactions
-        from felice.server.transactions import LeadersOfPartitions
-
-        if self.is_stopping:
-            return
-        self._groups = GroupCoordinator(
-            self.config, self.env, self.partitions, lambda: self.image, self.auto_topics.ensure
-        )
-        self._transactions = TransactionCoordinator(
-            self.config,
-            self.env,
-            self.partitions,
-            lambda: self.image,
-            self.auto_topics.ensure,
-            self.producer_ids.next_id,
-            LeadersOfPartitions(self),
-        )
-        self._admission = Admission(CoordinatorsOfTransactions(self), self.env.clock, lambda: self.config)
-        self._groups.start()
-        self._transactions.start()
+    def _config(self) -> BrokerConfig:
+        return self.settings.config
 
     def _new_uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self.env.random.getrandbits(128), version=4)
 
-    # Following the store
-
     async def _prepare(self, new: ClusterImage) -> None:
-        if self._is_following:
-            async with self._making_logs:
-                await self.partitions.make_logs(new, lambda: self._is_following)
+        if self._parts is not None:
+            await self._parts.services.image_follower.prepare(new)
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        if self._is_following:
-            self.metrics.on_image(old, new)
-            self._follow(new)
-            self.controller.on_image()
-
-    async def lead_again(self) -> bool:
-        """The broker is registered: what the image says of it holds. False if its session has ended again."""
-        async with self._making_logs:
-            await self.partitions.make_logs(self.image, lambda: not self._stop_began)
-            if self._stop_began:
-                return True
-            if self._store is None or self._store.session_state is SessionState.EXPIRED:
-                return False
-            # While nothing makes files, and before anybody else can begin to.
-            self._is_following = True
-            self._follow(self.image)
-            self.controller.on_image()
-        return True
-
-    def stop_leading(self) -> None:
-        """The broker's session has ended: others may lead by now what it leads."""
-        self.controller.resign()
-        if self._is_following:
-            self._is_following = False
-            self._follow(self._followed.without_leaders())
-
-    def check_session(self) -> None:
-        """To be called before clients are answered: a process that stood still has not heard yet what it missed."""
-        # The store looks at the clock, and tells `membership` if that ends the session.
-        if self._store is not None and self._store.session_state is SessionState.EXPIRED:
-            self.stop_leading()
-
-    def _follow(self, new: ClusterImage) -> None:
-        old, self._followed = self._followed, new
-        if new.broker_configs is not old.broker_configs:
-            self._lay_config(new)
-        self.partitions.apply(old, new)
-        self._follow_leaders(old, new)
-        if new.broker_configs is not old.broker_configs:
-            self.partitions.reconfigure(new)
-        elif new.topic_configs is not old.topic_configs:
-            names = new.topic_configs.keys() | old.topic_configs.keys()
-            self.partitions.reconfigure(
-                new, [name for name in names if new.topic_configs.get(name) != old.topic_configs.get(name)]
-            )
-        self._follow_roles()
-
-    def _follow_what_is_open(self) -> None:
-        """Partitions were closed, or are back, and no image tells of that."""
-        # Who fetched on for one that is closed would be answered at once, in vain, and ask again.
-        self.fetchers.follow(self.partitions, self._followed)
-        self._follow_roles()
-
-    def _follow_roles(self) -> None:
-        """What coordinates, coordinates where this broker leads."""
-        if self._groups is not None:
-            self._groups.on_image()
-        if self._transactions is not None:
-            self._transactions.on_image()
-
-    def _follow_leaders(self, old: ClusterImage, new: ClusterImage) -> None:
-        if new.topics is old.topics and new.brokers is old.brokers:
-            return
-        if new.brokers is not old.brokers:
-            self.peers.follow()
-        self.fetchers.follow(self.partitions, new)
-
-    def _lay_config(self, image: ClusterImage) -> None:
-        """The configuration in force: the file's, under what was changed since."""
-        dynamic = {
-            **image.broker_configs.get(layout.DEFAULT_ENTITY, {}),
-            **image.broker_configs.get(str(self.broker_id), {}),
-        }
-        try:
-            self.config = self.static_config.changed(dynamic)
-        except ConfigError as error:
-            _log.error("dynamic configuration is ignored", extra={"reason": str(error)})
-        for directory in self.directories:
-            directory.update_producer_expiration(self.config.producer_id_expiration_ms)
-        self.cleaner.reconfigure()
-
-    def topic_config(self, image: ClusterImage, topic: str) -> TopicConfig:
-        try:
-            return TopicConfig.parse(image.topic_configs.get(topic, {}), self.config)
-        except ConfigError as error:
-            _log.error("topic configuration is ignored", extra={"topic": topic, "reason": str(error)})
-            return TopicConfig.parse({}, self.config)
-
-    def _on_directory_offline(self, failed: LogDirectory) -> None:
-        """Partitions elsewhere go on; without any directory there is nothing left to serve."""
-        if self._is_following:
-            self.partitions.on_directory_offline(failed)
-            self._follow_what_is_open()
-        if all(directory.offline_reason is not None for directory in self.directories):
-            self.fail(f"all log directories are offline: {failed.path}: {failed.offline_reason}")
-
-    def _on_log_offline(self, log: Log) -> None:
-        if self._is_following:
-            self.partitions.on_log_offline(log)
-            self._follow_what_is_open()
-
-    async def retry_logs(self) -> None:
-        """To be called now and then: what went offline for want of room comes back when there is some."""
-        for key in self.partitions.without_room():
-            # No image is shown meanwhile: nobody deletes what a thread reads. One waits for one log at the most.
-            async with self._making_logs:
-                if self._stop_began:
-                    return
-                came_back = await self.partitions.retry_log(key, self._is_untouched)
-            # The image that waited tells what became of it: others may lead, or the topic be gone.
-            if came_back and await self.watcher.catch_up(_IMAGE_TIMEOUT_S) and not self._stop_began:
-                self.partitions.take_up(key)
-                if self._is_following:
-                    self._follow_what_is_open()
-
-    def _is_untouched(self, log: Log) -> bool:
-        return not self.cleaner.is_cleaning(log)
-
-    def fail(self, reason: str) -> None:
-        """The broker cannot go on; whoever runs it is told to stop it."""
-        self.failure = reason
-        _log.error("the broker cannot go on", extra={"broker": self.broker_id, "reason": reason})
-        if self.on_failure is not None:
-            self.on_failure()
+        if self._parts is not None:
+            self._parts.services.image_follower.on_image(old, new)
 
     # Stopping
 
     async def retire(self) -> None:
-        """Before all brokers stop at once: no duties any more, and nothing asked of the others."""
-        await self.controller.stop()
-        await self.fetchers.stop()
+        """Before all brokers stop at once: does no more duties and asks nothing of the others."""
+        await self._made.controller.stop()
+        await self._made.replication.fetchers.stop()
 
     async def stop(self, *, hand_over: bool = True) -> None:
         """Gives its leaderships to others, finishes what is under way, and brings everything to disk."""
-        if self._stop_began:
+        if self.lifecycle.has_stop_begun:
             return
-        if not self._is_composed:
+        parts = self._parts
+        if parts is None:
             # Nothing was loaded yet, so nothing may be marked clean.
             await self._abandon()
             return
-        self._stop_began = True
-        if hand_over and self._is_following and self.config.controlled_shutdown_enable:
-            # A follower that went on fetching would be taken back into the sets that it leaves.
-            await self.fetchers.stop()
-            await self.membership.hand_over()
-        self.is_stopping = True
-        for listener in self.listeners:
-            await listener.stop_accepting()
-        self._stop_coordinators()
-        for partition in self.partitions:
-            partition.wake_readers()
-        for listener in self.listeners:
-            await listener.drain(_DRAIN_TIMEOUT_S)
-        await self._stop_replicating()
-        await self.cleaner.stop()
-        await self.replica_moves.stop()
-        await self._maintenance.stop()
-        await self.auto_topics.finish()
-        await self._close_directories()
+        self.lifecycle.enter(State.LEAVING)
+        if (
+            hand_over
+            and parts.services.image_follower.is_following
+            and self.config.controlled_shutdown_enable
+        ):
+            # The leaders would take a follower that goes on fetching back into the sets that it leaves.
+            await parts.replication.fetchers.stop()
+            await parts.membership.hand_over()
+        self.lifecycle.enter(State.STOPPING)
+        await self._finish_requests(parts)
+        await self._stop_components(parts)
+        await self._close_directories(parts)
         await self._close_store()
         _log.info("broker stopped", extra={"broker": self.broker_id})
 
+    async def _finish_requests(self, parts: _Parts) -> None:
+        for listener in self.listeners:
+            await listener.stop_accepting()
+        parts.services.coordinators.stop()
+        for partition in parts.services.partitions:
+            partition.wake_readers()
+        for listener in self.listeners:
+            await listener.drain(_DRAIN_TIMEOUT_S)
+
+    async def _stop_components(self, parts: _Parts) -> None:
+        await parts.replication.stop()
+        await parts.cleaner.stop()
+        await parts.services.replica_moves.stop()
+        await parts.maintenance.stop()
+        await parts.services.auto_topics.finish()
+
+    async def _close_directories(self, parts: _Parts) -> None:
+        parts.services.image_follower.stop()
+        await parts.services.image_follower.wait_until_logs_are_made()
+        for partition in parts.services.partitions:
+            await partition.finish_flush()
+        await self.directories.close(parts.services.partitions.high_watermarks)
+
     async def kill(self) -> None:
         """Lets go of everything as a killed process would: no answer leaves, no directory is marked clean."""
-        if self._stop_began:
+        if self.lifecycle.has_stop_begun:
             return
-        self._stop_began = self.is_stopping = True
+        self.lifecycle.enter(State.STOPPING)
         for listener in self.listeners:
             await listener.stop_accepting()
             listener.abort("the broker was killed")
-        self._is_following = False
-        self._stop_coordinators()
-        await self._stop_replicating()
-        if self._is_composed:
-            for partition in self.partitions:
+        if (parts := self._parts) is not None:
+            parts.services.image_follower.stop()
+            parts.services.coordinators.stop()
+            await parts.replication.stop()
+            for partition in parts.services.partitions:
                 await partition.finish_flush()  # its thread must not meet a closed file
-        await self.auto_topics.finish()
+            await parts.services.auto_topics.finish()
         await self._abandon(ends_session=False)
 
-    def _stop_coordinators(self) -> None:
-        if self._transactions is not None:
-            self._transactions.stop()
-        if self._groups is not None:
-            self._groups.stop()
-
-    async def _stop_replicating(self) -> None:
-        if hasattr(self, "fetchers"):
-            await self.fetchers.stop()
-            await self.peers.close()
-            self.isr_writer.stop()
-            await self.isr_writer.finish()
-
-    async def _close_directories(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._is_following = False
-        async with self._making_logs:
-            pass  # what a thread is making is theirs before they are closed
-        for partition in self.partitions:
-            await partition.finish_flush()
-        for directory in self.directories:
-            offsets = self.partitions.high_watermarks(directory)
-            await loop.run_in_executor(None, directory.close, offsets)
-        self.directories.clear()
+    async def _abandon(self, *, ends_session: bool = True) -> None:
+        """Gives everything back and marks nothing clean: after a start that failed, and as a crash would."""
+        self.lifecycle.enter(State.STOPPING)
+        for listener in self.listeners:
+            await listener.stop_accepting()
+            await listener.drain(0)
+        if self._parts is not None:
+            await self._stop_components(self._parts)
+        self.directories.abandon()
+        await self._close_store(ends_session=ends_session)
 
     async def _close_store(self, *, ends_session: bool = True) -> None:
-        if hasattr(self, "membership"):
-            await self.membership.stop()
-            await self.controller.stop()
-        if hasattr(self, "watcher"):
-            await self.watcher.stop()
+        if self._parts is not None:
+            await self._parts.membership.stop()
+            await self._parts.controller.stop()
+        if self._watcher is not None:
+            await self._watcher.stop()
         if self._store is not None:
             await (self._store.close() if ends_session else self._store.abandon())
             self._store = None
         self._store_source.release()
-
-    async def _abandon(self, *, ends_session: bool = True) -> None:
-        """Gives everything back and marks nothing clean: after a start that failed, and as a crash would."""
-        self._stop_began = self.is_stopping = True
-        for listener in self.listeners:
-            await listener.stop_accepting()
-            await listener.drain(0)
-        await self._stop_replicating()
-        await self.cleaner.stop()
-        await self.replica_moves.stop()
-        await self._maintenance.stop()
-        for directory in self.directories:
-            directory.abandon()
-        await self._close_store(ends_session=ends_session)

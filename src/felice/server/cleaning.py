@@ -16,8 +16,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from felice.env import Environment
 from felice.env.clock import set_within
 from felice.log import cleaner_plan
 from felice.log.cleaner_pass import CleanerSettings, CleanerStats, CleaningAborted, CleaningPass, log_facts
@@ -27,10 +28,10 @@ from felice.log.directory import LogDirectory
 from felice.log.errors import LogOffline
 from felice.log.log import Log
 from felice.protocol.errors import ApiError
-
-if TYPE_CHECKING:
-    from felice.replication.partition import Partition
-    from felice.server.broker import Broker
+from felice.replication.partition import Partition
+from felice.replication.partitions import Partitions
+from felice.server.log_directories import LogDirectories
+from felice.server.settings import Settings
 
 _log = logging.getLogger("felice.server")
 
@@ -60,17 +61,29 @@ class _Choice:
 
 
 class Cleaner:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        env: Environment,
+        settings: Settings,
+        directories: LogDirectories,
+        partitions: Partitions,
+        is_moving: Callable[[str, int], bool],
+    ) -> None:
+        self._env = env
+        self._settings = settings
+        self._directories = directories
+        self._partitions = partitions
+        # Whether a replica is on its way to another log directory.
+        self._is_moving = is_moving
         self.status = CleanerStatus()
-        self._throttle = Throttle(broker.env.clock, broker.config.log_cleaner_io_max_bytes_per_second)
+        self._throttle = Throttle(env.clock, settings.config.log_cleaner_io_max_bytes_per_second)
         self._workers: dict[int, asyncio.Task[None]] = {}
         self._uncleanable: dict[str, Log] = {}
         self._is_running = False
         self._woken = asyncio.Event()
 
     def start(self) -> None:
-        self._is_running = self._broker.config.log_cleaner_enable
+        self._is_running = self._settings.config.log_cleaner_enable
         self.reconfigure()
 
     async def stop(self) -> None:
@@ -84,7 +97,7 @@ class Cleaner:
         """As many workers as log.cleaner.threads says; one too many ends after its pass."""
         if not self._is_running:
             return
-        config = self._broker.config
+        config = self._settings.config
         self._throttle.bytes_per_second = config.log_cleaner_io_max_bytes_per_second
         for number in range(config.log_cleaner_threads):
             if number not in self._workers:
@@ -93,9 +106,9 @@ class Cleaner:
     async def _work(self, number: int) -> None:
         with ThreadPoolExecutor(1, thread_name_prefix=f"log-cleaner-{number}") as pool:
             try:
-                while self._is_running and number < self._broker.config.log_cleaner_threads:
+                while self._is_running and number < self._settings.config.log_cleaner_threads:
                     if not await self._clean_next(pool):
-                        await self._sleep(self._broker.config.log_cleaner_backoff_ms)
+                        await self._sleep(self._settings.config.log_cleaner_backoff_ms)
             finally:
                 self._workers.pop(number, None)
 
@@ -129,10 +142,10 @@ class Cleaner:
         return False
 
     def _filthiest(self) -> _Choice | None:
-        now_ms = self._broker.env.clock.now_ms()
+        now_ms = self._env.clock.now_ms()
         due = []
         self._forget_replaced()
-        for partition in self._broker.partitions:
+        for partition in self._partitions:
             log = partition.log
             if log.config.is_compacted and log.offline_reason is None and not self._is_taken(partition):
                 choice = self._cleanable(partition, now_ms)
@@ -147,15 +160,14 @@ class Cleaner:
         """A replica that moves to another directory is cleaned there: its copy must not miss the tombstone of a value
         that it has.
         """
-        log, moves = partition.log, self._broker.replica_moves
-        is_moving = moves.is_moving(partition.topic, partition.partition)
+        log, is_moving = partition.log, self._is_moving(partition.topic, partition.partition)
         return is_moving or self.is_cleaning(log) or log.name in self._uncleanable
 
     def _forget_replaced(self) -> None:
         """A topic that was made anew under its name is not the one that could not be cleaned; of one that is gone
         nothing is kept, for topics come and go for as long as a broker runs.
         """
-        current = {partition.log.name: partition.log for partition in self._broker.partitions}
+        current = {partition.log.name: partition.log for partition in self._partitions}
         for name, log in list(self._uncleanable.items()):
             if current.get(name) is not log:
                 del self._uncleanable[name], self.status.uncleanable[name]
@@ -164,7 +176,7 @@ class Cleaner:
 
     def _cleanable(self, partition: Partition, now_ms: int) -> _Choice | None:
         log, key = partition.log, (partition.topic, partition.partition)
-        directory = next((d for d in self._broker.directories if d.logs.get(key) is log), None)
+        directory = next((d for d in self._directories if d.logs.get(key) is log), None)
         if directory is None:
             return None
         try:
@@ -190,8 +202,8 @@ class Cleaner:
     # -- cleaning --------------------------------------------------------------------------------------
 
     async def _clean(self, choice: _Choice, pool: ThreadPoolExecutor) -> bool:
-        log, found, clock = choice.partition.log, choice.found, self._broker.env.clock
-        work = CleaningPass(log, found, self._settings(), self._throttle, now_ms=clock.now_ms())
+        log, found, clock = choice.partition.log, choice.found, self._env.clock
+        work = CleaningPass(log, found, self._pass_settings(), self._throttle, now_ms=clock.now_ms())
         self.status.running[log.name] = work.stats
         _log.info(
             "cleaning begins",
@@ -210,18 +222,18 @@ class Cleaner:
                 await _on(pool, partial(work.discard, segment))
                 continue
             # Tombstones of a later group go only after the values that they hide: on disk, too.
-            await _on(pool, partial(self._broker.env.disk.sync_dir, log.directory))
+            await _on(pool, partial(self._env.disk.sync_dir, log.directory))
         await self._note_clean(choice, work.end_offset, pool)
         self._report(log, work, clock.monotonic() - started_s)
         return work.end_offset > found.first_dirty_offset
 
-    def _settings(self) -> CleanerSettings:
-        config = self._broker.config
+    def _pass_settings(self) -> CleanerSettings:
+        config = self._settings.config
         return CleanerSettings(
             map_bytes=config.log_cleaner_dedupe_buffer_size // max(config.log_cleaner_threads, 1),
             load_factor=config.log_cleaner_io_buffer_load_factor,
             buffer_bytes=config.log_cleaner_io_buffer_size // max(config.log_cleaner_threads, 1),
-            secret=self._broker.env.random.randbytes(_SECRET_BYTES),
+            secret=self._env.random.randbytes(_SECRET_BYTES),
         )
 
     async def _note_clean(self, choice: _Choice, end_offset: int, pool: ThreadPoolExecutor) -> None:

@@ -57,20 +57,20 @@ async def change_topic(name: str, edit: Edit, validate_only: bool, context: Requ
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "There is no configuration of all topics.")
     check_topic(name, context)
-    await context.broker.cluster_admin.change_topic_config(name, edit, validate_only=validate_only)
+    await context.services.cluster_admin.change_topic_config(name, edit, validate_only=validate_only)
 
 
 async def change_broker(name: str, edit: Edit, validate_only: bool, context: RequestContext) -> None:
     if name:
         check_broker(name, context)
-    broker = context.broker
+    services = context.services
 
     def checked(current: Mapping[str, str]) -> Mapping[str, str]:
         changed = edit(current)
-        check_dynamic(current, changed, broker.static_config, for_all=not name)
+        check_dynamic(current, changed, services.settings.static, for_all=not name)
         return changed
 
-    await broker.cluster_admin.change_broker_config(
+    await services.cluster_admin.change_broker_config(
         name or DEFAULT_ENTITY, checked, validate_only=validate_only
     )
 
@@ -82,13 +82,13 @@ def unsupported(resource_type: int) -> ApiError:
 def check_topic(name: str, context: RequestContext) -> None:
     if fault := topic_names.fault_of(name):
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-    if name not in context.broker.image.topics:
+    if name not in context.services.image.topics:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def check_broker(name: str, context: RequestContext) -> None:
-    if name != str(context.broker.broker_id):
+    if name != str(context.services.broker_id):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {context.broker.broker_id} or empty string, but received {name}",
+            f"Unexpected broker id, expected {context.services.broker_id} or empty string, but received {name}",
         )

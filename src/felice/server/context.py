@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-if TYPE_CHECKING:
-    from felice.server.broker import Broker
-    from felice.server.session import Session
+from felice.server.services import Services
 
 
 class _NoReply:
@@ -21,20 +19,30 @@ class CloseConnection(Exception):
     """Raised by a handler where the protocol's only answer is to close."""
 
 
+class Connection(Protocol):
+    """The connection that a request came by."""
+
+    peer: str
+    client_software: str
+
+    @property
+    def listener_name(self) -> str: ...
+
+
 class RequestContext:
     """Where a request came from and what it may use."""
 
-    __slots__ = ("broker", "client_id", "session", "version")
+    __slots__ = ("client_id", "services", "session", "version")
 
-    def __init__(self, broker: Broker, version: int, client_id: str | None, session: Session) -> None:
-        self.broker = broker
+    def __init__(self, services: Services, version: int, client_id: str | None, session: Connection) -> None:
+        self.services = services
         self.version = version
         self.client_id = client_id
         self.session = session
 
     @property
     def now_ms(self) -> int:
-        return self.broker.env.clock.now_ms()
+        return self.services.env.clock.now_ms()
 
     @property
     def listener_name(self) -> str:

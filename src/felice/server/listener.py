@@ -10,17 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from felice.config import Listener as ListenerAddress
 from felice.env import Network
+from felice.server.handlers.table import Handle
+from felice.server.services import Services
 from felice.server.session import Session
 from felice.server.startup import StartupError
-
-if TYPE_CHECKING:
-    from felice.server.broker import Broker
 
 _log = logging.getLogger("felice.server")
 
@@ -42,8 +40,9 @@ def _as_startup_error(address: ListenerAddress) -> Iterator[None]:
 
 
 class Listener:
-    def __init__(self, broker: Broker, address: ListenerAddress) -> None:
-        self.broker = broker
+    def __init__(self, services: Services, handlers: Mapping[int, Handle], address: ListenerAddress) -> None:
+        self.services = services
+        self.handlers = handlers
         self.name = address.name
         self.address = address
         self.port = address.port
@@ -58,11 +57,11 @@ class Listener:
     async def start(self) -> None:
         """Listens; raises `StartupError` when the address cannot be had."""
         with _as_startup_error(self.address):
-            self._server = await self.broker.env.network.listen(
+            self._server = await self.services.env.network.listen(
                 lambda: Session(self),
                 self.address.host or None,
                 self.address.port,
-                backlog=self.broker.config.socket_listen_backlog_size,
+                backlog=self.services.config.socket_listen_backlog_size,
             )
         if self.port == 0:
             self.port = _port_of(self._server)
@@ -74,10 +73,10 @@ class Listener:
             session.begin()
 
     def admit(self, session: Session) -> bool:
-        config = self.broker.config
+        config = self.services.config
         if not self._accepting:
             return False
-        if self.broker.connection_count >= config.max_connections:
+        if self.services.connections.count >= config.max_connections:
             _log.warning("connection refused", extra={"peer": session.peer, "limit": "max.connections"})
             return False
         if self._by_ip[session.peer] >= config.max_connections_per_ip:
@@ -86,12 +85,14 @@ class Listener:
             )
             return False
         self.sessions[session] = None
+        self.services.connections.count += 1
         self._by_ip[session.peer] += 1
         return True
 
     def forget(self, session: Session) -> None:
         if session in self.sessions:
             del self.sessions[session]
+            self.services.connections.count -= 1
             self._by_ip[session.peer] -= 1
             if not self._by_ip[session.peer]:
                 del self._by_ip[session.peer]

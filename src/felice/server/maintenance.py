@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from felice.env.clock import set_within
+from felice.log.directory import LogDirectory
 from felice.protocol.errors import ApiError
-
-if TYPE_CHECKING:
-    from felice.log.directory import LogDirectory
-    from felice.server.broker import Broker
+from felice.server.listener import Listener
+from felice.server.services import Services
 
 _log = logging.getLogger("felice.server")
 
@@ -33,13 +31,19 @@ Chore = Callable[[], Awaitable[None]]
 
 
 class Maintenance:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: Services, listeners: Sequence[Listener]) -> None:
+        self._clock = services.env.clock
+        self._settings = services.settings
+        self._directories = services.directories
+        self._partitions = services.partitions
+        self._frame_memory = services.frame_memory
+        self._image_follower = services.image_follower
+        self._listeners = listeners
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
     def start(self) -> None:
-        config = self._broker.config
+        config = self._settings.config
         chores: list[tuple[str, int, Chore]] = [
             ("retention", config.log_retention_check_interval_ms, self._apply_retention),
             ("flush", min(config.log_flush_scheduler_interval_ms, _MAX_FLUSH_CHECK_MS), self._flush_due),
@@ -62,7 +66,7 @@ class Maintenance:
             ("in-sync replicas", max(1, config.replica_lag_time_max_ms // 2), self._shrink_isrs),
             ("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers),
             ("frame memory", _FRAME_MEMORY_MS, self._forget_frame_memory),
-            ("logs without room", _ROOM_CHECK_MS, self._broker.retry_logs),
+            ("logs without room", _ROOM_CHECK_MS, self._image_follower.retry_logs),
             ("idle connections", min(_IDLE_CHECK_MS, config.connections_max_idle_ms), self._close_idle),
         ]
         for name, interval_ms, chore in chores:
@@ -83,8 +87,8 @@ class Maintenance:
                 _log.exception("a chore failed", extra={"chore": name})
 
     async def _apply_retention(self) -> None:
-        now_ms = self._broker.env.clock.now_ms()
-        for partition in self._broker.partitions:
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions:
             if not partition.is_open:
                 continue
             try:
@@ -110,8 +114,8 @@ class Maintenance:
             await asyncio.sleep(0)
 
     async def _flush_due(self) -> None:
-        now_ms = self._broker.env.clock.now_ms()
-        for partition in self._broker.partitions:
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions:
             if not partition.log.flush_is_due(now_ms) or partition.log.is_flushing:
                 continue
             try:
@@ -122,7 +126,7 @@ class Maintenance:
                 _log.exception("a flush failed", extra={"partition": partition.log.name})
 
     async def _remove_files(self) -> None:
-        now_ms = self._broker.env.clock.now_ms()
+        now_ms = self._clock.now_ms()
         for directory in self._online_directories():
             paths = directory.collect_deleted(now_ms)
             if paths:
@@ -138,11 +142,11 @@ class Maintenance:
 
     async def _write_high_watermarks(self) -> None:
         for directory in self._online_directories():
-            offsets = self._broker.partitions.high_watermarks(directory)
+            offsets = self._partitions.high_watermarks(directory)
             await self._write(directory, directory.capture_high_watermarks(offsets))
 
     def _online_directories(self) -> list[LogDirectory]:
-        return [directory for directory in self._broker.directories if directory.offline_reason is None]
+        return [directory for directory in self._directories if directory.offline_reason is None]
 
     async def _write(self, directory: LogDirectory, write: Callable[[], None]) -> None:
         """On a thread. A disk that fails here has failed as much as under an append; the others go on."""
@@ -152,19 +156,19 @@ class Maintenance:
             directory.on_io_error(error)
 
     async def _shrink_isrs(self) -> None:
-        self._broker.partitions.shrink_isrs()
+        self._partitions.shrink_isrs()
 
     async def _expire_producers(self) -> None:
-        now_ms = self._broker.env.clock.now_ms()
-        for partition in self._broker.partitions:
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions:
             partition.log.expire_producers(now_ms)
 
     async def _forget_frame_memory(self) -> None:
-        self._broker.frame_memory.forget_unused()
+        self._frame_memory.forget_unused()
 
     async def _close_idle(self) -> None:
-        max_idle_s = self._broker.config.connections_max_idle_ms / 1000
+        max_idle_s = self._settings.config.connections_max_idle_ms / 1000
         if max_idle_s > 0:
-            now = self._broker.env.clock.monotonic()
-            for listener in self._broker.listeners:
+            now = self._clock.monotonic()
+            for listener in self._listeners:
                 listener.close_idle(now, max_idle_s)

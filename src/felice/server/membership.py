@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from felice.controller import features
 from felice.controller.duties import Decision, StateChange, state_change
@@ -31,11 +30,10 @@ from felice.metadata import (
     layout,
 )
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode
+from felice.server.listener import Listener
 from felice.server.reaching import why_not_found
+from felice.server.services import Services
 from felice.server.startup import StartupError
-
-if TYPE_CHECKING:
-    from felice.server.broker import Broker
 
 _log = logging.getLogger("felice.server")
 
@@ -46,9 +44,22 @@ NextState = Callable[[PartitionImage, ClusterImage, int], StateNode | None]
 
 
 class Membership:
-    def __init__(self, broker: Broker, store: MetadataStore, session_timeout_ms: int) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        services: Services,
+        store: MetadataStore,
+        session_timeout_ms: int,
+        listeners: Sequence[Listener],
+    ) -> None:
+        self._broker_id = services.broker_id
+        self._env = services.env
+        self._settings = services.settings
+        self._lifecycle = services.lifecycle
+        self._watcher = services.watcher
+        self._image_follower = services.image_follower
+        self._metrics = services.metrics
         self._store = store
+        self._listeners = listeners
         self._session_timeout_ms = session_timeout_ms
         self._rejoining: asyncio.Task[None] | None = None
         self._reaching: asyncio.Task[None] | None = None
@@ -63,23 +74,22 @@ class Membership:
     async def join(self) -> None:
         """Registered, known to the image, and rid of an earlier life, when it returns; raises `StartupError`."""
         await self._register()
-        registration = await self._store.get(layout.broker_path(self._broker.broker_id))
+        registration = await self._store.get(layout.broker_path(self._broker_id))
 
         def is_known(image: ClusterImage) -> bool:
-            known = image.brokers.get(self._broker.broker_id)
+            known = image.brokers.get(self._broker_id)
             return known is not None and known.epoch == registration.created_zxid
 
-        if not await self._broker.watcher.wait_until(is_known, FOLLOW_TIMEOUT_S):
+        if not await self._watcher.wait_until(is_known, FOLLOW_TIMEOUT_S):
             raise StartupError("the metadata store does not tell of its changes")
         await self._end_earlier_life()
 
     async def _register(self) -> None:
         """Tells the cluster of this broker, at the addresses that clients are to use."""
-        broker = self._broker
         description = self._description()
         self._check_addresses(description)
-        path, data = layout.broker_path(broker.broker_id), layout.encode_broker(description)
-        deadline = broker.env.clock.monotonic() + self._session_timeout_ms / 1000
+        path, data = layout.broker_path(self._broker_id), layout.encode_broker(description)
+        deadline = self._env.clock.monotonic() + self._session_timeout_ms / 1000
         while True:
             try:
                 await self._store.create(path, data, ephemeral=True)
@@ -88,9 +98,9 @@ class Membership:
                 node = await self._store.exists(path)
                 if node is not None and node.ephemeral_owner == self._store.session_id:
                     return  # the answer to an earlier attempt was lost
-            if broker.env.clock.monotonic() >= deadline:
+            if self._env.clock.monotonic() >= deadline:
                 raise StartupError(
-                    f"another broker with node.id {broker.broker_id} is alive{_at(node)}; "
+                    f"another broker with node.id {self._broker_id} is alive{_at(node)}; "
                     "stop it, or give this one another node.id and log.dirs of its own"
                 )
             # The session of this broker's earlier life may have some time left.
@@ -98,42 +108,40 @@ class Membership:
 
     def _check_addresses(self, description: BrokerNode) -> None:
         """Clients of two brokers with one address would all come to one of them."""
-        for other in self._broker.image.brokers.values():
+        for other in self._watcher.image.brokers.values():
             for endpoint in description.endpoints:
                 taken = [found for found in other.endpoints.values() if _address(found) == _address(endpoint)]
-                if taken and other.broker_id != self._broker.broker_id:
+                if taken and other.broker_id != self._broker_id:
                     raise StartupError(
                         f"broker {other.broker_id} is registered at {endpoint.host}:{endpoint.port} already; "
                         "give this one another port, or another address in advertised.listeners"
                     )
 
     def _description(self) -> BrokerNode:
-        broker = self._broker
-        ports = {listener.name: listener.port for listener in broker.listeners}
+        config = self._settings.config
+        ports = {listener.name: listener.port for listener in self._listeners}
         endpoints = tuple(
             Endpoint(address.name, address.host or hostname(), address.port or ports[address.name])
-            for address in broker.config.parsed_advertised_listeners
+            for address in config.parsed_advertised_listeners
         )
         protocols = {endpoint.listener: "PLAINTEXT" for endpoint in endpoints}
         return BrokerNode(
-            endpoints, protocols, broker.config.broker_rack, broker.env.clock.now_ms(), features.SUPPORTED
+            endpoints, protocols, config.broker_rack, self._env.clock.now_ms(), features.SUPPORTED
         )
 
     def look_for_itself(self) -> None:
         """Warns, a little later, of addresses that were told to others and lead nowhere, or to somebody else. (No
         reason not to serve: a name may come to mean something, and some networks let nobody come back to themselves.)
         """
-        config = self._broker.config
+        config = self._settings.config
         # Where an address to listen on is told as it is, it has led here.
         if config.advertised_listeners is not None or not all(one.host for one in config.parsed_listeners):
             self._reaching = asyncio.get_running_loop().create_task(self._reach_itself())
 
     async def _reach_itself(self) -> None:
-        env, image = self._broker.env, self._broker.image
+        env, image = self._env, self._watcher.image
         for endpoint in self._description().endpoints:
-            reason = await why_not_found(
-                env.network, env.clock, endpoint, self._broker.broker_id, image.cluster_id
-            )
+            reason = await why_not_found(env.network, env.clock, endpoint, self._broker_id, image.cluster_id)
             if reason is not None:
                 _log.warning(
                     "clients and other brokers are told an address at which this broker does not find itself; "
@@ -145,12 +153,12 @@ class Membership:
                 )
 
     async def _end_earlier_life(self) -> None:
-        broker_id = self._broker.broker_id
+        broker_id = self._broker_id
 
         def next_state(partition: PartitionImage, image: ClusterImage, epoch: int) -> StateNode | None:
             return restarted(partition, broker_id, _others(image, broker_id), epoch)
 
-        image = self._broker.watcher.image
+        image = self._watcher.image
         pending = {
             (topic.name, partition.partition)
             for topic in image.topics.values()
@@ -164,7 +172,7 @@ class Membership:
 
     async def hand_over(self) -> None:
         """Before a stop: others lead what this broker led, and their ISRs do without it."""
-        config = self._broker.config
+        config = self._settings.config
         retries = config.controlled_shutdown_max_retries
         for attempt in range(retries + 1):
             try:
@@ -178,10 +186,10 @@ class Membership:
             _log.info("nobody is in sync to lead what this broker leads", extra={"partitions": len(stuck)})
             backoff_s = config.controlled_shutdown_retry_backoff_ms / 1000
             # Somebody may catch up meanwhile.
-            await self._broker.watcher.wait_until(self._can_be_relieved, backoff_s)
+            await self._watcher.wait_until(self._can_be_relieved, backoff_s)
 
     async def _step_down(self, pending: set[tuple[str, int]]) -> None:
-        broker_id = self._broker.broker_id
+        broker_id = self._broker_id
 
         def next_state(partition: PartitionImage, image: ClusterImage, epoch: int) -> StateNode | None:
             return stepped_down(partition, broker_id, _others(image, broker_id), epoch)
@@ -190,17 +198,17 @@ class Membership:
             pending = await self._write_states(pending, next_state)
 
     def _held(self) -> set[tuple[str, int]]:
-        broker_id = self._broker.broker_id
+        broker_id = self._broker_id
         return {
             (topic.name, partition.partition)
-            for topic in self._broker.image.topics.values()
+            for topic in self._watcher.image.topics.values()
             for partition in topic.partitions
             if broker_id in partition.isr
         }
 
     def _led_though_shared(self) -> list[PartitionImage]:
         """What this broker leads though another replica is alive."""
-        image, broker_id = self._broker.image, self._broker.broker_id
+        image, broker_id = self._watcher.image, self._broker_id
         others = _others(image, broker_id)
         return [
             partition
@@ -211,7 +219,7 @@ class Membership:
 
     def _can_be_relieved(self, image: ClusterImage) -> bool:
         """Or there is nobody left to hope for, as when all brokers stop together."""
-        others = _others(image, self._broker.broker_id)
+        others = _others(image, self._broker_id)
         led = self._led_though_shared()
         return not led or any(replica in others for partition in led for replica in partition.isr)
 
@@ -219,7 +227,7 @@ class Membership:
         self, pending: set[tuple[str, int]], next_state: NextState
     ) -> set[tuple[str, int]]:
         """One pass over partitions; returns those that somebody else changed meanwhile, once the image shows it."""
-        image = self._broker.watcher.image
+        image = self._watcher.image
         decisions: list[Decision] = []
         for name, index in sorted(pending):
             topic, partition = image.topics.get(name), image.partition(name, index)
@@ -228,20 +236,18 @@ class Membership:
             state = next_state(partition, image, image.controller_epoch)
             if state is not None:
                 decisions.append(state_change(topic, partition, state))
-        lost = await carry_out(self._store, self._broker.watcher, image, decisions)
+        lost = await carry_out(self._store, self._watcher, image, decisions)
         return {(one.topic, one.partition) for one in lost if isinstance(one, StateChange)}
 
     # Sessions
 
     def _on_session(self, state: SessionState) -> None:
-        self._broker.metrics.on_session(state)
+        self._metrics.on_session(state)
         if state is SessionState.SUSPENDED:
-            _log.warning("the metadata store cannot be reached", extra={"broker": self._broker.broker_id})
+            _log.warning("the metadata store cannot be reached", extra={"broker": self._broker_id})
         if state is SessionState.EXPIRED:
-            _log.error(
-                "the session with the metadata store has ended", extra={"broker": self._broker.broker_id}
-            )
-            self._broker.stop_leading()
+            _log.error("the session with the metadata store has ended", extra={"broker": self._broker_id})
+            self._image_follower.stop_leading()
             if self._rejoining is None:
                 self._rejoining = asyncio.get_running_loop().create_task(self._rejoin())
 
@@ -249,9 +255,9 @@ class Membership:
         try:
             while not await self._try_rejoin():
                 await asyncio.sleep(_RETRY_PAUSE_S)
-            _log.info("the cluster was joined again", extra={"broker": self._broker.broker_id})
+            _log.info("the cluster was joined again", extra={"broker": self._broker_id})
         except StartupError as error:
-            self._broker.fail(str(error))
+            self._lifecycle.fail(str(error))
         finally:
             self._rejoining = None
 
@@ -268,7 +274,7 @@ class Membership:
         except StoreError as error:
             _log.warning("the cluster could not be joined again", extra={"reason": str(error)})
             return False
-        return await self._broker.lead_again()
+        return await self._image_follower.lead_again()
 
     async def stop(self) -> None:
         self._stop_listening()

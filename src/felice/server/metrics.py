@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from felice.metadata import ClusterImage, PartitionImage, SessionState, TopicImage
+from felice.controller.controller import Controller
+from felice.metadata import ClusterImage, MetadataStore, PartitionImage, SessionState, TopicImage
 from felice.metadata.layout import NO_LEADER
-
-if TYPE_CHECKING:
-    from felice.replication.partition import Partition
-    from felice.server.broker import Broker
+from felice.metadata.watcher import Watcher
+from felice.protocol.api import Api
+from felice.replication.partition import Partition
+from felice.server.log_directories import LogDirectories
+from felice.server.replication_parts import ReplicationParts
 
 Snapshot: TypeAlias = Mapping[str, int | str]
 
@@ -45,14 +47,30 @@ class Counts:
 
 
 class Metrics:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        broker_id: int,
+        apis: Mapping[int, Api],
+        store: MetadataStore,
+        watcher: Watcher,
+        directories: LogDirectories,
+        replication: ReplicationParts,
+        controller: Controller,
+    ) -> None:
+        self._broker_id = broker_id
+        self._apis = apis
+        self._store = store
+        self._watcher = watcher
+        self._directories = directories
+        self._partitions = replication.partitions
+        self._isr_writer = replication.isr_writer
+        self._controller = controller
         self._counts = Counts()
         # By API key; the only number here that a request pays for.
-        self.request_counts: dict[int, int] = dict.fromkeys(broker.apis, 0)
+        self.request_counts: dict[int, int] = dict.fromkeys(apis, 0)
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        if old.topics is new.topics or not self._broker.controller.is_controller:
+        if old.topics is new.topics or not self._controller.is_controller:
             return
         for before, after in _new_leaderships(old, new):
             self._counts.elections += 1
@@ -64,14 +82,13 @@ class Metrics:
 
     def snapshot(self) -> Snapshot:
         """Everything, of a broker that has started."""
-        return {**self._replicas(), **self._controller(), **self._session(), **self._requests()}
+        return {**self._replicas(), **self._controller_values(), **self._session(), **self._requests()}
 
     def _replicas(self) -> dict[str, int]:
-        broker = self._broker
-        partitions = list(broker.partitions)
+        partitions = list(self._partitions)
         led = [partition for partition in partitions if partition.is_leader]
-        here = _replicas_of(broker.image, broker.broker_id)
-        writer = broker.isr_writer
+        here = _replicas_of(self._watcher.image, self._broker_id)
+        writer = self._isr_writer
         values = {
             "PartitionCount": len(partitions),
             "LeaderCount": len(led),
@@ -84,17 +101,17 @@ class Metrics:
             "IsrExpandsPerSec": writer.expansions,
             "FailedIsrUpdatesPerSec": writer.failures,
         }
-        offline = sum(directory.offline_reason is not None for directory in broker.directories)
+        offline = sum(directory.offline_reason is not None for directory in self._directories)
         directories = {
             _OFFLINE_DIRECTORIES: offline,
-            _STRAYS: sum(len(directory.strays.present()) for directory in broker.directories),
+            _STRAYS: sum(len(directory.strays.present()) for directory in self._directories),
         }
         lag = max(map(_lag, partitions), default=0)
         return {**_named(_REPLICA_MANAGER, values), **directories, _MAX_LAG: lag}
 
-    def _controller(self) -> dict[str, int]:
-        is_controller = self._broker.controller.is_controller
-        image = self._broker.image if is_controller else ClusterImage()
+    def _controller_values(self) -> dict[str, int]:
+        is_controller = self._controller.is_controller
+        image = self._watcher.image if is_controller else ClusterImage()
         partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
         values = {
             "ActiveControllerCount": int(is_controller),
@@ -112,14 +129,13 @@ class Metrics:
 
     def _session(self) -> dict[str, int | str]:
         return {
-            f"{_SESSIONS}SessionState": self._broker.membership.session_state.name,
+            f"{_SESSIONS}SessionState": self._store.session_state.name,
             f"{_SESSIONS}ZooKeeperExpiresPerSec": self._counts.expired_sessions,
             f"{_SESSIONS}ZooKeeperDisconnectsPerSec": self._counts.disconnects,
         }
 
     def _requests(self) -> dict[str, int]:
-        apis = self._broker.apis
-        return {f"{_REQUESTS}{apis[key].name}": count for key, count in self.request_counts.items()}
+        return {f"{_REQUESTS}{self._apis[key].name}": count for key, count in self.request_counts.items()}
 
 
 def _named(prefix: str, values: Mapping[str, int]) -> dict[str, int]:

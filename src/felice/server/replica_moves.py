@@ -14,20 +14,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from felice.env import Clock
 from felice.log.cleaner_throttle import Throttle
 from felice.log.directory import LogDirectory
 from felice.log.errors import LogDirectoryError
 from felice.log.log import AppendOrigin, Log
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.replication.partition import NO_EPOCH
-
-if TYPE_CHECKING:
-    from felice.replication.partition import Partition
-    from felice.server.broker import Broker
+from felice.replication.partition import NO_EPOCH, Partition
+from felice.replication.partitions import Partitions
+from felice.server.log_directories import LogDirectories
+from felice.server.settings import Settings
 
 _log = logging.getLogger("felice.server")
 
@@ -57,17 +57,27 @@ class _Move:
 
 
 class ReplicaMoves:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        clock: Clock,
+        settings: Settings,
+        directories: LogDirectories,
+        partitions: Partitions,
+        is_cleaning: Callable[[Log], bool],
+    ) -> None:
+        self._clock = clock
+        self._directories = directories
+        self._partitions = partitions
+        self._is_cleaning = is_cleaning
         self._moves: dict[tuple[str, int], _Move] = {}
-        rate = broker.config.replica_alter_log_dirs_io_max_bytes_per_second
-        self._throttle = Throttle(broker.env.clock, rate)
+        rate = settings.config.replica_alter_log_dirs_io_max_bytes_per_second
+        self._throttle = Throttle(clock, rate)
         self._is_running = False
 
     def start(self) -> None:
         """Begins anew what the last stop interrupted."""
         self._is_running = True
-        for directory in self._broker.directories:
+        for directory in self._directories:
             for topic, partition in directory.unfinished_moves:
                 try:
                     self.begin(topic, partition, str(directory.path))
@@ -90,7 +100,7 @@ class ReplicaMoves:
     def begin(self, topic: str, partition: int, path: str) -> None:
         """Starts to move a replica; raises `ApiError`. The directory that has it calls a move off."""
         target = self._directory(path)
-        found = self._broker.partitions.find(topic, partition)
+        found = self._partitions.find(topic, partition)
         found.check_epoch(NO_EPOCH)  # one that is offline cannot be read
         source = self._directory_of(found.log)
         running = self._moves.get((topic, partition))
@@ -108,7 +118,7 @@ class ReplicaMoves:
         return (topic, partition) in self._moves
 
     def _directory(self, path: str) -> LogDirectory:
-        for directory in self._broker.directories:
+        for directory in self._directories:
             if directory.path == Path(path):
                 if directory.offline_reason is not None:
                     raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is offline")
@@ -116,7 +126,7 @@ class ReplicaMoves:
         raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not one of log.dirs")
 
     def _directory_of(self, log: Log) -> LogDirectory:
-        for directory in self._broker.directories:
+        for directory in self._directories:
             if directory.logs.get((log.topic, log.partition)) is log:
                 return directory
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.name} is offline")
@@ -138,7 +148,7 @@ class ReplicaMoves:
 
     async def _copy(self, move: _Move) -> None:
         partition = move.partition
-        while self._broker.cleaner.is_cleaning(partition.log):
+        while self._is_cleaning(partition.log):
             await asyncio.sleep(_CLEANER_CHECK_S)
         self._check_wanted(move)
         future = move.target.create_future(*move.key, partition.log.config, partition.topic_id)
@@ -178,7 +188,7 @@ class ReplicaMoves:
         return False
 
     def _append(self, future: Log, records: bytes) -> None:
-        now_ms = self._broker.env.clock.now_ms()
+        now_ms = self._clock.now_ms()
         future.append(records, leader_epoch=_ANY_EPOCH, now_ms=now_ms, origin=AppendOrigin.REPLICATION)
 
     async def _bring_to_disk(self, future: Log) -> None:
@@ -210,7 +220,7 @@ class ReplicaMoves:
     def _check_wanted(self, move: _Move) -> None:
         if not move.is_wanted:
             raise _CalledOff("another directory was asked for")
-        if not move.partition.is_open or self._broker.partitions.get(*move.key) is not move.partition:
+        if not move.partition.is_open or self._partitions.get(*move.key) is not move.partition:
             raise _CalledOff("the replica is gone")
 
 

@@ -72,8 +72,8 @@ async def _serve(
     if brokers is None:
         return
     for broker in brokers:
-        broker.on_failure = stop_serving
-        if broker.failure is not None:
+        broker.lifecycle.on_failure = stop_serving
+        if broker.lifecycle.failure is not None:
             stopping.set()
     # What is here now stays: the collector need not look at it again.
     gc.freeze()
@@ -81,8 +81,8 @@ async def _serve(
     await stopping.wait()
     await stop()
     for broker in brokers:
-        if broker.failure is not None:
-            raise BrokerFailed(broker.failure)
+        if broker.lifecycle.failure is not None:
+            raise BrokerFailed(broker.lifecycle.failure)
 
 
 async def _started(

@@ -12,37 +12,50 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from felice.env.network import set_no_delay
 from felice.protocol.connection import Request, ServerConnection
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
 from felice.server.handlers import api_versions
+from felice.server.handlers.table import Handle
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
-
-if TYPE_CHECKING:
-    from felice.server.listener import Listener
+from felice.server.services import Services
 
 _log = logging.getLogger("felice.server")
+
+
+class Acceptor(Protocol):
+    """What a session uses of the listener that accepted it."""
+
+    name: str
+    loop: asyncio.AbstractEventLoop
+    is_open: bool
+    services: Services
+    handlers: Mapping[int, Handle]
+
+    def admit(self, session: Session) -> bool: ...
+    def forget(self, session: Session) -> None: ...
 
 
 class Session(asyncio.BufferedProtocol):
     """The protocol of one accepted connection."""
 
-    def __init__(self, listener: Listener) -> None:
-        broker = listener.broker
+    def __init__(self, listener: Acceptor) -> None:
+        services = listener.services
         self.listener = listener
         self.peer = ""
         self.client_software = ""
         self.last_active = 0.0
-        self._broker = broker
-        self._turns = broker.turns
-        self._request_counts = broker.metrics.request_counts
+        self._services = services
+        self._turns = services.turns
+        self._request_counts = services.metrics.request_counts
         self._connection = ServerConnection(
-            broker.config.socket_request_max_bytes, broker.apis, broker.frame_memory
+            services.config.socket_request_max_bytes, services.apis, services.frame_memory
         )
-        self._max_pending = broker.config.queued_max_requests
-        self._max_unsent = broker.config.felice_connection_unsent_max_bytes
+        self._max_pending = services.config.queued_max_requests
+        self._max_unsent = services.config.felice_connection_unsent_max_bytes
         self._answers: dict[asyncio.Future[Any], None] = {}  # that handlers are to give
         self._reading = True
         self._closing = False
@@ -70,7 +83,7 @@ class Session(asyncio.BufferedProtocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if isinstance(peer, tuple) else str(peer)
-        self.last_active = self._broker.env.clock.monotonic()
+        self.last_active = self._services.env.clock.monotonic()
         if not self.listener.admit(self):
             transport.abort()
             return
@@ -118,7 +131,7 @@ class Session(asyncio.BufferedProtocol):
         return self._connection.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active = self._broker.env.clock.monotonic()
+        self.last_active = self._services.env.clock.monotonic()
         self._connection.received(nbytes)
         self._turns.take_or_wait(self)
         self._adjust_reading()
@@ -130,7 +143,7 @@ class Session(asyncio.BufferedProtocol):
         """Handles whole requests while there is room and the turn lasts, then sends what was answered."""
         if self._closing:
             return
-        self._broker.check_session()
+        self._services.image_follower.check_session()
         try:
             self._handle_some()
         except CloseConnection as error:
@@ -183,9 +196,9 @@ class Session(asyncio.BufferedProtocol):
         connection, header = self._connection, request.header
         self._request_counts[header.api_key] += 1
         if request.message is None:
-            return self._answer(request, api_versions.unsupported_version(self._broker))
-        context = RequestContext(self._broker, header.api_version, header.client_id, self)
-        answer = self._broker.handlers[header.api_key](request.message, context)
+            return self._answer(request, api_versions.unsupported_version(self._services.apis))
+        context = RequestContext(self._services, header.api_version, header.client_id, self)
+        answer = self.listener.handlers[header.api_key](request.message, context)
         if type(answer) is request.api.response:
             return self._answer(request, answer)
         if answer is NO_REPLY:
@@ -204,7 +217,7 @@ class Session(asyncio.BufferedProtocol):
         self._answers.pop(future, None)
         if self._closing or future.cancelled():
             return
-        self.last_active = self._broker.env.clock.monotonic()
+        self.last_active = self._services.env.clock.monotonic()
         try:
             answer = future.result()
             if answer is NO_REPLY:

@@ -10,6 +10,7 @@ How:        where requests go to partitions, the handler itself makes the answer
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
@@ -52,9 +53,10 @@ from felice.protocol.messages.write_txn_markers import (
 from felice.protocol.primitives import ZERO_UUID
 from felice.protocol.schema import schema_of
 from felice.replication.partition import Partition
-from felice.server.broker import Broker
+from felice.replication.partitions import Partitions
 from felice.server.context import RequestContext
 from felice.server.handlers.table import Handle
+from felice.server.services import Services
 from felice.testing.fault import BY_PARTITION, Fault
 
 MESSAGE = "injected by felice.testing"
@@ -128,29 +130,29 @@ def _has_its_own_error(api: Api) -> bool:
     return all(any(version in field.versions for field in fields) for version in api.versions)
 
 
-def topics_of(api: Api, request: Any, broker: Broker) -> frozenset[str]:
+def topics_of(api: Api, request: Any, services: Services) -> frozenset[str]:
     """The topics that a request is about, those of its fetch session too. Groups' offsets name them as well."""
     rows: list[Any] = []
     inner = (row for name in ("groups", "transactions", "markers") for row in getattr(request, name, ()))
     for holder in (request, *inner):
         for name in ("topics", "topic_data", "v3_and_below_topics"):
             rows += getattr(holder, name, None) or ()
-    named = {_name_of(row, broker) for row in rows} | set(getattr(request, "topic_names", ()))
+    named = {_name_of(row, services) for row in rows} | set(getattr(request, "topic_names", ()))
     if api is API.METADATA and request.topics is None:
-        named |= broker.image.topics.keys()
+        named |= services.image.topics.keys()
     if api is API.FETCH and request.session_id:
-        session = broker.fetch_sessions.find(request.session_id)
+        session = services.fetch_sessions.find(request.session_id)
         refs = {topic for topic, _ in session.partitions} if session else set()
-        named |= {broker.image.topic_names.get(ref, "") if isinstance(ref, UUID) else ref for ref in refs}
+        named |= {services.image.topic_names.get(ref, "") if isinstance(ref, UUID) else ref for ref in refs}
     return frozenset(named - {""})
 
 
-def _name_of(row: Any, broker: Broker) -> str:
+def _name_of(row: Any, services: Services) -> str:
     if isinstance(row, str):
         return row
     topic_id = getattr(row, "topic_id", ZERO_UUID)
     if topic_id != ZERO_UUID:
-        return broker.image.topic_names.get(topic_id, "")
+        return services.image.topic_names.get(topic_id, "")
     return getattr(row, "name", None) or getattr(row, "topic", None) or ""
 
 
@@ -181,7 +183,7 @@ def overwritten(fault: Fault, response: Any, context: RequestContext) -> Any:
     """The answer with the fault's error in every row of the fault's topic (without one: in every row)."""
     api = _api_of(response)
     path = _errors_at(api, context.version)
-    rows = _rows(response, path, fault.topic, context.broker)
+    rows = _rows(response, path, fault.topic, context.services)
     for row in rows:
         _spoil(row, fault, api, context.version)
     if not rows and hasattr(response, "error_code"):
@@ -194,12 +196,12 @@ def _errors_at(api: Api, version: int) -> tuple[str, ...]:
     return moved if moved and version >= since else _ERRORS_AT.get(api.key, ())
 
 
-def _rows(response: Any, path: tuple[str, ...], topic: str | None, broker: Broker) -> list[Any]:
+def _rows(response: Any, path: tuple[str, ...], topic: str | None, services: Services) -> list[Any]:
     if not path:
         return [response]
     rows = list(getattr(response, path[0]))
     if topic is not None and rows and (hasattr(rows[0], "name") or hasattr(rows[0], "topic")):
-        rows = [row for row in rows if _name_of(row, broker) == topic]
+        rows = [row for row in rows if _name_of(row, services) == topic]
     for name in path[1:]:
         rows = [inner for row in rows for inner in getattr(row, name)]
     return rows
@@ -225,14 +227,14 @@ def _api_of(message: Any) -> Api:
     return next(api for api in API.by_key.values() if kind in (api.request, api.response))
 
 
-# A broker whose partitions refuse
+# Partitions that refuse
 
 
 class _RefusingPartitions:
     """The partitions of a broker, of which some (all, without a topic) answer with an error."""
 
-    def __init__(self, broker: Broker, topic: str | None, error: ErrorCode) -> None:
-        self._partitions = broker.partitions
+    def __init__(self, partitions: Partitions, topic: str | None, error: ErrorCode) -> None:
+        self._partitions = partitions
         self._topic = topic
         self._error = error
 
@@ -245,18 +247,10 @@ class _RefusingPartitions:
         return getattr(self._partitions, name)
 
 
-class _RefusingBroker:
-    def __init__(self, broker: Broker, topic: str | None, error: ErrorCode) -> None:
-        self.partitions = _RefusingPartitions(broker, topic, error)
-        self._broker = broker
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._broker, name)
-
-
 def _refusing(context: RequestContext, topic: str | None, error: ErrorCode) -> RequestContext:
-    broker: Any = _RefusingBroker(context.broker, topic, error)
-    return RequestContext(broker, context.version, context.client_id, context.session)
+    partitions: Any = _RefusingPartitions(context.services.partitions, topic, error)
+    services = dataclasses.replace(context.services, partitions=partitions)
+    return RequestContext(services, context.version, context.client_id, context.session)
 
 
 # Answers from the request alone

@@ -152,10 +152,10 @@ class Broker(Serving):
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         """Ready to be used when this returns; raises `ApiError` if it cannot be."""
         wish = NewTopic(name, partitions, 1, configs=dict(configs or {}))
-        self._embedded.run(self._server.cluster_admin.create_topic(wish))
+        self._embedded.run(self._server.services.cluster_admin.create_topic(wish))
 
     def delete_topic(self, name: str) -> None:
-        self._embedded.run(self._server.cluster_admin.delete_topic(name))
+        self._embedded.run(self._server.services.cluster_admin.delete_topic(name))
 
     def produce(
         self,
@@ -205,7 +205,7 @@ def _bytes(text: Text | None) -> bytes | None:
 
 
 async def _append(server: Server, record: Record, partition: int | None) -> Record:
-    code = await server.auto_topics.create(record.topic)
+    code = await server.services.auto_topics.create(record.topic)
     if code:
         raise ApiError(ErrorCode.of(code), f"topic {record.topic} cannot be created")
     if partition is None:
@@ -217,7 +217,7 @@ async def _append(server: Server, record: Record, partition: int | None) -> Reco
     )
     builder = BatchBuilder()
     builder.append(record.timestamp_ms, record.key, record.value, record.headers)
-    found = server.partitions.find(record.topic, partition)
+    found = server.services.partitions.find(record.topic, partition)
     info = found.append(builder.build(), required_acks=ACKS_ALL, now_ms=now_ms)
     await found.wait_committed(info.last_offset, _COMMIT_TIMEOUT_S)
     if info.log_append_time_ms >= 0:
@@ -230,7 +230,7 @@ async def _read(server: Server, topic: str, partition: int | None) -> list[Recor
     if known is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
     asked = range(len(known.partitions)) if partition is None else (partition,)
-    return [record for index in asked for record in _committed(server.partitions.find(topic, index))]
+    return [record for index in asked for record in _committed(server.services.partitions.find(topic, index))]
 
 
 def _committed(partition: Partition) -> list[Record]:

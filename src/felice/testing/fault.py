@@ -14,7 +14,7 @@ from typing import Self, TypeAlias
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ErrorCode
 
-# These reach their logs through `broker.partitions`; where they name none, there is nothing that could fail.
+# These reach their logs through `services.partitions`; where they name none, there is nothing that could fail.
 BY_PARTITION = {
     api.key
     for api in (API.PRODUCE, API.FETCH, API.LIST_OFFSETS, API.OFFSET_FOR_LEADER_EPOCH, API.DELETE_RECORDS)

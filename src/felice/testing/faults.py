@@ -21,10 +21,9 @@ from weakref import WeakKeyDictionary
 
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ErrorCode
-from felice.server.context import NO_REPLY, CloseConnection, RequestContext
+from felice.server.context import NO_REPLY, CloseConnection, Connection, RequestContext
 from felice.server.embedded import EmbeddedBroker
 from felice.server.handlers.table import OFFERED, Handle, Handlers
-from felice.server.session import Session
 from felice.testing import answers
 from felice.testing.fault import Fault, FaultKind, FaultNotFired, Injection, Script
 
@@ -53,7 +52,7 @@ class Faults:
         self.handlers: Mapping[int, Handle] = _Intercepted(self._intercept)
         self._script = Script(threading.Condition())
         self._running: EmbeddedBroker | None = None
-        self._client_ids: WeakKeyDictionary[Session, str | None] = WeakKeyDictionary()
+        self._client_ids: WeakKeyDictionary[Connection, str | None] = WeakKeyDictionary()
 
     # Scripting
 
@@ -165,7 +164,7 @@ class Faults:
         self._client_ids[context.session] = context.client_id
         if not self._script.active:
             return handle(request, context)
-        topics = answers.topics_of(api, request, context.broker)
+        topics = answers.topics_of(api, request, context.services)
         asked = (api, context.version, context.client_id, topics)
         changing = self._script.fire(asked, is_delay=False)
         answer = (

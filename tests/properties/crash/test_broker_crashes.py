@@ -138,10 +138,10 @@ def judge(disk: SimDisk, seed: int, properties: dict[str, str], told: Told, befo
         assert max(acknowledged, default=-1) <= offset <= max(attempted, default=-1)
         topics = {TOPICS[number] for number in told.numbers("topic", before)}
         assert topics <= broker.image.topics.keys()
-        events = [int(value.split(b".")[0]) for value in values(broker.partitions.get("events", 0))]
+        events = [int(value.split(b".")[0]) for value in values(broker.services.partitions.get("events", 0))]
         assert events == list(range(len(events)))
         assert len(events) >= len(told.numbers("event", before))
-        found = values(broker.partitions.get("sums", 0))
+        found = values(broker.services.partitions.get("sums", 0))
         numbers = sorted({int(value.split(b"/")[0]) for value in found})
         assert found == [b"%d/%d" % (number, part) for number in numbers for part in range(3)]
         assert set(told.numbers("ended", before)) <= set(numbers) <= set(told.numbers("ends", after))

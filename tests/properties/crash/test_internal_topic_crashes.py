@@ -121,7 +121,7 @@ def judge(disk: SimDisk, seed: int, told: Told, before: int, after: int) -> None
         assert [directory.failed for directory in broker.directories] == [{}]
         acknowledged, attempted = told.numbers("committed", before), told.numbers("asked to commit", after)
         assert max(acknowledged, default=-1) <= committed <= max(attempted, default=-1)
-        found = values(broker.partitions.get("sums", 0))
+        found = values(broker.services.partitions.get("sums", 0))
         numbers = sorted({int(value.split(b"/")[0]) for value in found})
         assert found == [b"%d/%d" % (number, part) for number in numbers for part in range(2)]
         assert set(told.numbers("ended", before)) <= set(numbers) <= set(told.numbers("ends", after))

@@ -151,8 +151,8 @@ def test_an_absurd_request_is_answered_or_its_connection_closed(
         settings = {"offsets.topic.num.partitions": "2", "max.connections": "100"}
         broker = Broker(embedded_config(tmp_path / "data", 0, settings), Environment.system())
         await broker.start()
-        planned = await broker.cluster_admin.create_topic(NewTopic("a", 2))
-        assert await broker.auto_topics.create(CONSUMER_OFFSETS) == 0
+        planned = await broker.services.cluster_admin.create_topic(NewTopic("a", 2))
+        assert await broker.services.auto_topics.create(CONSUMER_OFFSETS) == 0
         batch = _batch(broker.env.clock.now_ms())
         for version, request in _requests(api, planned.topic_id, batch):
             reply = await _ask(broker, encode_request(key, version, 7, "absurd", request))

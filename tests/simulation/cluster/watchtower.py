@@ -64,7 +64,7 @@ class Watchtower:
         broker = machine.broker
         if broker is None or not hasattr(broker, "partitions"):
             return []
-        return list(broker.partitions)
+        return list(broker.services.partitions)
 
     def _see(self, number: int, partition: Partition) -> None:
         name = _name(partition)
@@ -124,7 +124,7 @@ class Watchtower:
         return (
             None
             if broker is None or not hasattr(broker, "partitions")
-            else broker.partitions.get(topic, number)
+            else broker.services.partitions.get(topic, number)
         )
 
     # The store

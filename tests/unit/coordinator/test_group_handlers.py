@@ -35,8 +35,8 @@ def context(version: int, **answers: Any) -> Any:
         client_id="c",
         session=SimpleNamespace(peer="127.0.0.1"),
         listener_name="PLAINTEXT",
-        broker=SimpleNamespace(
-            group_coordinator=coordinator,
+        services=SimpleNamespace(
+            coordinators=SimpleNamespace(groups=coordinator),
             image=image,
             auto_topics=SimpleNamespace(fault_of=lambda topic: None),
         ),

@@ -17,9 +17,9 @@ from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.builder import BatchBuilder, build_batch
 from felice.records.record import Record
+from felice.replication.dependencies import PartitionDependencies
 from felice.replication.leader import Pulse
 from felice.replication.partition import ACKS_ALL, Divergence, Partition
-from felice.replication.surroundings import Surroundings
 
 NOW_MS = SystemClock().now_ms()
 
@@ -62,7 +62,7 @@ def make(tmp_path: Path, config: TopicConfig | None = None, disk: SystemDisk | N
         disk or SystemDisk(), SystemClock(), directory, ("t", 0), config or TopicConfig(),
         recovery_point=0, log_start_offset=0, clean_shutdown=True,
     )  # fmt: skip
-    return Partition(1, log, UUID(int=5), Surroundings(SystemClock()))
+    return Partition(1, log, UUID(int=5), PartitionDependencies(SystemClock()))
 
 
 def lead(partition: Partition, epoch: int = 0, **facts: Any) -> None:
@@ -420,7 +420,7 @@ def test_who_knows_of_no_leader_sends_no_consumer_back_to_the_beginning(tmp_path
 def test_deleting_waits_for_replicas_that_are_alive(tmp_path: Path) -> None:
     async def scenario() -> None:
         partition = make(tmp_path)
-        partition._around.broker_epoch_of = {2: 20}.get
+        partition._dependencies.broker_epoch_of = {2: 20}.get
         pair(partition)
         append(partition, 3)
         fetched(partition, 3)
@@ -435,7 +435,7 @@ def test_deleting_waits_for_replicas_that_are_alive(tmp_path: Path) -> None:
         # One that dies is waited for no more.
         waiting = asyncio.ensure_future(partition.wait_deleted(partition.delete_records_before(3), 5))
         await asyncio.sleep(0)
-        partition._around.broker_epoch_of = lambda broker: None
+        partition._dependencies.broker_epoch_of = lambda broker: None
         partition.shrink_isr()
         assert await waiting == 3
 
@@ -473,7 +473,7 @@ def test_a_follower_without_epochs_keeps_only_what_is_committed(tmp_path: Path) 
 def test_a_member_that_asks_for_what_it_had_is_put_out_at_once(tmp_path: Path) -> None:
     partition = make(tmp_path)
     proposed: list[tuple[int, ...]] = []
-    partition._around.propose = lambda _, proposal: proposed.append(proposal.isr)
+    partition._dependencies.propose = lambda _, proposal: proposed.append(proposal.isr)
     pair(partition)
     append(partition, 2)
     fetched(partition, 2)

@@ -15,9 +15,9 @@ from felice.env import SystemClock, SystemDisk
 from felice.log.directory import LogDirectory
 from felice.metadata import ClusterImage, PartitionImage, TopicImage
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.replication.dependencies import PartitionDependencies
 from felice.replication.partition import Partition
 from felice.replication.partitions import Partitions
-from felice.replication.surroundings import Surroundings
 
 from .test_partition import NOW_MS, batch
 
@@ -32,7 +32,9 @@ def open_directory(path: Path) -> LogDirectory:
 
 
 def registry(*directories: LogDirectory) -> Partitions:
-    return Partitions(1, directories, lambda image, topic: TopicConfig(), Surroundings(SystemClock()))
+    return Partitions(
+        1, directories, lambda image, topic: TopicConfig(), PartitionDependencies(SystemClock())
+    )
 
 
 def image(*topics: TopicImage) -> ClusterImage:
@@ -191,7 +193,9 @@ def test_new_partitions_go_where_there_are_fewest(tmp_path: Path) -> None:
 def test_logs_hear_of_their_topics_configuration(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     configs = {"a": TopicConfig(), "b": TopicConfig()}
-    partitions = Partitions(1, [directory], lambda image, name: configs[name], Surroundings(SystemClock()))
+    partitions = Partitions(
+        1, [directory], lambda image, name: configs[name], PartitionDependencies(SystemClock())
+    )
     partitions.apply(image(), image(topic("a", FIRST, 2), topic("b", SECOND, 1)))
     configs["a"] = configs["b"] = TopicConfig(retention_ms=5)
     partitions.reconfigure(image(), ["a"])

@@ -14,6 +14,8 @@ from felice.metadata import ClusterImage
 from felice.metadata.store import StoreUnavailable
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.server.auto_topics import MAX_CREATING, AutoTopics
+from felice.server.lifecycle import Lifecycle
+from felice.server.settings import Settings
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
@@ -33,13 +35,9 @@ class Controller:
 
 def topics(controller: Controller, brokers: int = 0, alone: bool = False, **options: str) -> AutoTopics:
     named = {name.replace("_", "."): value for name, value in options.items()}
-    broker = SimpleNamespace(
-        image=SimpleNamespace(topics=ClusterImage().topics, brokers=dict.fromkeys(range(brokers))),
-        config=BrokerConfig.parse(named)[0],
-        cluster_admin=controller,
-        is_stopping=False,
-    )
-    return AutoTopics(broker, stands_alone=alone)  # type: ignore[arg-type]
+    image = SimpleNamespace(topics=ClusterImage().topics, brokers=dict.fromkeys(range(brokers)))
+    settings, watcher = Settings(BrokerConfig.parse(named)[0]), SimpleNamespace(image=image)
+    return AutoTopics(settings, Lifecycle(), watcher, controller, stands_alone=alone)  # type: ignore[arg-type]
 
 
 def ask(asked: AutoTopics, name: str, times: int) -> None:

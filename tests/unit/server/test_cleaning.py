@@ -25,7 +25,7 @@ def test_a_full_disk_is_no_fault_of_the_partition(tmp_path: Path) -> None:
                 produce(wire, "t", value)
         disk.suffix = ".cleaned"
         disk.failing.add("write")
-        partition = broker.partitions.get("t", 0)
+        partition = broker.services.partitions.get("t", 0)
         assert partition is not None
 
         async def roll() -> None:
@@ -42,7 +42,7 @@ def test_a_full_disk_is_no_fault_of_the_partition(tmp_path: Path) -> None:
             time.sleep(0.02)
         assert status.last["t-0"].records_kept == 1
         # What a deleted topic left behind would stay for as long as the broker runs.
-        running.run(broker.cluster_admin.delete_topic("t"))
+        running.run(broker.services.cluster_admin.delete_topic("t"))
         while status.last:
             assert time.monotonic() < deadline
             time.sleep(0.02)

@@ -74,7 +74,7 @@ def fetch(wire: Wire, topic: str, partition: int) -> list[bytes] | int:
 
 
 def home(broker: EmbeddedBroker, topic: str, partition: int) -> Path:
-    found: Path = broker.broker.partitions.find(topic, partition).log.directory.parent
+    found: Path = broker.broker.services.partitions.find(topic, partition).log.directory.parent
     return found
 
 
@@ -115,7 +115,7 @@ def test_a_directory_that_fails_goes_offline_alone(operation: str) -> None:
         fault = disk.fail(operation, path=f"{SECOND}/a-*.log")
         failed, sound = partitions[SECOND], partitions[FIRST]
         if operation == "read":
-            broker.broker.partitions.find("a", failed).log.segments[0]._boundaries.clear()
+            broker.broker.services.partitions.find("a", failed).log.segments[0]._boundaries.clear()
             fetch(wire, "a", failed)
         else:
             assert produce(wire, "a", failed, b"refused") == STORAGE_ERROR
@@ -128,7 +128,7 @@ def test_a_directory_that_fails_goes_offline_alone(operation: str) -> None:
             assert fetch(wire, "a", failed) == STORAGE_ERROR
         assert produce(wire, "a", sound, b"after") == 0
         assert fetch(wire, "a", sound) == [b"before", b"after"]
-        assert broker.broker.failure is None
+        assert broker.broker.lifecycle.failure is None
         # New partitions go to where there is a disk.
         assert create(wire, "b") == 0
         if operation != "write":
@@ -174,7 +174,7 @@ def test_when_the_first_directory_fails_nothing_can_be_created_and_the_others_se
         assert [topic.name for topic in wire.ask(MetadataRequest(topics=None), 9).topics] == ["a"]
         assert produce(wire, "a", partitions[SECOND], b"after") == 0
         assert fetch(wire, "a", partitions[SECOND]) == [b"before", b"after"]
-        assert broker.broker.failure is None
+        assert broker.broker.lifecycle.failure is None
     with pytest.raises(StartupError, match="cannot be used: input/output error"), broker_on(disk):
         pass
     disk.heal(fault)
@@ -190,8 +190,8 @@ def test_when_every_directory_has_failed_the_broker_says_that_it_cannot_go_on() 
         assert create(wire, "a") == 0
         disk.fail("sync")
         assert [produce(wire, "a", partition, b"x") for partition in (0, 1)] == [STORAGE_ERROR] * 2
-        eventually(lambda: broker.broker.failure is not None)
-        assert "all log directories are offline" in str(broker.broker.failure)
+        eventually(lambda: broker.broker.lifecycle.failure is not None)
+        assert "all log directories are offline" in str(broker.broker.lifecycle.failure)
 
 
 def test_a_checkpoint_that_cannot_be_written_takes_its_directory_offline_and_no_other() -> None:
@@ -243,8 +243,15 @@ def test_a_flush_that_fails_unexpectedly_does_not_keep_the_others_from_theirs() 
         return SimpleNamespace(log=log, begin_flush=begin_flush)
 
     partitions = [partition("a", RuntimeError("no thread")), partition("b", None)]
-    broker: Any = SimpleNamespace(partitions=partitions, env=SimpleNamespace(clock=SystemClock()))
-    asyncio.run(Maintenance(broker)._flush_due())
+    services: Any = SimpleNamespace(
+        partitions=partitions,
+        env=SimpleNamespace(clock=SystemClock()),
+        settings=None,
+        directories=(),
+        frame_memory=None,
+        image_follower=None,
+    )
+    asyncio.run(Maintenance(services, ())._flush_due())
     assert flushed == ["b"]
 
 
@@ -358,7 +365,7 @@ def test_the_cleaner_leaves_a_replica_alone_while_it_moves() -> None:
 
     async def begin(broker: EmbeddedBroker) -> None:
         here = home(broker, "a", 0)
-        broker.broker.replica_moves.begin("a", 0, str(SECOND if here == FIRST else FIRST))
+        broker.broker.services.replica_moves.begin("a", 0, str(SECOND if here == FIRST else FIRST))
 
     with broker_on(disk, **eager, **slow) as (broker, wire):
         assert create(wire, "a") == 0

@@ -206,7 +206,7 @@ def test_a_fetch_waits_for_records_and_no_longer(broker: EmbeddedBroker, wire: W
     began = time.monotonic()
     assert wire.receive(request, 12).responses[0].partitions[0].high_watermark == 1
     assert time.monotonic() - began < 2
-    assert not any(found.on_advance for found in broker.broker.partitions)
+    assert not any(found.on_advance for found in broker.broker.services.partitions)
 
 
 def test_a_fetch_that_waits_hears_of_its_topics_end(broker: EmbeddedBroker, wire: Wire) -> None:
@@ -262,7 +262,7 @@ def test_one_address_may_have_so_many_connections(tmp_path: Path) -> None:
             first.ask(MetadataRequest(topics=[]))
             with Wire(broker.bootstrap) as second:
                 assert second.is_closed_by_peer()
-        eventually(lambda: broker.broker.connection_count == 0)
+        eventually(lambda: broker.broker.services.connections.count == 0)
         with Wire(broker.bootstrap) as again:
             again.ask(MetadataRequest(topics=[]))
 
@@ -300,7 +300,7 @@ def test_with_flush_messages_an_acknowledged_record_is_on_disk(tmp_path: Path) -
         create(wire, "a", flush_messages="1")
         for acks in (1, -1):
             offset = produce(wire, "a", acks=acks).base_offset
-            assert broker.broker.partitions.find("a", 0).log.recovery_point > offset
+            assert broker.broker.services.partitions.find("a", 0).log.recovery_point > offset
 
 
 # Odds and ends

@@ -88,8 +88,8 @@ def test_a_full_disk_refuses_appends_and_takes_them_when_there_is_room(tmp_path:
         assert produce(wire, "a") == STORAGE_ERROR
         disk.is_failing = False
         assert produce(wire, "a") == 0
-        assert broker.broker.partitions.find("a", 0).log_end_offset == 2
-        assert broker.broker.failure is None
+        assert broker.broker.services.partitions.find("a", 0).log_end_offset == 2
+        assert broker.broker.lifecycle.failure is None
 
 
 def test_a_disk_that_cannot_sync_takes_its_directory_and_the_broker_with_it(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_a_disk_that_cannot_sync_takes_its_directory_and_the_broker_with_it(tmp_
         disk.is_failing = False
         # What the disk holds is not known any more: no way back but a restart.
         assert produce(wire, "a") == STORAGE_ERROR
-        assert broker.broker.failure is not None
-        assert "all log directories are offline" in broker.broker.failure
+        assert broker.broker.lifecycle.failure is not None
+        assert "all log directories are offline" in broker.broker.lifecycle.failure
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
@@ -145,7 +145,7 @@ def test_a_stop_waits_for_a_flush_under_way_and_is_clean(tmp_path: Path) -> None
         assert create(wire, "a") == 0
         disk.is_failing = True
         assert produce(wire, "a") == 0
-        log = broker.broker.partitions.find("a", 0).log
+        log = broker.broker.services.partitions.find("a", 0).log
         while not log.is_flushing:
             time.sleep(0.005)
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
@@ -248,5 +248,5 @@ def test_after_a_kill_acknowledged_topics_and_records_are_there(tmp_path: Path) 
         assert [produce(wire, "a") for _ in range(5)] == [0] * 5
         process.kill()
     with EmbeddedBroker(tmp_path / "data") as broker, Wire(broker.bootstrap) as wire:
-        assert broker.broker.partitions.find("a", 0).log_end_offset == 5
+        assert broker.broker.services.partitions.find("a", 0).log_end_offset == 5
         assert produce(wire, "a") == 0

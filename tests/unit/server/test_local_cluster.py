@@ -34,7 +34,7 @@ def eventually(condition: Callable[[], bool], within_s: float = 10) -> None:
 
 def create(cluster: EmbeddedCluster, name: str, *replicas: tuple[int, ...]) -> None:
     wish = NewTopic(name, assignment=dict(enumerate(replicas)))
-    cluster.run(cluster.cluster.brokers[2].cluster_admin.create_topic(wish))
+    cluster.run(cluster.cluster.brokers[2].services.cluster_admin.create_topic(wish))
 
 
 def row(broker: Broker, topic: str, partition: int = 0) -> PartitionImage:
@@ -54,9 +54,9 @@ def test_every_broker_knows_all_and_one_is_the_controller(cluster: EmbeddedClust
     # Whoever is asked decides, and all hear of it.
     create(cluster, "a", (1, 2), (3, 1))
     agree(cluster, lambda broker: "a" in broker.image.topics)
-    assert brokers[1].partitions.find("a", 0).is_leader
-    assert not brokers[2].partitions.find("a", 0).is_leader
-    assert brokers[2].partitions.get("a", 1) is None
+    assert brokers[1].services.partitions.find("a", 0).is_leader
+    assert not brokers[2].services.partitions.find("a", 0).is_leader
+    assert brokers[2].services.partitions.get("a", 1) is None
 
 
 def test_when_a_broker_dies_others_in_sync_lead_and_its_own_wait_for_it(cluster: EmbeddedCluster) -> None:
@@ -69,7 +69,7 @@ def test_when_a_broker_dies_others_in_sync_lead_and_its_own_wait_for_it(cluster:
         (1, (2, 3)), (1, (3, 2)), (0, (2, 3)),
     ]  # fmt: skip
     assert row(two, "alone").isr == (1,)
-    assert two.partitions.find("a", 0).is_leader
+    assert two.services.partitions.find("a", 0).is_leader
     cluster.run(cluster.cluster.start_broker(1))
     agree(cluster, lambda broker: row(broker, "alone").leader == 1)
     assert row(two, "alone").leader_epoch == 2
@@ -134,7 +134,7 @@ def test_a_broker_that_cannot_stop_keeps_neither_the_others_nor_the_store(
         monkeypatch.setattr(brokers[0], step, fail)
         with pytest.raises(RuntimeError, match="would not stop"):
             await cluster.stop()
-        assert all(broker.is_stopping for broker in brokers)
+        assert all(broker.lifecycle.is_stopping for broker in brokers)
         # The store's files are free again.
         again = LocalCluster(tmp_path, 3, "127.0.0.1", 0, {})
         await again.start()

@@ -68,7 +68,7 @@ def served() -> Iterator[tuple[SimDisk, EmbeddedBroker, Wire, int, int]]:
 
 
 def home_of(broker: EmbeddedBroker, partition: int) -> str:
-    return str(broker.broker.partitions.find("a", partition).log.directory)
+    return str(broker.broker.services.partitions.find("a", partition).log.directory)
 
 
 def test_it_comes_back_with_all_that_was_acknowledged(
@@ -82,20 +82,20 @@ def test_it_comes_back_with_all_that_was_acknowledged(
     assert produce(wire, "a", sound, b"after") == 0
     # It was looked at, and there was no room yet.
     eventually(lambda: checkpoints.fired > 2)
-    assert not broker.broker.partitions.find("a", full).is_open
+    assert not broker.broker.services.partitions.find("a", full).is_open
     disk.heal()
     eventually(lambda: produce(wire, "a", full, b"after") == 0)
     for partition in (full, sound):
         assert fetch(wire, "a", partition) == [b"before", b"after"]
     assert offline(broker) == {}
-    assert broker.broker.failure is None
+    assert broker.broker.lifecycle.failure is None
 
 
 def test_it_comes_back_too_if_it_was_being_flushed(
     served: tuple[SimDisk, EmbeddedBroker, Wire, int, int],
 ) -> None:
     disk, broker, wire, full, _ = served
-    partition = broker.broker.partitions.find("a", full)
+    partition = broker.broker.services.partitions.find("a", full)
 
     async def fail_during_a_flush() -> None:
         flushing = partition.begin_flush()
@@ -143,11 +143,11 @@ def test_what_turns_out_to_be_damaged_stays_away_and_is_not_looked_at_for_ever(
     disk_is_full = fill(disk, directory)
     disk.fail("write", errno.ENOSPC, path="*/recovery-point-offset-checkpoint.tmp")
     assert produce(wire, "a", full, b"refused") == STORAGE_ERROR
-    log = broker.broker.partitions.find("a", full).log
+    log = broker.broker.services.partitions.find("a", full).log
     disk.heal(disk_is_full)
     disk.open(log.segments[0].log_path).pwrite(bytes(61), 0)
     disk.heal()
-    eventually(lambda: not broker.broker.partitions.without_room())
+    eventually(lambda: not broker.broker.services.partitions.without_room())
     assert "stays offline" in caplog.text
     assert fetch(wire, "a", full) == STORAGE_ERROR
     assert fetch(wire, "a", sound) == [b"before"]
@@ -166,7 +166,7 @@ def test_others_lead_meanwhile_and_take_it_back_into_their_midst() -> None:
     with EmbeddedCluster(Path("/data"), 3, env=env) as cluster:
         brokers = cluster.cluster.brokers
         wish = NewTopic("a", assignment={0: (1, 2, 3)})
-        cluster.run(brokers[2].cluster_admin.create_topic(wish))
+        cluster.run(brokers[2].services.cluster_admin.create_topic(wish))
         with Wire(f"127.0.0.1:{brokers[1].port()}") as wire:
             eventually(lambda: produce(wire, "a", 0, b"before") == 0)
             fill(disk, "/data/broker-1/a-0")
@@ -176,9 +176,9 @@ def test_others_lead_meanwhile_and_take_it_back_into_their_midst() -> None:
             eventually(lambda: produce(wire, "a", 0, b"after") == 0)
         disk.heal()
         eventually(lambda: sorted(row(cluster).isr) == [1, 2, 3])
-        again = brokers[1].partitions.find("a", 0)
+        again = brokers[1].services.partitions.find("a", 0)
         assert again.is_open
-        assert again.log_end_offset == brokers[2].partitions.find("a", 0).log_end_offset
+        assert again.log_end_offset == brokers[2].services.partitions.find("a", 0).log_end_offset
 
 
 def test_nobody_fetches_for_it_meanwhile_also_where_it_was_not_in_sync() -> None:
@@ -187,17 +187,17 @@ def test_nobody_fetches_for_it_meanwhile_also_where_it_was_not_in_sync() -> None
     with EmbeddedCluster(Path("/data"), 2, env=env) as cluster:
         leading, following = cluster.cluster.brokers[1], cluster.cluster.brokers[2]
         # There is nothing to resign from for one that was put out of the ISR before, so no image tells of it.
-        following.partitions.on_unservable = None
-        cluster.run(leading.cluster_admin.create_topic(NewTopic("a", assignment={0: (1, 2)})))
+        following.services.partitions.on_unservable = None
+        cluster.run(leading.services.cluster_admin.create_topic(NewTopic("a", assignment={0: (1, 2)})))
         with Wire(f"127.0.0.1:{leading.port()}") as wire:
             eventually(lambda: produce(wire, "a", 0, b"before") == 0)
-            replica = following.partitions.find("a", 0)
+            replica = following.services.partitions.find("a", 0)
             fill(disk, "/data/broker-2/a-0")
             produce(wire, "a", 0, b"after")
             eventually(lambda: not replica.is_open)
-            eventually(lambda: following.fetchers._fetchers == {})
+            eventually(lambda: following._made.replication.fetchers._fetchers == {})
             disk.heal()
-            eventually(lambda: following.partitions.find("a", 0).log_end_offset == 2)
+            eventually(lambda: following.services.partitions.find("a", 0).log_end_offset == 2)
 
 
 def test_who_wants_it_moved_meanwhile_hears_why_it_is_not(
@@ -219,7 +219,7 @@ def test_an_image_waits_for_one_log_and_not_for_all(
     look, order, images = LogDirectory.reopen, [], []
 
     async def show_an_image() -> None:
-        async with broker.broker._making_logs:
+        async with broker.broker.services.image_follower._making_logs:
             order.append("image")
 
     def spy(directory: LogDirectory, key: tuple[str, int]) -> Callable[[], Callable[[], Log | None]]:
@@ -246,10 +246,10 @@ def test_a_stop_waits_for_a_look_under_way(served: tuple[SimDisk, EmbeddedBroker
     disk.heal()
 
     async def look_and_stop() -> None:
-        await asyncio.gather(broker.broker.retry_logs(), broker.broker.stop())
+        await asyncio.gather(broker.broker.services.image_follower.retry_logs(), broker.broker.stop())
 
     broker.run(look_and_stop())
-    assert broker.broker.failure is None
+    assert broker.broker.lifecycle.failure is None
 
 
 def slowed(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> None:
@@ -283,7 +283,9 @@ def test_what_changed_during_the_look_counts_before_it_leads_again(
     def delete_the_topic() -> None:
         if deleting:
             return
-        deleting.append(asyncio.run_coroutine_threadsafe(broker.broker.cluster_admin.delete_topic("a"), loop))
+        deleting.append(
+            asyncio.run_coroutine_threadsafe(broker.broker.services.cluster_admin.delete_topic("a"), loop)
+        )
         store = broker.broker._store
         assert store is not None
         eventually(
@@ -320,11 +322,11 @@ def test_a_log_that_is_back_waits_for_the_image_that_tells_of_its_role(
     async def catch_up(timeout_s: float) -> bool:
         return waits.pop() if waits else True
 
-    monkeypatch.setattr(broker.broker.watcher, "catch_up", catch_up)
+    monkeypatch.setattr(broker.broker.services.watcher, "catch_up", catch_up)
     disk.heal()
     eventually(lambda: produce(wire, "a", full, b"after") == 0)
     assert not waits
-    assert broker.broker.partitions.without_room() == []
+    assert broker.broker.services.partitions.without_room() == []
     assert fetch(wire, "a", full) == [b"before", b"after"]
 
 
@@ -334,15 +336,15 @@ def test_nobody_leads_while_a_thread_makes_files(
     _, broker, *_ = served
 
     async def scenario() -> None:
-        whole = broker.broker
+        whole = broker.broker.services.image_follower
         whole.stop_leading()
         async with whole._making_logs:
             leading = asyncio.ensure_future(whole.lead_again())
             await asyncio.wait([leading], timeout=0.05)
             assert not leading.done()
-            assert not any(partition.is_leader for partition in whole.partitions)
+            assert not any(partition.is_leader for partition in whole._partitions)
         assert await leading
-        assert all(partition.is_leader for partition in whole.partitions)
+        assert all(partition.is_leader for partition in whole._partitions)
 
     broker.run(scenario())
 
@@ -384,7 +386,7 @@ def test_replicas_that_there_was_no_room_to_make_are_made_when_there_is(
     for partition in (0, 1):
         eventually(lambda partition=partition: produce(wire, "b", partition, b"kept") == 0)  # type: ignore[misc]
         assert fetch(wire, "b", partition) == [b"kept"]
-    assert broker.broker.partitions.without_room() == []
+    assert broker.broker.services.partitions.without_room() == []
     assert offline(broker) == {}
 
 
@@ -394,11 +396,11 @@ def test_a_replica_that_there_was_no_room_to_make_is_forgotten_with_its_topic(
     disk, broker, wire, *_ = served
     disk.fail("mkdir", errno.ENOSPC, path="*/b-*")
     assert create(wire, "b") == 0
-    assert broker.broker.partitions.without_room() != []
+    assert broker.broker.services.partitions.without_room() != []
     asyncio.run_coroutine_threadsafe(
-        broker.broker.cluster_admin.delete_topic("b"), broker.run(running_loop())
+        broker.broker.services.cluster_admin.delete_topic("b"), broker.run(running_loop())
     ).result(20)
-    assert broker.broker.partitions.without_room() == []
+    assert broker.broker.services.partitions.without_room() == []
     disk.heal()
     assert create(wire, "c") == 0
     assert offline(broker) == {}

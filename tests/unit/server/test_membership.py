@@ -71,11 +71,11 @@ def run(tmp_path: Path, scenario: Callable[[World], Awaitable[None]]) -> None:
 
 
 async def create(broker: Broker, name: str, *replicas: tuple[int, ...]) -> None:
-    await broker.cluster_admin.create_topic(NewTopic(name, assignment=dict(enumerate(replicas))))
+    await broker.services.cluster_admin.create_topic(NewTopic(name, assignment=dict(enumerate(replicas))))
 
 
 async def shows(broker: Broker, condition: Callable[[ClusterImage], bool]) -> None:
-    assert await broker.watcher.wait_until(condition, 5), broker.image
+    assert await broker.services.watcher.wait_until(condition, 5), broker.image
 
 
 def leader_of(image: ClusterImage, topic: str) -> int:
@@ -107,7 +107,7 @@ def test_a_broker_that_stood_still_finds_out_before_it_answers_anybody(
             monkeypatch.setattr(MemoryStore, "session_state", property(look))
             assert _error_of(await ask()) == ErrorCode.NOT_LEADER_OR_FOLLOWER
             await shows(one, lambda image: leader_of(image, "t") == 1)
-            found = one.partitions.find("t", 0)
+            found = one.services.partitions.find("t", 0)
             assert found.log_end_offset == 1
 
     run(tmp_path, scenario)
@@ -123,13 +123,13 @@ def test_a_broker_that_lost_its_session_leads_nothing_until_it_is_registered_aga
         await create(one, "shared", (1, 2))
         await create(one, "alone", (1,))
         epoch_before = one.image.brokers[1].epoch
-        partition = one.partitions.find("alone", 0)
+        partition = one.services.partitions.find("alone", 0)
         partition.check_leader(NO_EPOCH)
         world.expire(one)
         # At once, in the same turn of the loop: nothing was awaited.
         for name in ("shared", "alone"):
             with pytest.raises(ApiError) as refused:
-                one.partitions.find(name, 0).check_leader(NO_EPOCH)
+                one.services.partitions.find(name, 0).check_leader(NO_EPOCH)
             assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert not one.controller.is_controller
         await shows(two, lambda image: leader_of(image, "shared") == 2)
@@ -139,7 +139,7 @@ def test_a_broker_that_lost_its_session_leads_nothing_until_it_is_registered_aga
         await asyncio.sleep(0.05)
         assert partition.is_leader
         assert partition.leader_epoch > 0
-        assert not one.partitions.find("shared", 0).is_leader
+        assert not one.services.partitions.find("shared", 0).is_leader
 
     run(tmp_path, scenario)
 
@@ -151,7 +151,7 @@ def test_a_leader_whose_image_lags_behind_its_own_change_stops_leading_with_its_
         one = await world.start(1)
         await world.start(2)
         await create(one, "shared", (1, 2))
-        partition = one.partitions.find("shared", 0)
+        partition = one.services.partitions.find("shared", 0)
         leader = partition.leader
         assert leader is not None
         # The answer to a change of the ISR came, and then nothing more: no image shows it.
@@ -169,14 +169,14 @@ def test_a_session_that_ends_is_counted_and_its_state_told(tmp_path: Path) -> No
     async def scenario(world: World) -> None:
         one = await world.start(1)
         epoch = one.image.brokers[1].epoch
-        before = one.metrics.snapshot()
+        before = one.services.metrics.snapshot()
         assert (before[f"{names}SessionState"], before[f"{names}ZooKeeperExpiresPerSec"]) == ("CONNECTED", 0)
         world.expire(one)
-        during = one.metrics.snapshot()
+        during = one.services.metrics.snapshot()
         assert (during[f"{names}SessionState"], during[f"{names}ZooKeeperExpiresPerSec"]) == ("EXPIRED", 1)
         assert during["kafka.controller:type=KafkaController,name=ActiveControllerCount"] == 0
         await shows(one, lambda image: 1 in image.brokers and image.brokers[1].epoch > epoch)
-        assert one.metrics.snapshot()[f"{names}SessionState"] == "CONNECTED"
+        assert one.services.metrics.snapshot()[f"{names}SessionState"] == "CONNECTED"
 
     run(tmp_path, scenario)
 
@@ -191,7 +191,7 @@ def test_the_controllers_session_ends_and_another_takes_over(tmp_path: Path) -> 
         assert not one.controller.is_controller
         # It was registered before and after, and changes topics as any broker may.
         await create(one, "a", (1, 2))
-        assert two.partitions.get("a", 0) is not None
+        assert two.services.partitions.get("a", 0) is not None
 
     run(tmp_path, scenario)
 
@@ -205,7 +205,7 @@ def test_a_broker_that_stands_alone_survives_the_end_of_its_session(tmp_path: Pa
             await shows(one, lambda image, life=life: image.controller_epoch == life)  # type: ignore[misc]
         await shows(one, lambda image: 1 in image.brokers and image.controller_id == 1)
         await asyncio.sleep(0.05)
-        partition = one.partitions.find("a", 0)
+        partition = one.services.partitions.find("a", 0)
         assert partition.is_leader
         assert partition.leader_epoch == leader_epoch(one)
         assert one.controller.epoch == one.image.controller_epoch
@@ -224,7 +224,7 @@ def test_a_second_broker_of_one_id_is_refused_by_name(tmp_path: Path) -> None:
         one = await world.start(1)
         with pytest.raises(StartupError, match=rf"node.id 1 is alive at 127.0.0.1:{one.port()}"):
             await world.start(1, log_dirs=str(tmp_path / "other"))
-        assert one.partitions is not None
+        assert one.services.partitions is not None
 
     run(tmp_path, scenario)
 
@@ -242,7 +242,7 @@ def test_the_session_of_an_earlier_life_is_waited_out(tmp_path: Path) -> None:
         world.ensemble.expire(1)
         broker = await again
         await shows(broker, lambda image: leader_of(image, "a") == 1)
-        assert broker.partitions.find("a", 0).is_leader
+        assert broker.services.partitions.find("a", 0).is_leader
 
     run(tmp_path, scenario)
 
@@ -349,13 +349,13 @@ def test_a_broker_whose_id_was_taken_while_it_had_no_session_gives_up(tmp_path: 
         one = await world.start(1)
         intruder = world.ensemble.connect()
         failed = asyncio.Event()
-        one.on_failure = failed.set
+        one.lifecycle.on_failure = failed.set
         registration = (await intruder.get(layout.broker_path(1))).data
         world.expire(one)
         await intruder.create(layout.broker_path(1), registration, ephemeral=True)
         await asyncio.wait_for(failed.wait(), 5)
-        assert one.failure is not None
-        assert "another broker with node.id 1 is alive" in one.failure
+        assert one.lifecycle.failure is not None
+        assert "another broker with node.id 1 is alive" in one.lifecycle.failure
 
     run(tmp_path, scenario)
 
@@ -455,9 +455,9 @@ def test_a_start_goes_on_with_its_other_disks_where_a_log_cannot_be_cut(
         truncating(monkeypatch)
         again = await world.start(2, log_dirs=disks)
         await shows(again, lambda image: leader_of(image, "alone") == 2)
-        while not again.partitions.find("alone", 0).is_leader:
+        while not again.services.partitions.find("alone", 0).is_leader:
             await asyncio.sleep(0.01)
-        assert not again.partitions.find("shared", 0).is_open
+        assert not again.services.partitions.find("shared", 0).is_open
         # What it cannot serve is not its any more.
         await shows(one, lambda image: image.topics["shared"].partitions[0].isr == (1,))
 

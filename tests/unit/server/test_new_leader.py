@@ -22,8 +22,8 @@ from felice.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from felice.records.builder import BatchBuilder
+from felice.replication.dependencies import PartitionDependencies
 from felice.replication.partition import Partition
-from felice.replication.surroundings import Surroundings
 from felice.server.handlers import list_offsets
 
 NOW_MS = SystemClock().now_ms()
@@ -36,7 +36,7 @@ def partition(tmp_path: Path) -> Partition:
     directory = tmp_path / "t-0"
     directory.mkdir()
     log = Log.open(SystemDisk(), SystemClock(), directory, ("t", 0), TopicConfig())
-    found = Partition(1, log, log.topic_id, Surroundings(SystemClock()))  # type: ignore[arg-type]
+    found = Partition(1, log, log.topic_id, PartitionDependencies(SystemClock()))  # type: ignore[arg-type]
     found.update_role(PartitionImage(0, (1, 2), 2, 0, (1, 2), 0))
     builder = BatchBuilder()
     builder.append(NOW_MS, None, b"v")
@@ -49,7 +49,7 @@ def ask(
     partition: Partition, timestamp: int, version: int = 5, replica_id: int = -1
 ) -> ListOffsetsPartitionResponse:
     partitions = SimpleNamespace(find=lambda topic, number: partition)
-    context: Any = SimpleNamespace(broker=SimpleNamespace(partitions=partitions), version=version)
+    context: Any = SimpleNamespace(services=SimpleNamespace(partitions=partitions), version=version)
     topic = ListOffsetsTopic(
         name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
     )

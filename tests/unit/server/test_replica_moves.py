@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from felice.controller.cluster_admin import NewTopic
 from felice.env import Environment
 from felice.log.log import AppendOrigin, Log
@@ -28,7 +30,9 @@ def content(log: Log) -> bytes:
     return found.read() if found is not None else b""
 
 
-def test_what_a_leader_cut_off_while_the_copy_was_synced_is_not_in_the_copy(tmp_path: Path) -> None:
+def test_what_a_leader_cut_off_while_the_copy_was_synced_is_not_in_the_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As when another leader is followed meanwhile, and its records take the place of those that were cut."""
     one, two = tmp_path / "one", tmp_path / "two"
     properties = {
@@ -54,11 +58,13 @@ def test_what_a_leader_cut_off_while_the_copy_was_synced_is_not_in_the_copy(tmp_
             Environment.system(),
             store_source=SharedSource(MemoryEnsemble().connect),
         )
-        broker.replica_moves = moves = Overtaken(broker)
+        monkeypatch.setattr("felice.server.broker.ReplicaMoves", Overtaken)
         await broker.start()
         try:
-            await broker.cluster_admin.create_topic(NewTopic("t", assignment={0: (1,)}))
-            partition = broker.partitions.find("t", 0)
+            moves = broker.services.replica_moves
+            assert isinstance(moves, Overtaken)
+            await broker.services.cluster_admin.create_topic(NewTopic("t", assignment={0: (1,)}))
+            partition = broker.services.partitions.find("t", 0)
             append(partition.log, 0, b"old-0", b"old-1", b"old-2")
             home = partition.log.directory.parent
             target = two if home == one else one

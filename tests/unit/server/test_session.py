@@ -95,14 +95,14 @@ class Peer:
             loop=asyncio.get_running_loop(),
             admit=lambda session: True,
             forget=lambda session: None,
-            broker=SimpleNamespace(
+            handlers={KEY: handle, 0: handle},
+            services=SimpleNamespace(
                 config=config,
                 turns=self.turns,
                 env=SimpleNamespace(clock=SystemClock()),
                 apis={KEY: API.DELETE_RECORDS, 0: API.PRODUCE},
-                handlers={KEY: handle, 0: handle},
                 frame_memory=self.memory,
-                check_session=lambda: None,
+                image_follower=SimpleNamespace(check_session=lambda: None),
                 metrics=SimpleNamespace(request_counts={KEY: 0, 0: 0}),
             ),
         )

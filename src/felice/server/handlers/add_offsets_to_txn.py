@@ -23,13 +23,13 @@ _FENCED_SINCE = 2
 async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-    broker = context.broker
-    index = broker.group_coordinator.partition_for(request.group_id)
-    if broker.image.partition(CONSUMER_OFFSETS, index) is None:
+    services = context.services
+    index = services.coordinators.groups.partition_for(request.group_id)
+    if services.image.partition(CONSUMER_OFFSETS, index) is None:
         # Where no group was ever looked for, the topic is still to be made; the producer asks again.
-        broker.auto_topics.ensure(CONSUMER_OFFSETS)
+        services.auto_topics.ensure(CONSUMER_OFFSETS)
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     who = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
     partitions = frozenset({TopicPartition(CONSUMER_OFFSETS, index)})
-    error = await settled(broker.transaction_coordinator.add_partitions(who, partitions))
+    error = await settled(services.coordinators.transactions.add_partitions(who, partitions))
     return AddOffsetsToTxnResponse(error_code=as_client_error(error, context.version >= _FENCED_SINCE))

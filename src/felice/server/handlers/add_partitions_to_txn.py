@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from felice.controller.topic_names import INTERNAL_TOPICS
 from felice.coordinator.transaction.metadata import V1, V2, TopicPartition
 from felice.coordinator.transaction.shard import Identity
+from felice.metadata import ClusterImage
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -25,7 +26,7 @@ from felice.protocol.messages.add_partitions_to_txn import (
 from felice.server.transactions import as_client_error, settled
 
 if TYPE_CHECKING:
-    from felice.server.broker import Broker
+    from felice.coordinator.transaction.coordinator import TransactionCoordinator
     from felice.server.context import RequestContext
 
 _SEVERAL_SINCE = 4
@@ -35,11 +36,15 @@ _Results = list[AddPartitionsToTxnTopicResult]
 
 
 async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
-    return await answer(request, context.broker, context.version)
+    services = context.services
+    return await answer(request, services.coordinators.transactions, services.image, context.version)
 
 
 async def answer(
-    request: AddPartitionsToTxnRequest, broker: Broker, version: int
+    request: AddPartitionsToTxnRequest,
+    transactions: TransactionCoordinator,
+    image: ClusterImage,
+    version: int,
 ) -> AddPartitionsToTxnResponse:
     if version < _SEVERAL_SINCE:
         one = AddPartitionsToTxnTransaction(
@@ -48,38 +53,44 @@ async def answer(
             producer_epoch=request.v3_and_below_producer_epoch,
             topics=request.v3_and_below_topics,
         )
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _one(one, broker, version))
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=await _one(one, transactions, image, version)
+        )
     results = [
         AddPartitionsToTxnResult(
-            transactional_id=one.transactional_id, topic_results=await _one(one, broker, version)
+            transactional_id=one.transactional_id, topic_results=await _one(one, transactions, image, version)
         )
         for one in request.transactions
     ]
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
-async def _one(asked: AddPartitionsToTxnTransaction, broker: Broker, version: int) -> _Results:
+async def _one(
+    asked: AddPartitionsToTxnTransaction,
+    transactions: TransactionCoordinator,
+    image: ClusterImage,
+    version: int,
+) -> _Results:
     if not asked.transactional_id:
         return _everywhere(asked.topics, ErrorCode.INVALID_REQUEST)
-    faults = {topic.name: _faults(topic, broker, version) for topic in asked.topics}
+    faults = {topic.name: _faults(topic, image, version) for topic in asked.topics}
     if any(code != ErrorCode.NONE for found in faults.values() for code in found.values()):
         return _not_attempted(asked.topics, faults)
     who = Identity(asked.transactional_id, asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
-        return _verified(who, asked.topics, broker)
+        return _verified(who, asked.topics, transactions)
     partitions = frozenset(
         TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions
     )
     client_version = V2 if version >= _SEVERAL_SINCE else V1
-    adding = broker.transaction_coordinator.add_partitions(who, partitions, client_version)
+    adding = transactions.add_partitions(who, partitions, client_version)
     error = await settled(adding)
     return _everywhere(asked.topics, as_client_error(error, version >= _FENCED_SINCE))
 
 
-def _faults(topic: AddPartitionsToTxnTopic, broker: Broker, version: int) -> dict[int, ErrorCode]:
+def _faults(topic: AddPartitionsToTxnTopic, image: ClusterImage, version: int) -> dict[int, ErrorCode]:
     if version < _SEVERAL_SINCE and topic.name in INTERNAL_TOPICS:
         return dict.fromkeys(topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    image = broker.image
     return {
         index: ErrorCode.NONE
         if image.partition(topic.name, index) is not None
@@ -103,9 +114,11 @@ def _not_attempted(
     ]
 
 
-def _verified(who: Identity, topics: list[AddPartitionsToTxnTopic], broker: Broker) -> _Results:
+def _verified(
+    who: Identity, topics: list[AddPartitionsToTxnTopic], transactions: TransactionCoordinator
+) -> _Results:
     def verify(topic: str, index: int) -> ErrorCode:
-        return broker.transaction_coordinator.verify(who, TopicPartition(topic, index))
+        return transactions.verify(who, TopicPartition(topic, index))
 
     return [
         _topic(topic.name, {index: verify(topic.name, index) for index in topic.partitions})

@@ -38,7 +38,7 @@ async def _replace(resource: AlterConfigsResource, validate_only: bool, context:
     if resource.resource_type == ResourceType.TOPIC:
         await change_topic(name, lambda _: wanted, validate_only, context)
     elif resource.resource_type == ResourceType.BROKER:
-        in_force = {entry.name: entry.value for entry in broker_entries(context.broker.config_layers)}
+        in_force = {entry.name: entry.value for entry in broker_entries(context.services.config_layers)}
         new = {key: value for key, value in wanted.items() if not _is_echo(key, value, in_force)}
         await change_broker(name, lambda _: new, validate_only, context)
     else:

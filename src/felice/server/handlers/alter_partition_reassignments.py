@@ -41,7 +41,7 @@ async def _reassign(
     try:
         if times > 1 or len(wanted) != len(topic.partitions):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"A partition of {topic.name} is named more than once.")
-        return await context.broker.leaderships.reassign(
+        return await context.services.leaderships.reassign(
             topic.name, wanted, may_change_factor=request.allow_replication_factor_change
         )
     except ApiError as error:

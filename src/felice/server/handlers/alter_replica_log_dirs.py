@@ -32,7 +32,7 @@ def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> Alte
 def _row(topic: str, index: int, path: str, context: RequestContext) -> AlterReplicaLogDirPartitionResult:
     row = AlterReplicaLogDirPartitionResult(partition_index=index)
     try:
-        context.broker.replica_moves.begin(topic, index, path)
+        context.services.replica_moves.begin(topic, index, path)
     except ApiError as error:
         # Older clients know only this code for a replica that is elsewhere.
         elsewhere = error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -9,10 +9,11 @@ transactions to use.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from felice.controller import features
-from felice.protocol.api import API_VERSIONS_KEY
+from felice.protocol.api import API_VERSIONS_KEY, Api
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.api_versions import (
     ApiVersion,
@@ -23,7 +24,6 @@ from felice.protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from felice.server.broker import Broker
     from felice.server.context import RequestContext
 
 _BEARS_MINIMUM_0 = 4
@@ -35,9 +35,9 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
     if context.version >= 3 and not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     context.session.client_software = f"{name} {version}".strip()
-    image = context.broker.image
+    image = context.services.image
     return ApiVersionsResponse(
-        api_keys=_offered(context.broker),
+        api_keys=_offered(context.services.apis),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in features.SUPPORTED.items()
@@ -51,14 +51,13 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
     )
 
 
-def unsupported_version(broker: Broker) -> ApiVersionsResponse:
-    rows = [row for row in _offered(broker) if row.api_key == API_VERSIONS_KEY]
+def unsupported_version(apis: Mapping[int, Api]) -> ApiVersionsResponse:
+    rows = [row for row in _offered(apis) if row.api_key == API_VERSIONS_KEY]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=rows)
 
 
-def _offered(broker: Broker) -> list[ApiVersion]:
-    apis = (broker.apis[key] for key in sorted(broker.apis))
+def _offered(apis: Mapping[int, Api]) -> list[ApiVersion]:
     return [
         ApiVersion(api_key=api.key, min_version=api.advertised.min, max_version=api.advertised.max)
-        for api in apis
+        for _, api in sorted(apis.items())
     ]

@@ -25,7 +25,7 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
         try:
             if times[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
-            await context.broker.cluster_admin.create_partitions(
+            await context.services.cluster_admin.create_partitions(
                 topic.name, topic.count, _assignments(topic), validate_only=request.validate_only
             )
         except ApiError as error:

@@ -31,7 +31,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
             if times[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic name: {topic.name}")
             wish = _wish(topic)
-            planned = await context.broker.cluster_admin.create_topic(
+            planned = await context.services.cluster_admin.create_topic(
                 wish, validate_only=request.validate_only
             )
             results.append(_made(planned, request.validate_only, context))
@@ -68,7 +68,7 @@ def _made(planned: PlannedTopic, validate_only: bool, context: RequestContext) -
                 config_source=entry.source,
                 is_sensitive=entry.is_sensitive,
             )
-            for entry in topic_entries(planned.configs, context.broker.config_layers)
+            for entry in topic_entries(planned.configs, context.services.config_layers)
         ],
     )
     if not validate_only:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def handle(
     request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
-    groups, client = context.broker.group_coordinator, client_of(context)
+    groups, client = context.services.coordinators.groups, client_of(context)
     answers = [groups.delete(group_id, client) for group_id in dict.fromkeys(request.groups_names)]
 
     def build(results: list[DeletableGroupResult]) -> DeleteGroupsResponse:

@@ -42,7 +42,7 @@ async def _row(
     try:
         if topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        partition = context.broker.partitions.find(topic, index)
+        partition = context.services.partitions.find(topic, index)
         start_offset = partition.delete_records_before(asked.offset)
         low_watermark = await partition.wait_deleted(start_offset, timeout_s)
     except ApiError as error:

@@ -55,7 +55,7 @@ def _refused(topic: DeleteTopicState) -> DeletableTopicResult:
 
 def _narrowed(times: Counter[TopicRef], context: RequestContext) -> list[TopicRef]:
     """One of each; where a name and an id mean the same topic the name is left, and counts as named twice."""
-    names = context.broker.image.topic_names
+    names = context.services.image.topic_names
     doubled = {ref: names[ref] for ref in times if isinstance(ref, UUID) and names.get(ref) in times}
     for name in doubled.values():
         times[name] += 1
@@ -73,7 +73,7 @@ async def _result(ref: TopicRef, times: Counter[TopicRef], context: RequestConte
         if times[ref] > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named more than once.")
         topic = _find(ref, context)
-        await context.broker.cluster_admin.delete_topic(topic.name)
+        await context.services.cluster_admin.delete_topic(topic.name)
         result.name, result.topic_id = topic.name, topic.topic_id
     except ApiError as error:
         result.error_code, result.error_message = error.code, error.message
@@ -81,13 +81,13 @@ async def _result(ref: TopicRef, times: Counter[TopicRef], context: RequestConte
 
 
 def _check_enabled(context: RequestContext) -> None:
-    if not context.broker.config.delete_topic_enable:
+    if not context.services.config.delete_topic_enable:
         is_known = context.version >= _DISABLED_CODE_FROM
         raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST)
 
 
 def _find(ref: TopicRef, context: RequestContext) -> TopicImage:
-    image = context.broker.image
+    image = context.services.image
     found = image.topic_by_id(ref) if isinstance(ref, UUID) else image.topics.get(ref)
     if found is None:
         is_id = isinstance(ref, UUID)

@@ -26,7 +26,7 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
         return _refused(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unknown endpoint type {request.endpoint_type}."
         )
-    image, listener = context.broker.image, context.listener_name
+    image, listener = context.services.image, context.listener_name
     response = DescribeClusterResponse(
         cluster_id=image.cluster_id or "",
         controller_id=image.controller_id,

@@ -48,15 +48,15 @@ def _result(
 
 
 def _entries(resource: DescribeConfigsResource, context: RequestContext) -> list[ConfigEntry]:
-    broker, name = context.broker, resource.resource_name
+    services, name = context.services, resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
         check_topic(name, context)
-        return topic_entries(broker.image.topic_configs.get(name, {}), broker.config_layers)
+        return topic_entries(services.image.topic_configs.get(name, {}), services.config_layers)
     if resource.resource_type == ResourceType.BROKER:
         if name == "":
-            return dynamic_default_entries(broker.config_layers)
+            return dynamic_default_entries(services.config_layers)
         check_broker(name, context)
-        return broker_entries(broker.config_layers)
+        return broker_entries(services.config_layers)
     raise unsupported(resource.resource_type)
 
 

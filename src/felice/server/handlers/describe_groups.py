@@ -24,7 +24,7 @@ def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeG
 
 
 def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestContext) -> DescribedGroup:
-    described = context.broker.group_coordinator.describe(group_id, client_of(context))
+    described = context.services.coordinators.groups.describe(group_id, client_of(context))
     if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
         described.authorized_operations = ALL_GROUP_OPERATIONS
     return described

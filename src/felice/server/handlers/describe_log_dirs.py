@@ -23,33 +23,33 @@ from felice.protocol.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from felice.server.broker import Broker
     from felice.server.context import RequestContext
+    from felice.server.services import Services
 
 _UNKNOWN = Volume(total_bytes=-1, usable_bytes=-1)
 
 
 async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-    broker, loop = context.broker, asyncio.get_running_loop()
+    services, loop = context.services, asyncio.get_running_loop()
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
     results = []
-    for directory in broker.directories:
-        volume = await loop.run_in_executor(None, _volume_of, directory, broker)
-        results.append(_result(directory, volume, wanted, broker))
+    for directory in services.directories:
+        volume = await loop.run_in_executor(None, _volume_of, directory, services)
+        results.append(_result(directory, volume, wanted, services))
     return DescribeLogDirsResponse(results=results)
 
 
-def _volume_of(directory: LogDirectory, broker: Broker) -> Volume:
+def _volume_of(directory: LogDirectory, services: Services) -> Volume:
     try:
-        return broker.env.disk.volume(directory.path)
+        return services.env.disk.volume(directory.path)
     except OSError:
         return _UNKNOWN
 
 
 def _result(
-    directory: LogDirectory, volume: Volume, wanted: Collection[tuple[str, int]] | None, broker: Broker
+    directory: LogDirectory, volume: Volume, wanted: Collection[tuple[str, int]] | None, services: Services
 ) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=str(directory.path))
     if directory.offline_reason is not None:
@@ -57,7 +57,10 @@ def _result(
         return result
     result.stray_logs = [path.name for path in directory.strays.present()]
     result.total_bytes, result.usable_bytes = volume.total_bytes, volume.usable_bytes
-    rows = [*_rows(directory.logs, wanted, broker), *_rows(directory.futures, wanted, broker, is_future=True)]
+    rows = [
+        *_rows(directory.logs, wanted, services),
+        *_rows(directory.futures, wanted, services, is_future=True),
+    ]
     topics: dict[str, DescribeLogDirsTopic] = {}
     for name, row in sorted(rows, key=lambda found: (found[0], found[1].partition_index)):
         topics.setdefault(name, DescribeLogDirsTopic(name=name)).partitions.append(row)
@@ -68,7 +71,7 @@ def _result(
 def _rows(
     logs: Mapping[tuple[str, int], Log],
     wanted: Collection[tuple[str, int]] | None,
-    broker: Broker,
+    services: Services,
     *,
     is_future: bool = False,
 ) -> list[tuple[str, DescribeLogDirsPartition]]:
@@ -78,7 +81,7 @@ def _rows(
             row = DescribeLogDirsPartition(
                 partition_index=index, partition_size=log.size_bytes, is_future_key=is_future
             )
-            if (partition := broker.partitions.get(topic, index)) is not None:
+            if (partition := services.partitions.get(topic, index)) is not None:
                 end_offset = partition.log_end_offset if is_future else partition.high_watermark
                 row.offset_lag = max(end_offset - log.log_end_offset, 0)
             rows.append((topic, row))

@@ -39,7 +39,7 @@ def _partition(topic: str, index: int, context: RequestContext) -> PartitionResp
             partition_index=index, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message=fault
         )
     try:
-        partition = context.broker.partitions.find(topic, index)
+        partition = context.services.partitions.find(topic, index)
         partition.check_epoch(NO_EPOCH)
     except ApiError as error:
         return PartitionResponse(

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def handle(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
-    broker = context.broker
-    left = max(1, min(request.response_partition_limit, broker.config.max_request_partition_size_limit))
+    services = context.services
+    left = max(1, min(request.response_partition_limit, services.config.max_request_partition_size_limit))
     cursor = request.cursor
     if cursor is not None and not _is_valid(cursor, request):
         return _refused(request)
@@ -38,7 +38,7 @@ def handle(
     for name in _names(request, context):
         if cursor is not None and name < cursor.topic_name:
             continue
-        topic = broker.image.topics.get(name)
+        topic = services.image.topics.get(name)
         if topic is None:
             response.topics.append(_unknown(name))
             continue
@@ -73,7 +73,7 @@ def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitions
 def _names(request: DescribeTopicPartitionsRequest, context: RequestContext) -> list[str]:
     if request.topics:
         return sorted({topic.name for topic in request.topics})
-    return sorted(context.broker.image.topics)
+    return sorted(context.services.image.topics)
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
@@ -98,7 +98,7 @@ def _described(
 def _partition(
     partition: PartitionImage, context: RequestContext
 ) -> DescribeTopicPartitionsResponsePartition:
-    image = context.broker.image
+    image = context.services.image
     fault = leader_fault(partition, image, context.listener_name)
     return DescribeTopicPartitionsResponsePartition(
         error_code=fault,

@@ -26,4 +26,4 @@ def handle(request: DescribeTransactionsRequest, context: RequestContext) -> Des
 def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
     if not transactional_id:
         return TransactionState(error_code=ErrorCode.INVALID_REQUEST)
-    return context.broker.transaction_coordinator.describe(transactional_id)
+    return context.services.coordinators.transactions.describe(transactional_id)

@@ -25,7 +25,7 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
         wanted = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
     is_unclean = request.election_type == ElectionType.UNCLEAN
     try:
-        found = await context.broker.leaderships.elect(wanted, is_unclean=is_unclean)
+        found = await context.services.leaderships.elect(wanted, is_unclean=is_unclean)
     except ApiError as error:
         return ElectLeadersResponse(error_code=error.code)
     results: dict[str, ReplicaElectionResult] = {}

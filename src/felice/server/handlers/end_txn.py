@@ -23,7 +23,7 @@ async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnRespo
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     who = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
-    coordinator = context.broker.transaction_coordinator
+    coordinator = context.services.coordinators.transactions
     end = coordinator.end_v2 if context.version >= _V2_SINCE else coordinator.end
     ended = await end(who, request.committed)
     return EndTxnResponse(

@@ -43,13 +43,13 @@ _ANY_REPLICA_FROM, _LEADER_IN_ROW_FROM, _ENDPOINTS_FROM = 11, 12, 16
 
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
-    broker = context.broker
+    services = context.services
     try:
-        plan = broker.fetch_sessions.open(request, context.version, context.now_ms)
+        plan = services.fetch_sessions.open(request, context.version, context.now_ms)
     except ApiError as error:
         return FetchResponse(error_code=error.code)
     fetch = _Fetch(request, plan, context)
-    if fetch.read() or request.max_wait_ms <= 0 or broker.is_stopping:
+    if fetch.read() or request.max_wait_ms <= 0 or services.lifecycle.is_stopping:
         return fetch.response()
     return fetch.wait()
 
@@ -70,7 +70,7 @@ class _Fetch:
         self._replica_id = state.replica_id if state else request.replica_id
         self._replica_epoch = state.replica_epoch if state else -1
         self._read_committed = request.isolation_level == _READ_COMMITTED
-        self._max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+        self._max_bytes = min(request.max_bytes, context.services.config.fetch_max_bytes)
 
     @property
     def _is_from_follower(self) -> bool:
@@ -85,8 +85,8 @@ class _Fetch:
 
     def _wake_after_registration(self) -> None:
         """What a follower may say of itself depends on its registration."""
-        session, broker = self._plan.session, self._context.broker
-        known = broker.image.brokers.get(self._replica_id)
+        session, services = self._plan.session, self._context.services
+        known = services.image.brokers.get(self._replica_id)
         registration = self._replica_epoch, known.epoch if known is not None else None
         if session is not None and session.registration != registration:
             session.wake_all()
@@ -97,7 +97,7 @@ class _Fetch:
         """What the follower has, before what it gets: watermarks that rise by it are told at once."""
         if self._plan.session is not None:
             # What rests had everything at this fetch, too.
-            self._plan.session.pulse.last_fetch_ms = int(self._context.broker.env.clock.monotonic() * 1000)
+            self._plan.session.pulse.last_fetch_ms = int(self._context.services.env.clock.monotonic() * 1000)
         for asked in self._rows:
             try:
                 self._find(asked).on_follower_fetch(
@@ -128,7 +128,7 @@ class _Fetch:
         if not self._is_from_follower or asked.sent_high_watermark < 0:
             return False
         # Consumers may be waiting for it there.
-        serves_consumers = self._context.broker.config.replica_selector_class is not None
+        serves_consumers = self._context.services.config.replica_selector_class is not None
         return row.log_start_offset != asked.sent_log_start_offset or (
             serves_consumers and row.high_watermark != asked.sent_high_watermark
         )
@@ -136,6 +136,7 @@ class _Fetch:
     async def wait(self) -> FetchResponse:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._request.max_wait_ms / 1000
+        lifecycle = self._context.services.lifecycle
         alarm = _Alarm(loop)
         watched = self._watched(alarm)
         for partition, ring in watched:
@@ -146,9 +147,7 @@ class _Fetch:
         # Something may have come between the first read and this task's start.
         rang: Iterable[FetchedPartition] = list(self._rows if session is None else session.awake)
         try:
-            while (
-                not self._read_again(rang) and loop.time() < deadline and not self._context.broker.is_stopping
-            ):
+            while not self._read_again(rang) and loop.time() < deadline and not lifecycle.is_stopping:
                 rang = await alarm.wait_until(deadline)
         finally:
             for partition, ring in watched:
@@ -219,10 +218,10 @@ class _Fetch:
         return row
 
     def _send_elsewhere(self, partition: Partition, offset: int, row: PartitionData) -> None:
-        broker = self._context.broker
-        if broker.config.replica_selector_class is None or partition.leader is None:
+        services = self._context.services
+        if services.config.replica_selector_class is None or partition.leader is None:
             return
-        racks = {known.broker_id: known.rack for known in broker.image.brokers.values()}
+        racks = {known.broker_id: known.rack for known in services.image.brokers.values()}
         preferred = same_rack_replica(partition.leader, racks, self._request.rack_id, offset)
         if preferred != NO_PREFERENCE:
             row.preferred_read_replica, row.records = preferred, b""
@@ -232,28 +231,28 @@ class _Fetch:
         return (
             bool(replicas)
             and self._replica_id not in partition.isr
-            and is_throttled(replicas, partition.partition, self._context.broker.broker_id)
+            and is_throttled(replicas, partition.partition, self._context.services.broker_id)
         )
 
     def _is_held_back(self, partition: Partition) -> bool:
-        broker = self._context.broker
-        return self._is_throttled(partition) and broker.replication_throttle.is_exceeded(
-            broker.env.clock.monotonic()
+        services = self._context.services
+        return self._is_throttled(partition) and services.replication_throttle.is_exceeded(
+            services.env.clock.monotonic()
         )
 
     def _throttle(self) -> None:
         """Counts what leaves for followers that are throttled."""
         if not self._is_from_follower or not self._size_bytes:
             return
-        broker = self._context.broker
+        services = self._context.services
         counted = 0
         for asked, row in self._served:
             size_bytes = _size_of(row)
             if size_bytes and self._is_throttled(self._find(asked)):
                 counted += size_bytes
         if counted:
-            broker.replication_throttle.record(
-                counted, broker.config.leader_replication_throttled_rate, broker.env.clock.monotonic()
+            services.replication_throttle.record(
+                counted, services.config.leader_replication_throttled_rate, services.env.clock.monotonic()
             )
 
     def _refusal(self, asked: FetchedPartition, error: ApiError) -> PartitionData:
@@ -264,7 +263,7 @@ class _Fetch:
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.FENCED_LEADER_EPOCH,
         ):
-            known = self._context.broker.image.partition(self._name_of(asked.topic), asked.partition)
+            known = self._context.services.image.partition(self._name_of(asked.topic), asked.partition)
             if known is not None:
                 row.current_leader = LeaderIdAndEpoch(leader_id=known.leader, leader_epoch=known.leader_epoch)
         return row
@@ -273,15 +272,15 @@ class _Fetch:
         name = self._name_of(asked.topic)
         if not name and not isinstance(asked.topic, str):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return self._context.broker.partitions.find(name, asked.partition)
+        return self._context.services.partitions.find(name, asked.partition)
 
     def _name_of(self, topic: TopicRef) -> str:
         if isinstance(topic, str):
             return topic
-        return self._context.broker.image.topic_names.get(topic, "")
+        return self._context.services.image.topic_names.get(topic, "")
 
     def _watched(self, alarm: _Alarm) -> list[tuple[Partition, Callable[[], None]]]:
-        partitions = self._context.broker.partitions
+        partitions = self._context.services.partitions
         watched: list[tuple[Partition, Callable[[], None]]] = []
         for asked in self._rows:
             partition = partitions.get(self._name_of(asked.topic), asked.partition)
@@ -290,7 +289,7 @@ class _Fetch:
         return watched
 
     def _endpoints(self) -> list[NodeEndpoint]:
-        brokers = self._context.broker.image.brokers
+        brokers = self._context.services.image.brokers
         leaders = {row.current_leader.leader_id for _, row in self._served if row.current_leader is not None}
         found = (brokers[leader] for leader in sorted(leaders) if leader in brokers)
         listener = self._context.listener_name

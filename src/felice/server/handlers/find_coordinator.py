@@ -44,14 +44,16 @@ def _find(key_type: int, key: str, context: RequestContext) -> Coordinator:
     if key_type not in (GROUP_KEY_TYPE, TRANSACTION_KEY_TYPE):
         message = f"This broker has no coordinators of type {key_type}."
         return _not_found(key, ErrorCode.INVALID_REQUEST, message)
-    broker = context.broker
+    services = context.services
     is_group = key_type == GROUP_KEY_TYPE
-    node_id = (broker.group_coordinator if is_group else broker.transaction_coordinator).leader_of(key)
-    node = broker.image.brokers.get(node_id)
+    node_id = (services.coordinators.groups if is_group else services.coordinators.transactions).leader_of(
+        key
+    )
+    node = services.image.brokers.get(node_id)
     endpoint = None if node is None else node.endpoints.get(context.listener_name)
     if endpoint is None:
         topic = CONSUMER_OFFSETS if is_group else TRANSACTION_STATE
-        fault = broker.auto_topics.fault_of(topic)
+        fault = services.auto_topics.fault_of(topic)
         message = ErrorCode.COORDINATOR_NOT_AVAILABLE.message if fault is None else f"{topic}: {fault}"
         return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
     return Coordinator(

@@ -11,4 +11,4 @@ if TYPE_CHECKING:
 
 
 def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    return context.broker.group_coordinator.heartbeat(request)
+    return context.services.coordinators.groups.heartbeat(request)

@@ -32,9 +32,9 @@ async def handle(
 
 
 async def _alter(resource: AlterConfigsResource, validate_only: bool, context: RequestContext) -> None:
-    name, layers = resource.resource_name, context.broker.config_layers
+    name, layers = resource.resource_name, context.services.config_layers
     if resource.resource_type == ResourceType.TOPIC:
-        entries = topic_entries(context.broker.image.topic_configs.get(name, {}), layers)
+        entries = topic_entries(context.services.image.topic_configs.get(name, {}), layers)
         await change_topic(name, _edit(resource, entries, TOPIC_OPTIONS), validate_only, context)
     elif resource.resource_type == ResourceType.BROKER:
         edit = _edit(resource, broker_entries(layers), BROKER_OPTIONS)

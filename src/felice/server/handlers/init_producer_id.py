@@ -25,7 +25,7 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
     if request.transactional_id is not None:
         return await _transactional(request.transactional_id, request, context)
     try:
-        producer_id = await context.broker.producer_ids.next_id()
+        producer_id = await context.services.producer_ids.next_id()
     except ApiError as error:
         return _refused(error.code)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
@@ -37,7 +37,7 @@ async def _transactional(
     wish = InitWish(
         transactional_id, request.transaction_timeout_ms, request.producer_id, request.producer_epoch
     )
-    found = await context.broker.transaction_coordinator.initialise(wish)
+    found = await context.services.coordinators.transactions.initialise(wish)
     if found.error != ErrorCode.NONE:
         return _refused(as_client_error(found.error, context.version >= _FENCED_SINCE))
     return InitProducerIdResponse(producer_id=found.producer_id, producer_epoch=found.epoch)

@@ -17,7 +17,7 @@ _NULL_NAME_SINCE = 7
 def handle(
     request: JoinGroupRequest, context: RequestContext
 ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
-    answer = context.broker.group_coordinator.join(request, client_of(context))
+    answer = context.services.coordinators.groups.join(request, client_of(context))
     if context.version >= _NULL_NAME_SINCE:
         return answer
     return _named(answer) if isinstance(answer, JoinGroupResponse) else _wait_named(answer)

@@ -18,7 +18,7 @@ _MANY_MEMBERS_SINCE = 3
 def handle(
     request: LeaveGroupRequest, context: RequestContext
 ) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
-    groups, client = context.broker.group_coordinator, client_of(context)
+    groups, client = context.services.coordinators.groups, client_of(context)
     if context.version >= _MANY_MEMBERS_SINCE:
         return groups.leave(request.group_id, request.members, client)
     answer = groups.leave(request.group_id, [MemberIdentity(member_id=request.member_id)], client)

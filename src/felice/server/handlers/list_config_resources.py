@@ -35,7 +35,7 @@ def handle(request: ListConfigResourcesRequest, context: RequestContext) -> List
 
 
 def _names(kind: int, context: RequestContext) -> list[str]:
-    image = context.broker.image
+    image = context.services.image
     if kind == ResourceType.TOPIC:
         return sorted(image.topics)
     if kind == ResourceType.BROKER:

@@ -11,4 +11,4 @@ if TYPE_CHECKING:
 
 
 def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-    return context.broker.group_coordinator.list(request)
+    return context.services.coordinators.groups.list(request)

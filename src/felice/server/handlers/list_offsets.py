@@ -78,7 +78,7 @@ def _row(
             raise ApiError(ErrorCode.INVALID_REQUEST)
         if asked.timestamp < 0 and context.version < _SINCE.get(asked.timestamp, 2**15):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-        partition = context.broker.partitions.find(topic, index)
+        partition = context.services.partitions.find(topic, index)
         partition.check_leader(asked.current_leader_epoch)
         found = _search(partition, asked.timestamp, _bound(partition, request))
         if request.replica_id < 0 and (asked.timestamp == LATEST_TIMESTAMP or found is _NOTHING):

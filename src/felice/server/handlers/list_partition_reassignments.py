@@ -23,7 +23,7 @@ def handle(
     if request.topics is not None:
         wanted = {topic.name: set(topic.partition_indexes) for topic in request.topics}
     found = []
-    for topic in context.broker.image.topics.values():
+    for topic in context.services.image.topics.values():
         if wanted is None or topic.name in wanted:
             rows = _under_way(topic, None if wanted is None else wanted[topic.name])
             if rows:

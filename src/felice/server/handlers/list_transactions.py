@@ -11,4 +11,4 @@ if TYPE_CHECKING:
 
 
 def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
-    return context.broker.transaction_coordinator.list(request)
+    return context.services.coordinators.transactions.list(request)

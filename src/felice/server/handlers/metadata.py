@@ -35,21 +35,21 @@ _ASK_BY_ID_FROM = 12
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     topics = request.topics
     if topics is None or (context.version == 0 and not topics):
-        image = context.broker.image
+        image = context.services.image
         return _answer(request, context, [_described(topic, context) for topic in image.topics.values()])
     for name in _to_create(request, topics, context):
-        context.broker.auto_topics.ensure(name)
+        context.services.auto_topics.ensure(name)
     return _answer(request, context, _asked(topics, context))
 
 
 def _to_create(
     request: MetadataRequest, topics: Sequence[MetadataRequestTopic], context: RequestContext
 ) -> list[str]:
-    broker = context.broker
-    if not (request.allow_auto_topic_creation and broker.config.auto_create_topics_enable):
+    services = context.services
+    if not (request.allow_auto_topic_creation and services.config.auto_create_topics_enable):
         return []
     names = dict.fromkeys(topic.name for topic in topics if topic.name and topic.topic_id == ZERO_UUID)
-    existing = broker.image.topics
+    existing = services.image.topics
     return [name for name in names if name not in existing and _may_be_created(name)]
 
 
@@ -69,7 +69,7 @@ def _asked(topics: Sequence[MetadataRequestTopic], context: RequestContext) -> l
 
 
 def _one(topic: MetadataRequestTopic, context: RequestContext) -> MetadataResponseTopic:
-    image = context.broker.image
+    image = context.services.image
     asks_by_id = topic.topic_id != ZERO_UUID
     if context.version < _ASK_BY_ID_FROM and (asks_by_id or topic.name is None):
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "")
@@ -100,7 +100,7 @@ def _described(topic: TopicImage, context: RequestContext) -> MetadataResponseTo
 
 
 def _partition(partition: PartitionImage, context: RequestContext) -> MetadataResponsePartition:
-    image = context.broker.image
+    image = context.services.image
     fault = leader_fault(partition, image, context.listener_name, context.version >= 6)
     return MetadataResponsePartition(
         error_code=fault,
@@ -129,7 +129,7 @@ def leader_fault(
 def _answer(
     request: MetadataRequest, context: RequestContext, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
-    image = context.broker.image
+    image = context.services.image
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(

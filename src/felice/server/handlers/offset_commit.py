@@ -15,4 +15,4 @@ if TYPE_CHECKING:
 def handle(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    return context.broker.group_coordinator.commit(request, client_of(context))
+    return context.services.coordinators.groups.commit(request, client_of(context))

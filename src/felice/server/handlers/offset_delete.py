@@ -15,4 +15,4 @@ if TYPE_CHECKING:
 def handle(
     request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
-    return context.broker.group_coordinator.delete_offsets(request, client_of(context))
+    return context.services.coordinators.groups.delete_offsets(request, client_of(context))

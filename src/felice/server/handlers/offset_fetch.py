@@ -33,7 +33,7 @@ _GROUP_ERROR_SINCE = 2
 def handle(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    groups, client = context.broker.group_coordinator, client_of(context)
+    groups, client = context.services.coordinators.groups, client_of(context)
     asked = request.groups if context.version >= _MANY_GROUPS_SINCE else [_as_group(request)]
     answers = [groups.fetch(group, request.require_stable, client) for group in asked]
 

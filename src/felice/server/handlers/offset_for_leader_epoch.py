@@ -35,7 +35,7 @@ def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Off
 
 def _row(topic: str, asked: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
     try:
-        partition = context.broker.partitions.find(topic, asked.partition)
+        partition = context.services.partitions.find(topic, asked.partition)
         end = partition.end_offset_for_epoch(asked.leader_epoch, asked.current_leader_epoch)
     except ApiError as error:
         return EpochEndOffset(error_code=error.code, partition=asked.partition)

@@ -77,7 +77,7 @@ def handle(
     def write(refusals: Refusals) -> ProduceResponse | Awaitable[ProduceResponse] | Any:
         return _append(request, context, {**dict.fromkeys(partitions, ErrorCode.NONE), **refusals})
 
-    return context.broker.admission.enter(who, list(partitions.values()), flow, write)
+    return context.services.coordinators.admission.enter(who, list(partitions.values()), flow, write)
 
 
 def _append(
@@ -126,7 +126,7 @@ def _partition(
     pending: _Pending,
 ) -> PartitionProduceResponse:
     is_transactional = _check(topic, data, request, context)
-    partition = context.broker.partitions.find(topic, data.index)
+    partition = context.services.partitions.find(topic, data.index)
     if is_transactional:
         # Without a verdict the partition was not here when the coordinator was asked.
         where = TopicPartition(topic, data.index)
@@ -171,7 +171,7 @@ def _name_of(topic: TopicProduceData, context: RequestContext) -> str:
     """Empty where nobody knows the topic's id."""
     if topic.topic_id == ZERO_UUID:
         return topic.name
-    return context.broker.image.topic_names.get(topic.topic_id, "")
+    return context.services.image.topic_names.get(topic.topic_id, "")
 
 
 def _transactional_writes(
@@ -182,7 +182,7 @@ def _transactional_writes(
     for topic in request.topic_data:
         for data in topic.partition_data:
             where = TopicPartition(_name_of(topic, context), data.index)
-            partition = context.broker.partitions.get(*where)
+            partition = context.services.partitions.get(*where)
             if partition is None or data.records is None or not _is_transactional(data.records):
                 continue
             header = BatchHeader.parse(data.records)
@@ -207,7 +207,7 @@ def _check_verdict(verdict: ErrorCode, context: RequestContext) -> None:
 async def _acknowledged(
     response: ProduceResponse, pending: _Pending, acks: int, timeout_s: float, context: RequestContext
 ) -> ProduceResponse:
-    clock = context.broker.env.clock
+    clock = context.services.env.clock
     deadline = clock.monotonic() + timeout_s
     for row, partition, info in pending:
         try:
@@ -244,7 +244,7 @@ def _close_on_error(response: ProduceResponse) -> None:
 
 def _name_leaders(response: ProduceResponse, context: RequestContext) -> None:
     """KIP-951: a client that came to the wrong broker learns the right one with its refusal."""
-    image = context.broker.image
+    image = context.services.image
     named: dict[int, NodeEndpoint] = {}
     for topic in response.responses:
         for row in topic.partition_responses:

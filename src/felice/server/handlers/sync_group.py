@@ -21,4 +21,4 @@ def handle(
     told = request.protocol_type is not None and request.protocol_name is not None
     if context.version >= _PROTOCOL_TOLD_SINCE and not told:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return context.broker.group_coordinator.sync(request, client_of(context))
+    return context.services.coordinators.groups.sync(request, client_of(context))

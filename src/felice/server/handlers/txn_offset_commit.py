@@ -25,21 +25,21 @@ _ADDS_SINCE = 5
 def handle(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    broker = context.broker
-    nothing_to_commit = broker.group_coordinator.answer_without_transaction(request)
+    services = context.services
+    nothing_to_commit = services.coordinators.groups.answer_without_transaction(request)
     if nothing_to_commit is not None:
         return nothing_to_commit
-    index = broker.group_coordinator.partition_for(request.group_id)
-    partition = broker.partitions.get(CONSUMER_OFFSETS, index)
+    index = services.coordinators.groups.partition_for(request.group_id)
+    partition = services.partitions.get(CONSUMER_OFFSETS, index)
     if partition is None:
-        return broker.group_coordinator.commit_transactional(
+        return services.coordinators.groups.commit_transactional(
             request, ErrorCode.NONE
         )  # it says who is to be asked
 
     def commit(refusals: Refusals) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
         refusal = refusals.get(TopicPartition(CONSUMER_OFFSETS, index), ErrorCode.NONE)
-        return broker.group_coordinator.commit_transactional(request, refusal)
+        return services.coordinators.groups.commit_transactional(request, refusal)
 
     who = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
     flow = Flow(adds=context.version >= _ADDS_SINCE, knows_abortable=context.version >= _ABORTABLE_SINCE)
-    return broker.admission.enter(who, [partition], flow, commit)
+    return services.coordinators.admission.enter(who, [partition], flow, commit)

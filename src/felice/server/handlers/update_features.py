@@ -26,7 +26,7 @@ async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Upd
     try:
         wishes = [_wish(update, context.version) for update in request.feature_updates]
         _check_distinct(wishes)
-        await context.broker.cluster_admin.update_features(wishes, validate_only=request.validate_only)
+        await context.services.cluster_admin.update_features(wishes, validate_only=request.validate_only)
     except ApiError as error:
         return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
     return UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=wish.feature) for wish in wishes])

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from felice.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from felice.server.transactions import write_markers
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
 async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
-    return await write_markers(context.broker, request)
+    return await context.services.coordinators.markers.write(request)

@@ -1,0 +1,51 @@
+"""What every partition of a broker uses of that broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from felice.env import Clock
+from felice.replication.leader import BrokerEpochOf, IsrProposal
+
+
+class ProposingPartition(Protocol):
+    """A partition, as the writer of its in-sync set sees it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def topic_id(self) -> UUID: ...
+    def awaits(self, proposal: IsrProposal) -> bool:
+        """Whether the outcome still matters to the leader."""
+        ...
+
+    def on_proposal_committed(self, proposal: IsrProposal, partition_epoch: int) -> None: ...
+    def on_proposal_refused(self, proposal: IsrProposal) -> None: ...
+
+
+def _no_brokers(broker_id: int) -> int | None:
+    return None
+
+
+def _refuse(partition: ProposingPartition, proposal: IsrProposal) -> None:
+    partition.on_proposal_refused(proposal)
+
+
+@dataclass(slots=True)
+class PartitionDependencies:
+    """The defaults are those of a broker that stands alone."""
+
+    clock: Clock
+    lag_time_max_ms: Callable[[], int] = lambda: 30_000
+    broker_epoch_of: BrokerEpochOf = _no_brokers
+    propose: Callable[[ProposingPartition, IsrProposal], None] = _refuse
+
+    def monotonic_ms(self) -> int:
+        return int(self.clock.monotonic() * 1000)

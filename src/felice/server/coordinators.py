@@ -1,0 +1,107 @@
+"""The group coordinator and the transaction coordinator of a broker, and what connects them with partitions.
+
+Both are made after the broker is ready: their modules are the largest to import, and no client waits for them at the
+start. The event loop makes them before it reads the first request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from felice.env import Environment
+from felice.metadata.watcher import Watcher
+from felice.replication.partitions import Partitions
+from felice.replication.peers import Peers
+from felice.server.auto_topics import AutoTopics
+from felice.server.producer_ids import ProducerIds
+from felice.server.settings import Settings
+
+if TYPE_CHECKING:
+    from felice.coordinator.group.coordinator import GroupCoordinator
+    from felice.coordinator.transaction.coordinator import TransactionCoordinator
+    from felice.server.admission import Admission
+    from felice.server.transactions import MarkerWriter
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    admission: Admission
+    markers: MarkerWriter
+
+
+@dataclass(slots=True)
+class Coordinators:
+    broker_id: int
+    env: Environment
+    settings: Settings
+    watcher: Watcher
+    partitions: Partitions
+    peers: Peers
+    auto_topics: AutoTopics
+    producer_ids: ProducerIds
+    _parts: _Parts | None = None
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        return self._made.groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        return self._made.transactions
+
+    @property
+    def admission(self) -> Admission:
+        return self._made.admission
+
+    @property
+    def markers(self) -> MarkerWriter:
+        return self._made.markers
+
+    @property
+    def _made(self) -> _Parts:
+        assert self._parts is not None, "made before the first request"
+        return self._parts
+
+    def start(self) -> None:
+        """Coordinates groups and transactions from now on."""
+        parts = self._parts = self._make()
+        parts.groups.start()
+        parts.transactions.start()
+
+    def _make(self) -> _Parts:
+        from felice.coordinator.group.coordinator import GroupCoordinator
+        from felice.coordinator.transaction.coordinator import TransactionCoordinator
+        from felice.server.admission import Admission, TransactionCoordinators
+        from felice.server.transactions import MarkerWriter, PartitionLeaders
+
+        env, watcher, config = self.env, self.watcher, self.settings.config
+        groups = GroupCoordinator(
+            config, env, self.partitions, lambda: watcher.image, self.auto_topics.ensure
+        )
+        markers = MarkerWriter(self.partitions, groups, env.clock)
+        transactions = TransactionCoordinator(
+            config,
+            env,
+            self.partitions,
+            lambda: watcher.image,
+            self.auto_topics.ensure,
+            self.producer_ids.next_id,
+            PartitionLeaders(self.broker_id, markers, self.peers),
+        )
+        channel = TransactionCoordinators(self.broker_id, transactions, self.peers, watcher, self.settings)
+        admission = Admission(channel, env.clock, lambda: self.settings.config)
+        return _Parts(groups, transactions, admission, markers)
+
+    def follow(self) -> None:
+        """Coordinates the partitions that this broker leads now, and no others."""
+        if self._parts is not None:
+            self._parts.groups.on_image()
+            self._parts.transactions.on_image()
+
+    def stop(self) -> None:
+        if self._parts is not None:
+            self._parts.transactions.stop()
+            self._parts.groups.stop()

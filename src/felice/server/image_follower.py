@@ -1,0 +1,210 @@
+"""Brings the components of a broker from one metadata image to the next.
+
+Keeps true: R2 a broker whose session has ended follows an image without leaders, from the moment that it hears of the
+            end until it is registered again.
+            Configuration changes first, then partitions, then fetchers, then coordinators.
+            No image is followed while a thread makes or retries log files.
+How:        `prepare` and `on_image` are called by the watcher for each new image. Before `lead_again` and after
+            `stop_leading` new images are only remembered by the watcher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+from felice.controller.controller import Controller
+from felice.log.directory import LogDirectory
+from felice.log.log import Log
+from felice.metadata import ClusterImage
+from felice.metadata.store import MetadataStore, SessionState
+from felice.metadata.watcher import Watcher
+from felice.server.cleaning import Cleaner
+from felice.server.coordinators import Coordinators
+from felice.server.lifecycle import Lifecycle
+from felice.server.log_directories import LogDirectories
+from felice.server.metrics import Metrics
+from felice.server.replication_parts import ReplicationParts
+from felice.server.settings import Settings
+
+_IMAGE_TIMEOUT_S = 1.0
+
+
+class ImageFollower:
+    def __init__(
+        self,
+        broker_id: int,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        store: MetadataStore,
+        watcher: Watcher,
+        directories: LogDirectories,
+        replication: ReplicationParts,
+        coordinators: Coordinators,
+        controller: Controller,
+        cleaner: Cleaner,
+        metrics: Metrics,
+    ) -> None:
+        self._broker_id = broker_id
+        self._store = store
+        self._watcher = watcher
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._directories = directories
+        self._partitions = replication.partitions
+        self._isr_writer = replication.isr_writer
+        self._peers = replication.peers
+        self._fetchers = replication.fetchers
+        self._coordinators = coordinators
+        self._controller = controller
+        self._cleaner = cleaner
+        self._metrics = metrics
+        # The image that the components were brought to last.
+        self._followed = ClusterImage()
+        self._is_following = False
+        # Held while a thread makes files in the directories.
+        self._making_logs = asyncio.Lock()
+        self._partitions.on_unservable = self._give_up
+        for directory in directories:
+            directory.on_offline = self._on_directory_offline
+            directory.on_log_offline = self._on_log_offline
+
+    @property
+    def is_following(self) -> bool:
+        return self._is_following
+
+    # New images
+
+    async def prepare(self, new: ClusterImage) -> None:
+        """Makes the log files that the image will need, before it is shown."""
+        if self._is_following:
+            async with self._making_logs:
+                await self._partitions.make_logs(new, lambda: self._is_following)
+
+    def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        if self._is_following:
+            self._metrics.on_image(old, new)
+            self._follow(new)
+            self._controller.on_image()
+
+    def _follow(self, new: ClusterImage) -> None:
+        old, self._followed = self._followed, new
+        if new.broker_configs is not old.broker_configs:
+            self._reconfigure(new)
+        self._partitions.apply(old, new)
+        self._follow_leaders(old, new)
+        self._reconfigure_partitions(old, new)
+        self._coordinators.follow()
+
+    def _reconfigure(self, image: ClusterImage) -> None:
+        self._settings.follow(image, self._broker_id)
+        for directory in self._directories:
+            directory.update_producer_expiration(self._settings.config.producer_id_expiration_ms)
+        self._cleaner.reconfigure()
+
+    def _reconfigure_partitions(self, old: ClusterImage, new: ClusterImage) -> None:
+        if new.broker_configs is not old.broker_configs:
+            self._partitions.reconfigure(new)
+        elif new.topic_configs is not old.topic_configs:
+            names = new.topic_configs.keys() | old.topic_configs.keys()
+            changed = [name for name in names if new.topic_configs.get(name) != old.topic_configs.get(name)]
+            self._partitions.reconfigure(new, changed)
+
+    def _follow_leaders(self, old: ClusterImage, new: ClusterImage) -> None:
+        if new.topics is old.topics and new.brokers is old.brokers:
+            return
+        if new.brokers is not old.brokers:
+            self._peers.follow()
+        self._fetchers.follow(self._partitions, new)
+
+    # The session with the metadata store
+
+    async def lead_again(self) -> bool:
+        """Follows the current image: the broker is registered. False if its session has ended meanwhile."""
+        async with self._making_logs:
+            await self._partitions.make_logs(self._watcher.image, lambda: not self._has_stop_begun)
+            if self._has_stop_begun:
+                return True
+            if self._store.session_state is SessionState.EXPIRED:
+                return False
+            # Still under the lock: nothing else may begin to make files before the image is followed.
+            self._is_following = True
+            self._follow(self._watcher.image)
+            self._controller.on_image()
+        return True
+
+    def stop_leading(self) -> None:
+        """The broker's session has ended: other brokers may already lead its partitions."""
+        self._controller.resign()
+        if self._is_following:
+            self._is_following = False
+            self._follow(self._followed.without_leaders())
+
+    def check_session(self) -> None:
+        """Call before a client is answered: a process that was suspended has not yet heard that its session ended."""
+        # Reading the state makes the store look at the clock; an expiry is reported to `membership` at once.
+        if self._store.session_state is SessionState.EXPIRED:
+            self.stop_leading()
+
+    @property
+    def _has_stop_begun(self) -> bool:
+        return self._lifecycle.has_stop_begun
+
+    # Logs that go offline and come back
+
+    def _on_directory_offline(self, failed: LogDirectory) -> None:
+        if self._is_following:
+            self._partitions.on_directory_offline(failed)
+            self._follow_open_partitions()
+        if self._directories.are_all_offline:
+            self._lifecycle.fail(f"all log directories are offline: {failed.path}: {failed.offline_reason}")
+
+    def _on_log_offline(self, log: Log) -> None:
+        if self._is_following:
+            self._partitions.on_log_offline(log)
+            self._follow_open_partitions()
+
+    def _follow_open_partitions(self) -> None:
+        """Partitions were closed or reopened without a new image."""
+        # A fetcher that went on asking for a closed partition would be answered at once and ask again, without end.
+        self._fetchers.follow(self._partitions, self._followed)
+        self._coordinators.follow()
+
+    async def retry_logs(self) -> None:
+        """Reopens logs that went offline because the disk was full, once there is room. Call it now and then."""
+        for key in self._partitions.without_room():
+            # The lock is released after each log: an image never waits for more than one of them.
+            async with self._making_logs:
+                if self._has_stop_begun:
+                    return
+                came_back = await self._partitions.retry_log(key, self._is_untouched)
+            # The image that waited may have moved the leadership or deleted the topic.
+            if came_back and await self._watcher.catch_up(_IMAGE_TIMEOUT_S) and not self._has_stop_begun:
+                self._partitions.take_up(key)
+                if self._is_following:
+                    self._follow_open_partitions()
+
+    def _is_untouched(self, log: Log) -> bool:
+        return not self._cleaner.is_cleaning(log)
+
+    def _give_up(self, topic: str, topic_id: uuid.UUID, partition: int, replicas: tuple[int, ...]) -> None:
+        """Resigns from a replica that cannot be served. If the topic allows an unclean election, any other live
+        replica may lead it when no replica in sync is left.
+        """
+        image = self._watcher.image
+        fallbacks: tuple[int, ...] = ()
+        if self._settings.topic_config(image, topic).unclean_leader_election_enable:
+            others = [replica for replica in replicas if replica != self._broker_id]
+            fallbacks = tuple(replica for replica in others if replica in image.brokers)
+        self._isr_writer.resign(topic, topic_id, partition, self._broker_id, replicas, fallbacks)
+
+    # Stopping
+
+    def stop(self) -> None:
+        """Follows no further image."""
+        self._is_following = False
+
+    async def wait_until_logs_are_made(self) -> None:
+        """Returns when no thread works on files that `prepare` or `retry_logs` asked for."""
+        async with self._making_logs:
+            pass

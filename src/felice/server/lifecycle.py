@@ -1,0 +1,69 @@
+"""The states of a broker, from its making to its end, and the moves between them that are allowed.
+
+Keeps true: a broker never goes back to an earlier state. Entering a state that TRANSITIONS does not allow is a
+            programming error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+
+_log = logging.getLogger("felice.server")
+
+
+class State(Enum):
+    NEW = "new"
+    LOADING = "loading"
+    """The metadata store is open, the log directories are being recovered. No directory may be marked clean."""
+    JOINING = "joining"
+    """Every component exists; the broker registers and follows the metadata image."""
+    RUNNING = "running"
+    LEAVING = "leaving"
+    """Leaderships pass to other brokers; requests are still answered."""
+    STOPPING = "stopping"
+    """No new work is accepted. Also the state of a stopped broker: a broker is never started twice."""
+
+
+TRANSITIONS: dict[State, frozenset[State]] = {
+    State.NEW: frozenset({State.LOADING, State.STOPPING}),
+    State.LOADING: frozenset({State.JOINING, State.STOPPING}),
+    State.JOINING: frozenset({State.RUNNING, State.LEAVING, State.STOPPING}),
+    State.RUNNING: frozenset({State.LEAVING, State.STOPPING}),
+    State.LEAVING: frozenset({State.STOPPING}),
+    State.STOPPING: frozenset(),
+}
+
+
+class Lifecycle:
+    """The state of one broker, and the reason if it cannot go on."""
+
+    def __init__(self) -> None:
+        self.state = State.NEW
+        self.failure: str | None = None
+        self.on_failure: Callable[[], None] | None = None
+
+    @property
+    def has_stop_begun(self) -> bool:
+        return self.state in (State.LEAVING, State.STOPPING)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether requests that wait should end now."""
+        return self.state is State.STOPPING
+
+    def enter(self, state: State) -> None:
+        if state is self.state:
+            return
+        assert state in TRANSITIONS[self.state], (
+            f"a broker that is {self.state.value} cannot be {state.value}"
+        )
+        self.state = state
+
+    def fail(self, reason: str) -> None:
+        """The broker cannot go on: the process that runs it is told to stop it."""
+        self.failure = reason
+        _log.error("the broker cannot go on", extra={"reason": reason})
+        if self.on_failure is not None:
+            self.on_failure()

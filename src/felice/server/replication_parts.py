@@ -1,0 +1,59 @@
+"""The components that replicate partitions between this broker and others, made together and stopped together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from felice.env import Environment
+from felice.metadata.store import MetadataStore
+from felice.metadata.watcher import Watcher
+from felice.replication.dependencies import PartitionDependencies
+from felice.replication.fetcher import Fetchers
+from felice.replication.isr import IsrWriter
+from felice.replication.partitions import Partitions
+from felice.replication.peers import Destination, Peers
+from felice.server.log_directories import LogDirectories
+from felice.server.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationParts:
+    isr_writer: IsrWriter
+    partitions: Partitions
+    peers: Peers
+    fetchers: Fetchers
+
+    async def stop(self) -> None:
+        await self.fetchers.stop()
+        await self.peers.close()
+        self.isr_writer.stop()
+        await self.isr_writer.finish()
+
+
+def make_replication(
+    broker_id: int,
+    env: Environment,
+    settings: Settings,
+    store: MetadataStore,
+    watcher: Watcher,
+    directories: LogDirectories,
+) -> ReplicationParts:
+    def epoch_of(other: int) -> int | None:
+        known = watcher.image.brokers.get(other)
+        return known.epoch if known is not None else None
+
+    def destination_of(other: int) -> Destination | None:
+        known = watcher.image.brokers.get(other)
+        endpoint = known.endpoints.get(settings.config.inter_broker_listener) if known else None
+        return Destination(endpoint.host, endpoint.port, known.epoch) if known and endpoint else None
+
+    isr_writer = IsrWriter(store)
+    dependencies = PartitionDependencies(
+        env.clock, lambda: settings.config.replica_lag_time_max_ms, epoch_of, isr_writer.propose
+    )
+    partitions = Partitions(broker_id, directories, settings.topic_config, dependencies)
+    peers = Peers(env.network, env.clock, broker_id, destination_of)
+    fetchers = Fetchers(
+        broker_id, peers, env.clock, lambda: settings.config, lambda: epoch_of(broker_id) or -1
+    )
+    return ReplicationParts(isr_writer, partitions, peers, fetchers)

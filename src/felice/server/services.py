@@ -1,0 +1,68 @@
+"""What request handlers and sessions use of a broker. Built once, by `broker`, before a listener accepts anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from felice.config import BrokerConfig
+from felice.controller.cluster_admin import ClusterAdmin
+from felice.controller.leaderships import Leaderships
+from felice.env import Environment
+from felice.metadata import ClusterImage
+from felice.metadata.watcher import Watcher
+from felice.protocol.api import Api
+from felice.protocol.frame_memory import FrameMemory
+from felice.replication.partitions import Partitions
+from felice.replication.throttle import ReplicationThrottle
+from felice.server.auto_topics import AutoTopics
+from felice.server.config_entries import BrokerLayers
+from felice.server.connections import Connections
+from felice.server.coordinators import Coordinators
+from felice.server.fetch_sessions import FetchSessions
+from felice.server.image_follower import ImageFollower
+from felice.server.lifecycle import Lifecycle
+from felice.server.log_directories import LogDirectories
+from felice.server.metrics import Metrics
+from felice.server.producer_ids import ProducerIds
+from felice.server.replica_moves import ReplicaMoves
+from felice.server.settings import Settings
+from felice.server.turns import Turns
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    broker_id: int
+    env: Environment
+    settings: Settings
+    lifecycle: Lifecycle
+    watcher: Watcher
+    apis: Mapping[int, Api]
+    connections: Connections
+    turns: Turns
+    frame_memory: FrameMemory
+    directories: LogDirectories
+    partitions: Partitions
+    replication_throttle: ReplicationThrottle
+    cluster_admin: ClusterAdmin
+    leaderships: Leaderships
+    coordinators: Coordinators
+    auto_topics: AutoTopics
+    producer_ids: ProducerIds
+    fetch_sessions: FetchSessions
+    replica_moves: ReplicaMoves
+    image_follower: ImageFollower
+    metrics: Metrics
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.watcher.image
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration in force at this moment."""
+        return self.settings.config
+
+    @property
+    def config_layers(self) -> BrokerLayers:
+        return self.settings.layers(self.image, self.broker_id)
