@@ -39,7 +39,7 @@ def test_a_log_that_lost_its_topic_id_is_told_of_everywhere(
         told = vars(record)
         assert (told["partition"], told["path"], told["log_end_offset"]) == ("t-0", str(stray), 3)
         assert "partition.metadata" in told["reason"]
-        assert broker.broker.metrics.snapshot()[STRAYS] == 1
+        assert broker.broker.services.metrics.snapshot()[STRAYS] == 1
         with Wire(broker.bootstrap) as wire:
             for version in range(1, 6):
                 request = DescribeLogDirsRequest(topics=None)
@@ -53,5 +53,5 @@ def test_a_log_that_lost_its_topic_id_is_told_of_everywhere(
         assert code == 1 and f"set aside: 1 (broker {broker.broker.broker_id}, {stray})" in captured.err
         # Somebody looked at it and moved it away.
         shutil.move(stray, tmp_path / "looked-at")
-        assert broker.broker.metrics.snapshot()[STRAYS] == 0
+        assert broker.broker.services.metrics.snapshot()[STRAYS] == 0
         assert run(felice, ["cluster", "-b", broker.bootstrap, "--check"]) == 0
