@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
 
@@ -29,6 +31,27 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+
+class RateLimit:
+    """Lets an event through once in `interval_s` for each key. Of many keys the oldest are forgotten."""
+
+    _MOST_KEYS = 1_000
+
+    def __init__(self, monotonic: Callable[[], float], interval_s: float) -> None:
+        self._monotonic = monotonic
+        self._interval_s = interval_s
+        self._last: OrderedDict[Hashable, float] = OrderedDict()
+
+    def allows(self, key: Hashable) -> bool:
+        now, last = self._monotonic(), self._last.get(key)
+        if last is not None and now - last < self._interval_s:
+            return False
+        self._last.pop(key, None)
+        self._last[key] = now
+        if len(self._last) > self._MOST_KEYS:
+            self._last.popitem(last=False)
+        return True
 
 
 async def set_within(event: asyncio.Event, seconds: float) -> bool:

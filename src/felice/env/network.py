@@ -16,8 +16,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from felice.env.disk import FileSlice
-
-ProtocolFactory = Callable[[], asyncio.BaseProtocol]
+from felice.env.listening import ListeningServer, ProtocolFactory, bound_sockets
 
 # One turn of the event loop sends at most this much, so that one reader does not starve the others.
 _SENDFILE_CHUNK_BYTES = 4 * 1024 * 1024
@@ -68,7 +67,14 @@ class SystemNetwork:
         ssl_context: ssl.SSLContext | None = None,
     ) -> asyncio.AbstractServer:
         loop = asyncio.get_running_loop()
-        return await loop.create_server(protocol_factory, host, port, backlog=backlog, ssl=ssl_context)
+        sockets = await bound_sockets(protocol_factory, host, port, loop)
+        server = ListeningServer(sockets, protocol_factory, backlog, ssl_context, loop)
+        try:
+            server.start()
+        except OSError:
+            server.close()
+            raise
+        return server
 
     async def connect(
         self,

@@ -97,6 +97,8 @@ class LogDirectory:
         self._deleted: list[tuple[int, Path]] = []
         self.strays = Strays(disk)
         self._set_aside_count = 0
+        # Directories of new partitions that could neither be completed nor removed.
+        self._half_made: set[Path] = set()
         self._shortages_reported: set[str] = set()
 
     # -- opening ---------------------------------------------------------------------------------------
@@ -245,7 +247,7 @@ class LogDirectory:
         self._check_online()
         topic_partition = topic, partition
         path = self.path / f"{topic}-{partition}"
-        if topic_partition in self.logs or self._disk.exists(path):
+        if topic_partition in self.logs or self._is_taken(path):
             raise LogDirectoryError(self.path, f"has a directory {path.name} already")
         log = self._begin(topic_partition, path, config, topic_id)
         self._adopt(topic_partition, log)
@@ -268,7 +270,7 @@ class LogDirectory:
             for topic_partition, config, topic_id in wanted:
                 path = self.path / f"{topic_partition[0]}-{topic_partition[1]}"
                 with suppress(OSError):
-                    if not self._disk.exists(path):
+                    if not self._is_taken(path):
                         begun[topic_partition] = self._begin_files(topic_partition, path, config, topic_id)
             return lambda: self._adopt_many(begun)
 
@@ -294,6 +296,9 @@ class LogDirectory:
         self, topic_partition: TopicPartition, path: Path, config: TopicConfig, topic_id: UUID | None
     ) -> Log:
         """On any thread."""
+        if path in self._half_made:
+            self._disk.remove_tree(path)
+            self._half_made.discard(path)
         try:
             self._disk.mkdir(path)
             if topic_id is not None:
@@ -304,10 +309,21 @@ class LogDirectory:
             )  # fmt: skip
         except OSError:
             self._files.forget_under(path)
-            with suppress(OSError):
-                # Half a partition would stand in the way of the next attempt.
-                self._disk.remove_tree(path)
+            self._remove_half_made(path)
             raise
+
+    def _is_taken(self, path: Path) -> bool:
+        return path not in self._half_made and self._disk.exists(path)
+
+    def _remove_half_made(self, path: Path) -> None:
+        """Half a partition must not stand in the way of the next attempt."""
+        try:
+            self._disk.remove_tree(path)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            # Removing takes descriptors, too: the next attempt begins with it.
+            self._half_made.add(path)
 
     def delete(self, topic: str, partition: int) -> None:
         """Sets a partition aside; its files go after file.delete.delay.ms. The name is free at once."""

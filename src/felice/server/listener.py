@@ -106,13 +106,10 @@ class Listener:
         self._accepting = False
         if self._server is None:
             return
-        for listening in getattr(self._server, "sockets", ()):
-            self.loop.remove_reader(listening.fileno())
-        # A connection that was just accepted is made in the next turn; asyncio loses it, open, if its server has
-        # closed by then.
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
         self._server.close()
+        # A connection that was just accepted is made in the next turns, and refused then.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     def abort(self, reason: str) -> None:
         """Cuts every connection; what was answered and has not left is lost."""

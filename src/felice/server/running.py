@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from felice.config import BrokerConfig
 from felice.env import Environment
+from felice.env.descriptors import raise_limit
 from felice.server.broker import Broker
 from felice.server.startup import BrokerFailed
 
@@ -60,6 +61,7 @@ async def _serve(
     stop: Callable[[], Awaitable[None]],
     on_ready: Callable[[], None],
 ) -> None:
+    raise_limit()
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 

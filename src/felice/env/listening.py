@@ -1,0 +1,140 @@
+"""Accepting connections: a few in each turn of the event loop, and none while descriptors are short.
+
+Keeps true: a shortage of descriptors leaves new connections in the kernel's queue, where they wait without cost, and
+            leaves enough descriptors for log files. Accepting goes on by itself when connections have closed.
+            The log has one line about it, at most once a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+
+from felice.env.clock import RateLimit
+from felice.env.descriptors import SHORTAGES, has_room_for_connections
+
+_log = logging.getLogger("felice.env")
+
+_ACCEPTED_IN_ONE_TURN = 16
+_LOOK_AGAIN_S = 0.1
+_LOG_INTERVAL_S = 60.0
+
+ProtocolFactory = Callable[[], asyncio.BaseProtocol]
+
+
+class ListeningServer(asyncio.AbstractServer):
+    """Listens on bound sockets until it is closed."""
+
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        factory: ProtocolFactory,
+        backlog: int,
+        ssl_context: ssl.SSLContext | None,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.sockets = list(sockets)
+        self._factory = factory
+        self._backlog = backlog
+        self._ssl_context = ssl_context
+        self._loop = loop
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._reports = RateLimit(loop.time, _LOG_INTERVAL_S)
+        self._pause: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Raises `OSError` where another process listens at the address."""
+        for listening in self.sockets:
+            listening.setblocking(False)
+            listening.listen(self._backlog)
+        self._watch()
+
+    def _watch(self) -> None:
+        self._pause = None
+        for listening in self.sockets:
+            self._loop.add_reader(listening.fileno(), self._accept_some, listening)
+
+    def _accept_some(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTED_IN_ONE_TURN):
+            if not has_room_for_connections(listening.fileno()):
+                self._pause_accepting()
+                return
+            try:
+                connection, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in SHORTAGES:
+                    raise
+                self._pause_accepting()
+                return
+            self._begin(connection)
+
+    def _begin(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        task = self._loop.create_task(self._connect(connection))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._factory, connection, ssl=self._ssl_context)
+        except (OSError, ssl.SSLError):
+            connection.close()  # the client has gone, or cannot speak TLS
+
+    def _pause_accepting(self) -> None:
+        self._stop_watching()
+        self._pause = self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
+        if self._reports.allows("descriptors"):
+            _log.warning(
+                "the limit of open descriptors is near: new connections wait until others close",
+                extra={"hint": "raise LimitNOFILE (ulimit -n), or lower max.connections"},
+            )
+
+    def _look_again(self) -> None:
+        if has_room_for_connections(self.sockets[0].fileno()):
+            self._watch()
+        else:
+            self._pause = self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
+
+    def _stop_watching(self) -> None:
+        for listening in self.sockets:
+            self._loop.remove_reader(listening.fileno())
+
+    def close(self) -> None:
+        """Connections that were accepted are made in the next turns of the loop."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+        self._stop_watching()
+        for listening in self.sockets:
+            listening.close()
+        self.sockets = []
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def is_serving(self) -> bool:
+        return bool(self.sockets)
+
+    async def start_serving(self) -> None:
+        """It serves from the beginning."""
+
+    async def serve_forever(self) -> None:
+        await self._loop.create_future()
+
+    async def wait_closed(self) -> None:
+        """Nothing of it outlives `close` but connections that were accepted."""
+
+
+async def bound_sockets(
+    factory: ProtocolFactory, host: str | None, port: int, loop: asyncio.AbstractEventLoop
+) -> list[socket.socket]:
+    """One socket for each address of the host. Asyncio knows how to find and bind them, and is not let to listen."""
+    server = await loop.create_server(factory, host, port, start_serving=False)
+    sockets = [bound.dup() for bound in server.sockets]
+    server.close()
+    return sockets
