@@ -5,9 +5,16 @@ from collections.abc import Iterator
 import pytest
 
 from felice.client.blocking import EARLIEST, LATEST, BlockingClient, OffsetOutOfRange
+from felice.client.consume.isolation import READ_COMMITTED, READ_UNCOMMITTED
 from felice.client.error import KafkaError, KafkaException
 from felice.protocol.errors import ErrorCode
-from felice.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from felice.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from felice.protocol.messages.list_offsets import ListOffsetsRequest
 from felice.protocol.messages.produce import ProduceRequest
 from felice.records.builder import build_batch
@@ -142,3 +149,34 @@ def test_end_that_the_log_does_not_reach_is_given_up(broker: FakeBroker) -> None
         client.produce_raw("t", 0, batch(b"v"))
         with pytest.raises(KafkaException, match="t-0 ends at 1, 5 was asked for"):
             list(client.fetch_raw("t", 0, 0, 5))
+
+
+def in_transaction(value: bytes, producer_id: int) -> bytes:
+    records = [Record(0, 1, None, value)]
+    return build_batch(
+        records, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True
+    )
+
+
+def test_read_committed_leaves_out_aborted_records_and_read_uncommitted_does_not(
+    broker: FakeBroker, client: BlockingClient
+) -> None:
+    for data in (in_transaction(b"aborted", 7), in_transaction(b"committed", 8), batch(b"plain")):
+        broker.append("t", 0, data)
+
+    def fetched(request: FetchRequest, version: int) -> FetchResponse:
+        response: FetchResponse = broker._fetch(request, version)
+        aborted = AbortedTransaction(producer_id=7, first_offset=0)
+        for row in response.responses[0].partitions:
+            row.aborted_transactions = [aborted] if request.isolation_level == READ_COMMITTED else None
+        return response
+
+    broker.handlers[FetchRequest] = fetched
+    read: dict[int, list[bytes | None]] = {}
+    for level in (READ_UNCOMMITTED, READ_COMMITTED):
+        pieces = client.fetch_raw("t", 0, 0, 3, isolation_level=level)
+        read[level] = [record.value for data in pieces for record in read_records(data)]
+    assert read == {
+        READ_UNCOMMITTED: [b"aborted", b"committed", b"plain"],
+        READ_COMMITTED: [b"committed", b"plain"],
+    }

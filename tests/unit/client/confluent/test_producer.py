@@ -170,8 +170,16 @@ def test_refused_identity_fails_what_waits(broker: FakeBroker) -> None:
 
 def test_unknown_topic_is_reported_after_the_propagation_time(broker: FakeBroker) -> None:
     with producer(broker, topic_metadata_propagation_max_ms=100) as made:
-        [(error, message)] = send(made, [b"v"], topic="nowhere", partition=-1)
-    assert error == KafkaError._UNKNOWN_TOPIC and message.topic() == "nowhere"
+        reports: Reports = []
+        made.produce(
+            "nowhere", b"v", b"k", headers=[("h", b"x")], timestamp=5, callback=lambda *r: reports.append(r)
+        )
+        assert made.flush(10) == 0
+    [(error, message)] = reports
+    assert error == message.error() == KafkaError._UNKNOWN_TOPIC
+    assert (message.topic(), message.partition(), message.offset()) == ("nowhere", None, None)
+    assert (message.key(), message.value(), message.headers()) == (b"k", b"v", [("h", b"x")])
+    assert message.timestamp()[1] == 5
 
 
 def test_topic_that_appears_meanwhile_gets_its_records(broker: FakeBroker) -> None:

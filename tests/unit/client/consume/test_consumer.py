@@ -382,3 +382,22 @@ def test_subscription_to_nothing_is_refused(consumer: Callable[..., Consumer]) -
     with pytest.raises(KafkaException) as caught:
         consumer(group_id="g").subscribe([])
     assert caught.value.args[0] == KafkaError._INVALID_ARG
+
+
+def test_a_batch_that_cannot_be_read_is_told_with_its_place_and_read_again(
+    consumer: Callable[..., Consumer], broker: Committing
+) -> None:
+    data = bytearray(build_batch([Record(0, 1, None, b"3")], base_offset=3))
+    data[16] = 9  # the version of its format
+    row = PartitionData(partition_index=0, high_watermark=4, records=bytes(data), aborted_transactions=[])
+    topic_id = broker.topics["t"][0]
+    topics = [FetchableTopicResponse(topic="t", topic_id=topic_id, partitions=[row])]
+    broker.script(FetchRequest, FetchResponse(responses=topics))
+    one = consumer()
+    one.assign([at(3)])
+    message = one.poll(5)
+    error = message.error() if message is not None else None
+    assert message is not None and error is not None
+    assert (message.topic(), message.partition(), message.offset()) == ("t", 0, 3)
+    message = one.poll(5)
+    assert message is not None and (message.offset(), message.value()) == (3, b"3")
