@@ -388,8 +388,10 @@ def test_a_transaction_is_described_and_listed(wire: Wire, producer: WireProduce
     assert listed(transactional_id_pattern=name[:-1]) == listed(producer_id_filters=[-5]) == []
     answer = wire.ask(ListTransactionsRequest(state_filters=["Nonsense"]))
     assert (answer.unknown_state_filters, answer.transaction_states) == (["Nonsense"], [])
-    bad = wire.ask(ListTransactionsRequest(transactional_id_pattern="("))
-    assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    for pattern in ("(", "((a{1,1000}){1,1000}){1,1000}", "a{1,99999999999}", "(?=a)", "(x{100}){9}|" * 1000):
+        bad = wire.ask(ListTransactionsRequest(transactional_id_pattern=pattern))
+        assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert listed(transactional_id_pattern="(.+)+" + "(" * 5000 + ")" * 5000) == [(name, "Ongoing")]
 
 
 def test_producers_of_a_partition_are_described(wire: Wire, producer: WireProducer, topic: str) -> None:

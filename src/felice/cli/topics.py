@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option, key_values, wait_all
 from felice.cli.output import show, show_json
+from felice.protocol.patterns import PatternError, own_pattern
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
@@ -35,8 +35,8 @@ def matching_topics(admin: AdminClient, pattern: str | None, *, exclude_internal
     if pattern is None:
         return names
     try:
-        wanted = re.compile(pattern.replace(",", "|"))
-    except re.error as error:
+        wanted = own_pattern(pattern.replace(",", "|"))
+    except PatternError as error:
         raise Fault(f"{pattern!r} is not a regular expression: {error}") from None
     return [name for name in names if wanted.fullmatch(name)]
 

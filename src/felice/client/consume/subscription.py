@@ -8,7 +8,6 @@ Positions are written by the thread that polls, fetch offsets by the loop; neith
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from felice.client.error import KafkaError, failure
@@ -21,6 +20,7 @@ from felice.client.model import (
     Partition,
     TopicPartition,
 )
+from felice.protocol.patterns import Pattern, PatternError, own_pattern
 
 _LOGICAL = (OFFSET_BEGINNING, OFFSET_END, OFFSET_STORED, OFFSET_INVALID)
 
@@ -132,7 +132,7 @@ class Subscription:
 
     def __init__(self) -> None:
         self.topics: frozenset[str] = frozenset()
-        self.pattern: re.Pattern[str] | None = None
+        self.pattern: Pattern | None = None
         self.assigned: dict[Partition, AssignedPartition] = {}
 
     @property
@@ -144,8 +144,8 @@ class Subscription:
         plain = {name for name in names if not name.startswith("^")}
         patterns = [name for name in names if name.startswith("^")]
         try:
-            self.pattern = re.compile("|".join(f"(?:{text})" for text in patterns)) if patterns else None
-        except re.error as error:
+            self.pattern = own_pattern("|".join(f"(?:{text})" for text in patterns)) if patterns else None
+        except PatternError as error:
             raise failure(KafkaError._INVALID_ARG, f"subscription pattern: {error}") from None
         self.topics = frozenset(plain)
 

@@ -33,6 +33,7 @@ from felice.metadata.image import ClusterImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.describe_transactions import TransactionState
 from felice.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from felice.protocol.patterns import Pattern
 from felice.records.batch import NO_PRODUCER_ID
 
 TRANSACTION_TOPIC = "__transaction_state"
@@ -66,6 +67,7 @@ class TransactionCoordinator:
         self._next_producer_id = next_producer_id
         self._sender = MarkerSender(image, channel)
         self._telling: set[asyncio.Task[None]] = set()
+        self._one_pattern = asyncio.Lock()
         settings = TransactionSettings.of(config)
 
         def level() -> int:
@@ -172,20 +174,30 @@ class TransactionCoordinator:
         except ApiError as error:
             return TransactionState(transactional_id=transactional_id, error_code=error.code)
 
-    def list(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    def list(
+        self, request: ListTransactionsRequest
+    ) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
         """Only what this broker coordinates: a client asks every broker."""
         try:
             wanted = listing.Filter.of(request)
             found = [
                 row
                 for hosted in self._runtime.all_loaded()
-                for row in listing.matching(hosted.shard, wanted, self._clock.now_ms())
+                for row in listing.passing(hosted.shard, wanted, self._clock.now_ms())
             ]
         except ApiError as error:
             return ListTransactionsResponse(error_code=error.code)
-        return ListTransactionsResponse(
+        response = ListTransactionsResponse(
             unknown_state_filters=list(wanted.unknown_states), transaction_states=found
         )
+        return response if wanted.pattern is None else self._matching(response, wanted.pattern)
+
+    async def _matching(
+        self, response: ListTransactionsResponse, pattern: Pattern
+    ) -> ListTransactionsResponse:
+        async with self._one_pattern:  # or a few clients with costly patterns would take every thread
+            response.transaction_states = await listing.matching_pattern(response.transaction_states, pattern)
+        return response
 
     # Decisions
 

@@ -27,6 +27,7 @@ from felice.pipelines.spark.offsets import (
     parse_offsets,
     parse_partitions,
 )
+from felice.protocol.patterns import PatternError, own_pattern
 from felice.records.compression import Codec
 
 
@@ -47,7 +48,7 @@ class Subscription:
 
     def matches(self, topic: str) -> bool:
         if self.pattern is not None:
-            return re.fullmatch(self.pattern, topic) is not None
+            return own_pattern(self.pattern).fullmatch(topic) is not None
         return topic in self.topics or any(topic == assigned for assigned, _ in self.partitions)
 
 
@@ -331,8 +332,8 @@ def _topics(text: str) -> tuple[str, ...]:
 
 def _pattern(text: str) -> str:
     try:
-        re.compile(text)
-    except re.error as error:
+        own_pattern(text)
+    except PatternError as error:
         raise OptionError("subscribePattern", f"not a regular expression: {error}") from error
     return text.strip()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -10,5 +11,7 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+def handle(
+    request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
     return context.services.coordinators.transactions.list(request)
