@@ -8,6 +8,7 @@ to give topics their defaults are derived from the topics' own declarations.
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -45,7 +46,7 @@ class Listener:
     def parse(cls, text: str, option_name: str) -> Listener:
         name, separator, address = text.partition("://")
         host, colon, port = address.rpartition(":")
-        if not separator or not colon or not port.isdigit() or int(port) > 65_535:
+        if not separator or not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
             raise ConfigError(
                 option_name, text, "expected NAME://host:port, such as PLAINTEXT://127.0.0.1:9092"
             )

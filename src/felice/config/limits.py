@@ -40,3 +40,12 @@ class LimitOptions(ZooKeeperOptions):
         "Bytes of replies in memory that wait for all clients together. Above it no request is handled, and after "
         "half a second the connections with the most unsent bytes are closed.", minimum=1,
     )  # fmt: skip
+    felice_request_max_elements: int = option(
+        "felice.request.max.elements", Kind.INT, 50_000,
+        "Elements of all arrays of one request together; a request with more closes its connection.", minimum=1,
+    )  # fmt: skip
+    felice_auto_create_topics_max_at_once: int = option(
+        "felice.auto.create.topics.max.at.once", Kind.INT, 100,
+        "Topics that are being created because clients asked for their metadata. Further names are unknown topics, "
+        "and are created when clients ask again.", minimum=1,
+    )  # fmt: skip

@@ -141,8 +141,8 @@ def _parse_boolean(declared: Option, text: str) -> bool:
 
 def _parse_integer(declared: Option, text: str) -> int:
     bits = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}[declared.kind]
-    # `int` alone would also take "1_000", which Java refuses.
-    value = int(text) if re.fullmatch(r"[+-]?\d+", text, re.ASCII) else None
+    # `int` alone would also take "1_000", which Java refuses, and raise another error for thousands of digits.
+    value = int(text) if re.fullmatch(r"[+-]?0*\d{1,19}", text, re.ASCII) else None
     if value is None or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
         raise ConfigError(declared.name, text, f"Not a number of type {declared.kind.name}")
     return value

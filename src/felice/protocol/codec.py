@@ -20,7 +20,9 @@ from felice.protocol.primitives import (
     Buffer,
     Fault,
     MalformedMessage,
+    OversizedMessage,
     SizedSource,
+    TooManyElements,
     UnencodableMessage,
     size_of,
 )
@@ -29,6 +31,9 @@ from felice.protocol.source import Compiled
 
 M = TypeVar("M")
 Part: TypeAlias = Buffer | SizedSource
+
+ANY_NUMBER = 2**62
+"""No limit on the elements of a message: for what comes from a broker that was chosen, or from our own disk."""
 
 _decoders: dict[tuple[type, int], Compiled] = {}
 _encoders: dict[tuple[type, int], Compiled] = {}
@@ -42,11 +47,16 @@ def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> M:
     return message
 
 
-def decode_prefix(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> tuple[M, int]:
-    """Read the message at `position`; return it and the position after it."""
+def decode_prefix(
+    cls: type[M], buffer: Buffer, version: int, position: int = 0, max_elements: int = ANY_NUMBER
+) -> tuple[M, int]:
+    """Read the message at `position`; return it and the position after it.
+
+    Raises `OversizedMessage` as soon as it announces more than `max_elements` elements.
+    """
     compiled = _decoders.get((cls, version)) or _decoder(cls, version)
     try:
-        found: tuple[M, int] = compiled.call(buffer, position, len(buffer))
+        found: tuple[M, int] = compiled.call(buffer, position, len(buffer), max_elements)
         return found
     except (Fault, struct.error, IndexError, UnicodeDecodeError) as error:
         _explain_decode(cls, version, compiled, error, len(buffer))
@@ -139,6 +149,9 @@ def _explain_decode(cls: type, version: int, compiled: Compiled, error: Exceptio
     position: int = local.get("pos", 0)
     name = fields[0][0] if fields else "message"
     reason = str(error)
+    if isinstance(error, TooManyElements):
+        where = _label(cls, version), name or "message", position
+        raise OversizedMessage(*where, reason, error.elements) from None
     if isinstance(error, UnicodeDecodeError):
         reason = "not UTF-8"
     elif not isinstance(error, Fault):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from felice.protocol.api import API, Api
-from felice.protocol.codec import Part, decode_prefix
+from felice.protocol.codec import ANY_NUMBER, Part, decode_prefix
 from felice.protocol.frame_memory import FrameMemory
 from felice.protocol.frames import (
     RequestHeader,
@@ -29,7 +29,10 @@ from felice.protocol.frames import (
     encode_request_parts,
     encode_response_parts,
 )
-from felice.protocol.primitives import Buffer, MalformedMessage
+from felice.protocol.primitives import Buffer, MalformedMessage, OversizedMessage
+
+SMALL_REQUEST_ELEMENTS = 1000
+"""Up to here a request is decoded and handled as it comes: that takes milliseconds."""
 
 _SIZE_BYTES = 4
 
@@ -120,6 +123,8 @@ class Request:
 
     `message` is None if this is ApiVersions in a version that we do not know: to be answered with error 35 and
     the row of ApiVersions, which `ServerConnection.answer` sends in version 0.
+    A request of more than `SMALL_REQUEST_ELEMENTS` comes out before its body is read: `undecoded` is that body, and
+    `ServerConnection.read_large` reads it when its turn has come.
     """
 
     api: Api
@@ -127,6 +132,7 @@ class Request:
     message: Any
     size_bytes: int = 0
     reply: list[Part] | None = None
+    undecoded: memoryview | None = None
 
 
 class ServerConnection:
@@ -137,8 +143,10 @@ class ServerConnection:
         max_request_bytes: int,
         apis: Mapping[int, Api] = API.by_key,
         memory: FrameMemory | None = None,
+        max_request_elements: int = ANY_NUMBER,
     ) -> None:
         self.failure: Exception | None = None
+        self._max_elements = max_request_elements
         self._reader = FrameReader(max_request_bytes, memory)
         self._apis = apis
         self._frames: deque[memoryview] = deque()
@@ -182,11 +190,24 @@ class ServerConnection:
         self._waiting.append(request)
         return request
 
+    def read_large(self, request: Request) -> bool:
+        """Reads the body of a large request; false where it is malformed or too large (`failure`)."""
+        assert request.undecoded is not None
+        api, version = request.api, request.header.api_version
+        try:
+            request.message, _ = decode_prefix(api.request, request.undecoded, version, 0, self._max_elements)
+        except MalformedMessage as error:
+            self.failure = error
+        request.undecoded = None
+        return self.failure is None
+
     def answer(self, request: Request, message: object) -> list[Part]:
         """Put the reply in its place, and return its parts."""
-        header = request.header
-        version = 0 if request.message is None else header.api_version
-        request.reply = encode_response_parts(header.api_key, version, header.correlation_id, message)
+        return self.place(request, encode_reply(request, message))
+
+    def place(self, request: Request, reply: list[Part]) -> list[Part]:
+        """Put a reply that `encode_reply` made in its place."""
+        request.reply = reply
         return request.reply
 
     def answer_nothing(self, request: Request) -> None:
@@ -208,12 +229,25 @@ class ServerConnection:
         if api is not None and api.accepts(header.api_version):
             # Bytes behind the request are let be, as Kafka does: librdkafka asks for all topics' metadata with
             # three too many (an array's length in its old form).
-            message, _ = decode_prefix(api.request, frame, header.api_version, position)
+            small = min(SMALL_REQUEST_ELEMENTS, self._max_elements)
+            try:
+                message, _ = decode_prefix(api.request, frame, header.api_version, position, small)
+            except OversizedMessage as error:
+                if error.elements > self._max_elements:
+                    raise
+                return Request(api, header, None, len(frame), undecoded=frame[position:])
             return Request(api, header, message, len(frame))
         if api is API.API_VERSIONS:
             return Request(api, header, None, len(frame))
         name = f"API key {header.api_key}" if api is None else api.name
         raise ProtocolViolation(f"{name} in version {header.api_version} is not supported")
+
+
+def encode_reply(request: Request, message: object) -> list[Part]:
+    """The parts of a reply; needs nothing of the connection, and may run on a thread."""
+    header = request.header
+    version = 0 if request.message is None else header.api_version
+    return encode_response_parts(header.api_key, version, header.correlation_id, message)
 
 
 @dataclass(frozen=True, slots=True)

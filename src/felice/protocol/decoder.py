@@ -2,7 +2,8 @@
 
 Keeps true:  nothing is read past the end; every length is checked against the bytes left before anything is
              made, and an array's length against the least its elements can take, so a lying count allocates
-             nothing. Unknown tagged fields are skipped in every struct.
+             nothing. A message takes at most `limit` elements: those of its arrays
+             and its tagged fields. Unknown tagged fields are skipped in every struct.
 How:         one function of straight-line code, nested structs inlined as loops. Fixed-width neighbours, with
              the length or tag count that follows them, are one `unpack_from` straight into the attributes.
              Reading past the end surfaces as `struct.error` or `IndexError`, which `codec` explains.
@@ -14,6 +15,7 @@ import struct
 
 from felice.protocol.primitives import (
     Fault,
+    TooManyElements,
     read_uvarint,
     read_uvarint_rest,
     skip_tags,
@@ -22,9 +24,11 @@ from felice.protocol.primitives import (
 from felice.protocol.schema import EMPTY, FIXED_FORMATS, Field, FieldType, Schema, schema_of
 from felice.protocol.source import Compiled, Source
 
+_STRING_MAX_BYTES = 32_767
+
 
 def compile_decoder(cls: type, version: int) -> Compiled:
-    """Return `decode(buffer, position, end) -> (message, position)`."""
+    """Return `decode(buffer, position, end, limit) -> (message, position)`; `limit` is in elements."""
     return _Decoder(cls, version).compile()
 
 
@@ -39,6 +43,7 @@ class _Decoder:
         self.source = Source(
             {
                 "Fault": Fault,
+                "TooManyElements": TooManyElements,
                 "new": object.__new__,
                 "read_uvarint": read_uvarint,
                 "read_uvarint_rest": read_uvarint_rest,
@@ -50,7 +55,8 @@ class _Decoder:
 
     def compile(self) -> Compiled:
         source = self.source
-        with source.block("def decode(buf, pos, end):"):
+        with source.block("def decode(buf, pos, end, limit):"):
+            source.add("room = limit")
             if _has_records(self.schema, self.version):
                 source.add("view = memoryview(buf)")
             self.new_struct("message", self.cls, "")
@@ -131,15 +137,21 @@ class _Decoder:
         count = self.source.fresh("k")
         self.fixed("B", count, place)
         self.flush()
-        if not tagged:
-            with self.source.block(f"if {count}:"):
-                self.source.add(f"pos = skip_tags(buf, pos, end, {count})", (place, 0))
-            return
         with self.source.block(f"if {count}:"):
             with self.source.block(f"if {count} > 127:"):
                 self.source.add(f"{count}, pos = read_uvarint_rest(buf, pos, {count})", (place, 0))
+            self.take(count, place)
+            if not tagged:
+                self.source.add(f"pos = skip_tags(buf, pos, end, {count})", (place, 0))
+                return
             with self.source.block(f"for _ in range({count}):"):
                 self.tag(target, tagged, place)
+
+    def take(self, count: str, path: str) -> None:
+        """Emit the check of `count` further elements against the limit."""
+        self.source.add(f"room -= {count}")
+        with self.source.block("if room < 0:"):
+            self.source.add("raise TooManyElements(limit, limit - room)", (path, 0))
 
     def tag(self, target: str, tagged: list[tuple[Field, str]], place: str) -> None:
         """Emit the reading of one tagged field."""
@@ -188,6 +200,9 @@ class _Decoder:
         name = self.length("h" if kind == "string" else "i", path)
         stop = self.source.fresh("stop")
         with self.source.block(f"if {name} >= 0:"):
+            if kind == "string" and self.flexible:
+                with self.source.block(f"if {name} > {_STRING_MAX_BYTES}:"):
+                    self.source.add(f"raise Fault(f'string of {{{name}}} bytes is too long')", (path, 0))
             self.source.add(f"{stop} = pos + {name}")
             with self.source.block(f"if {stop} > end:"):
                 self.source.add(f"raise Fault(f'{{{name}}} bytes announced, {{end - pos}} left')", (path, 0))
@@ -225,6 +240,7 @@ class _Decoder:
 
     def elements(self, target: str, element: FieldType, count: str, width: int, path: str) -> None:
         code = FIXED_FORMATS.get(element.kind)
+        self.take(count, path)
         if code is not None:
             self.source.add(f"{target} = list(unpack_from(f'>{{{count}}}{code}', buf, pos))", (path, 0))
             self.source.add(f"pos += {count} * {width}" if width > 1 else f"pos += {count}")

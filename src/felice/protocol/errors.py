@@ -191,10 +191,23 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133, "There are as many share sessions as may be.", _RETRY
 
 
+_MESSAGE_MAX_CHARACTERS = 4096
+_CUT = " ... (cut)"
+
+
+def _cut(message: str) -> str:
+    if len(message) <= _MESSAGE_MAX_CHARACTERS:
+        return message
+    return message[: _MESSAGE_MAX_CHARACTERS - len(_CUT)] + _CUT
+
+
 class ApiError(Exception):
-    """A failure with a code, to be answered to a client or raised to its user."""
+    """A failure with a code, to be answered to a client or raised to its user.
+
+    A message that repeats what the client sent, such as a name of 32 KB, is cut, so that it fits into every answer.
+    """
 
     def __init__(self, code: int, message: str = "") -> None:
         self.code = ErrorCode.of(code)
-        self.message = message or self.code.message
+        self.message = _cut(message) or self.code.message
         super().__init__(f"{self.code.name}: {self.message}")

@@ -13,13 +13,14 @@ from typing import NamedTuple
 from felice.protocol.api import API, API_VERSIONS_KEY, Api
 from felice.protocol.codec import Part, decode, encode_parts, join_parts, parts_size
 from felice.protocol.errors import ErrorCode
-from felice.protocol.primitives import Buffer, Fault, MalformedMessage, skip_tags
+from felice.protocol.primitives import Buffer, Fault, MalformedMessage, read_uvarint, skip_tags
 
 _REQUEST_HEADER = struct.Struct(">hhih")
 _REQUEST_FRAME = struct.Struct(">ihhi")
 _RESPONSE_FRAME = struct.Struct(">ii")
 _SIZE = struct.Struct(">i")
 _NO_TAGS = b"\x00"
+_HEADER_TAGS_MAX = 1000
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
@@ -63,11 +64,16 @@ def _client_id(frame: Buffer, length: int) -> tuple[str | None, int]:
         raise MalformedMessage("RequestHeader", "client_id", start, "not UTF-8") from None
 
 
-def _skip_header_tags(frame: Buffer, position: int) -> int:
+def _skip_header_tags(frame: Buffer, position: int, header: str = "RequestHeader") -> int:
     try:
-        return skip_tags(frame, position + 1, len(frame), frame[position])
-    except (Fault, IndexError) as error:
-        raise MalformedMessage("RequestHeader", "tags", position, str(error)) from None
+        count, start = read_uvarint(frame, position)
+        if count > _HEADER_TAGS_MAX:
+            raise Fault(f"{count} tagged fields, at most {_HEADER_TAGS_MAX} are read")
+        return skip_tags(frame, start, len(frame), count)
+    except Fault as error:
+        raise MalformedMessage(header, "tags", position, str(error)) from None
+    except IndexError:
+        raise MalformedMessage(header, "tags", position, "ends too early") from None
 
 
 def encode_request(
@@ -117,18 +123,9 @@ def decode_response(api: Api, version: int, frame: Buffer) -> object:
         version = 0
     position = 4
     if api.response_header_version(version) == 1:
-        if len(frame) < 5:
-            raise MalformedMessage("ResponseHeader", "tags", 4, "ends too early")
-        position = _skip_response_tags(frame)
+        position = _skip_header_tags(frame, position, "ResponseHeader")
     message: object = decode(api.response, frame, version, position)
     return message
-
-
-def _skip_response_tags(frame: Buffer) -> int:
-    try:
-        return skip_tags(frame, 5, len(frame), frame[4])
-    except (Fault, IndexError) as error:
-        raise MalformedMessage("ResponseHeader", "tags", 4, str(error)) from None
 
 
 def _sized(parts: list[Part]) -> list[Part]:

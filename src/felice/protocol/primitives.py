@@ -33,6 +33,14 @@ class Fault(Exception):
     """Raised inside compiled code; the codec adds message, field and position."""
 
 
+class TooManyElements(Fault):
+    """A message has more elements than the reader takes: so many as far as was read."""
+
+    def __init__(self, limit: int, elements: int) -> None:
+        super().__init__(f"{elements} elements, at most {limit} are taken")
+        self.elements = elements
+
+
 class MalformedMessage(ValueError):
     """Bytes that are not the message they claim to be."""
 
@@ -42,6 +50,14 @@ class MalformedMessage(ValueError):
         self.field = field
         self.position = position
         self.reason = reason
+
+
+class OversizedMessage(MalformedMessage):
+    """A message, well formed so far, with more elements than the reader takes."""
+
+    def __init__(self, message: str, field: str, position: int, reason: str, elements: int) -> None:
+        super().__init__(message, field, position, reason)
+        self.elements = elements
 
 
 class UnencodableMessage(ValueError):
@@ -88,11 +104,8 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def skip_tags(buffer: Buffer, position: int, end: int, first: int) -> int:
-    """Skip a tag buffer none of whose tags we know; `first` is the count's first byte, already read."""
-    count = first
-    if count > 127:
-        count, position = read_uvarint_rest(buffer, position, count)
+def skip_tags(buffer: Buffer, position: int, end: int, count: int) -> int:
+    """Skip `count` tagged fields, none of which we know; the caller bounds their number."""
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)

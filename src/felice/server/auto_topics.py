@@ -55,6 +55,11 @@ class AutoTopics:
             task = self._creating[name] = asyncio.create_task(self._create_once(name))
         return await asyncio.shield(task)
 
+    @property
+    def under_way(self) -> int:
+        """How many topics are being created."""
+        return len(self._creating)
+
     def ensure(self, name: str) -> None:
         """Begins to create a topic unless it is there."""
         is_known = name in self._watcher.image.topics or name in self._creating

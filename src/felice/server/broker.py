@@ -37,6 +37,7 @@ from felice.server.fetch_sessions import FetchSessions
 from felice.server.handlers.table import OFFERED, Handle, Handlers
 from felice.server.identity import broker_id_of, prepare_store
 from felice.server.image_follower import ImageFollower
+from felice.server.large_requests import LargeRequests
 from felice.server.lifecycle import Lifecycle, State
 from felice.server.listener import Listener, check_free
 from felice.server.log_directories import LogDirectories
@@ -232,6 +233,7 @@ class Broker:
             apis=OFFERED,
             connections=Connections(),
             turns=Turns(env.clock, self._config, self._sessions),
+            large_requests=LargeRequests(env.clock),
             frame_memory=FrameMemory(pool_bytes=_FRAME_POOL_BYTES, map_from_bytes=_MAPPED_FRAME_BYTES),
             directories=directories,
             partitions=partitions,

@@ -21,6 +21,7 @@ from felice.server.connections import Connections
 from felice.server.coordinators import Coordinators
 from felice.server.fetch_sessions import FetchSessions
 from felice.server.image_follower import ImageFollower
+from felice.server.large_requests import LargeRequests
 from felice.server.lifecycle import Lifecycle
 from felice.server.log_directories import LogDirectories
 from felice.server.metrics import Metrics
@@ -40,6 +41,7 @@ class Services:
     apis: Mapping[int, Api]
     connections: Connections
     turns: Turns
+    large_requests: LargeRequests
     frame_memory: FrameMemory
     directories: LogDirectories
     partitions: Partitions

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from felice.env.network import set_no_delay
-from felice.protocol.connection import Request, ServerConnection
+from felice.protocol.connection import Request, ServerConnection, encode_reply
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
 from felice.server.handlers import api_versions
 from felice.server.handlers.table import Handle
@@ -52,12 +52,16 @@ class Session(asyncio.BufferedProtocol):
         self._turns = services.turns
         self._request_counts = services.metrics.request_counts
         self._connection = ServerConnection(
-            services.config.socket_request_max_bytes, services.apis, services.frame_memory
+            services.config.socket_request_max_bytes,
+            services.apis,
+            services.frame_memory,
+            services.config.felice_request_max_elements,
         )
         self._max_pending = services.config.queued_max_requests
         self._max_unsent = services.config.felice_connection_unsent_max_bytes
         self._answers: dict[asyncio.Future[Any], None] = {}  # that handlers are to give
         self._reading = True
+        self._holds = 0
         self._closing = False
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
@@ -163,13 +167,24 @@ class Session(asyncio.BufferedProtocol):
             request = self._connection.next_request()
             if request is None:
                 return
+            if request.undecoded is not None:
+                self._take_later(request)
+                return
             made_bytes = self._handle(request)
             if not turn.spend(request.size_bytes + made_bytes) or self._turns.is_full:
                 return
 
+    def hold(self) -> None:
+        """Lets the requests behind wait until `release`: what is done for the one before must come first."""
+        self._holds += 1
+
+    def release(self) -> None:
+        self._holds -= 1
+        self._on_room()
+
     def _has_room(self) -> bool:
         outbox = self._outbox
-        if outbox is None:
+        if outbox is None or self._holds:
             return False
         if self._connection.unanswered >= self._max_pending:
             self._flush()
@@ -193,25 +208,63 @@ class Session(asyncio.BufferedProtocol):
 
     def _handle(self, request: Request) -> int:
         """Returns the bytes in memory of the reply, if it was made at once."""
-        connection, header = self._connection, request.header
-        self._request_counts[header.api_key] += 1
-        if request.message is None:
-            return self._answer(request, api_versions.unsupported_version(self._services.apis))
-        context = RequestContext(self._services, header.api_version, header.client_id, self)
-        answer = self.listener.handlers[header.api_key](request.message, context)
+        answer = self._call(request)
         if type(answer) is request.api.response:
             return self._answer(request, answer)
         if answer is NO_REPLY:
-            connection.answer_nothing(request)
+            self._connection.answer_nothing(request)
         else:
             future = asyncio.ensure_future(answer)
             self._answers[future] = None
             future.add_done_callback(lambda _: self._on_answered(request, future))
         return 0
 
+    def _call(self, request: Request) -> Any:
+        header = request.header
+        self._request_counts[header.api_key] += 1
+        if request.message is None:
+            return api_versions.unsupported_version(self._services.apis)
+        context = RequestContext(self._services, header.api_version, header.client_id, self)
+        return self.listener.handlers[header.api_key](request.message, context)
+
     def _answer(self, request: Request, answer: object) -> int:
         assert self._outbox is not None
         return self._outbox.count(self._connection.answer(request, answer))
+
+    def _take_later(self, request: Request) -> None:
+        self.hold()
+        task = asyncio.ensure_future(self._take_large(request))
+        self._answers[task] = None
+        task.add_done_callback(lambda _: self._answers.pop(task, None))
+
+    async def _take_large(self, request: Request) -> None:
+        """As `_handle`, in steps that let other connections have their turns between them."""
+        try:
+            answer = await self._call_in_turn(request)
+            if not (type(answer) is request.api.response or answer is NO_REPLY):
+                answer = await answer
+            if answer is NO_REPLY:
+                self._connection.answer_nothing(request)
+            else:
+                reply = await self.listener.loop.run_in_executor(None, encode_reply, request, answer)
+                assert self._outbox is not None
+                self._outbox.count(self._connection.place(request, reply))
+        except CloseConnection as error:
+            self.abort(str(error))
+        except Exception:
+            self._fail()
+        self._flush()
+        self._on_room()
+
+    async def _call_in_turn(self, request: Request) -> Any:
+        try:
+            async with self._services.large_requests.turn(lambda: self._turns.is_full):
+                if not self._connection.read_large(request):
+                    raise CloseConnection(f"the request cannot be understood: {self._connection.failure}")
+                await asyncio.sleep(0)
+                return self._call(request)
+        finally:
+            self.release()
 
     def _on_answered(self, request: Request, future: asyncio.Future[Any]) -> None:
         self._answers.pop(future, None)

@@ -13,9 +13,16 @@ import pytest
 
 from conformance.topics import wait_until
 from conformance.wire import Wire
+from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from felice.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from felice.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from felice.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from felice.protocol.messages.describe_groups import DescribeGroupsRequest
 from felice.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
@@ -353,3 +360,96 @@ def test_many_clients_may_ask_for_the_same_new_topic_at_once(broker: EmbeddedBro
             opened.enter_context(wire)
         wait_until(lambda: wires[0].ask(request, 9).topics[0].error_code == 0)
         assert all(len(wire.ask(request, 9).topics[0].partitions) == 1 for wire in wires)
+
+
+# Requests that no well-behaved client sends
+
+
+def is_alive(wire: Wire) -> bool:
+    return bool(wire.ask(MetadataRequest(topics=[])).brokers)
+
+
+def test_a_number_of_thousands_of_digits_is_an_invalid_config(wire: Wire) -> None:
+    digits = CreatableTopicConfig(name="retention.ms", value="9" * 5000)
+    topic = CreatableTopic(name="digits", num_partitions=1, replication_factor=1, configs=[digits])
+    [result] = wire.ask(CreateTopicsRequest(topics=[topic])).topics
+    assert result.error_code == ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("version", [4, 7])
+def test_a_config_key_of_32_kb_is_refused_in_the_answer(wire: Wire, version: int) -> None:
+    config = CreatableTopicConfig(name="k" * 32_000, value="1")
+    topic = CreatableTopic(name="keys", num_partitions=1, replication_factor=1, configs=[config])
+    [result] = wire.ask(CreateTopicsRequest(topics=[topic]), version).topics
+    assert result.error_code == ErrorCode.INVALID_CONFIG
+    assert len(result.error_message) <= 4096
+    change = AlterableConfig(name="k" * 32_000, config_operation=0, value="1")
+    resource = AlterConfigsResource(resource_type=TOPIC, resource_name="n" * 32_000, configs=[change])
+    [answer] = wire.ask(IncrementalAlterConfigsRequest(resources=[resource]), min(version, 1)).responses
+    assert answer.error_code != 0
+    assert is_alive(wire)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 99])
+def test_a_transactional_batch_of_another_format_is_refused_in_the_answer(wire: Wire, magic: int) -> None:
+    create(wire, "t")
+    builder = BatchBuilder()
+    builder.append(int(time.time() * 1000), b"k", b"v")
+    batch = bytearray(builder.build())
+    batch[16], batch[22] = magic, batch[22] | 0x10
+    data = [PartitionProduceData(index=0, records=bytes(batch))]
+    request = ProduceRequest(
+        transactional_id="tx",
+        acks=1,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData(name="t", partition_data=data)],
+    )
+    [topic] = wire.ask(request, 9).responses
+    assert topic.partition_responses[0].error_code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
+    assert is_alive(wire)
+
+
+def test_one_metadata_request_creates_a_bounded_number_of_topics(tmp_path: Path) -> None:
+    properties = {"felice.auto.create.topics.max.at.once": "3"}
+    with EmbeddedBroker(tmp_path / "data", properties=properties) as broker, Wire(broker.bootstrap) as wire:
+        names = [f"auto-{index}" for index in range(7)]
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+
+        def existing() -> int:
+            return len(wire.ask(MetadataRequest(topics=None)).topics)
+
+        wire.ask(asked)
+        wait_until(lambda: existing() == 3)
+        wait_until(lambda: all(row.error_code == 0 for row in wire.ask(asked).topics))
+        assert existing() == 7
+
+
+def test_a_request_of_too_many_elements_closes_its_connection_and_no_other(
+    broker: EmbeddedBroker, wire: Wire
+) -> None:
+    with Wire(broker.bootstrap) as greedy:
+        greedy.send(DescribeGroupsRequest(groups=[""] * 1_000_000), 4)
+        assert greedy.is_closed_by_peer()
+    assert is_alive(wire)
+
+
+def test_records_of_many_partitions_are_deleted_in_one_request(wire: Wire) -> None:
+    create(wire, "a", partitions=2)
+    create(wire, "b")
+    produce(wire, "a")
+    topics = [
+        DeleteRecordsTopic(name="b", partitions=[DeleteRecordsPartition(partition_index=0, offset=0)]),
+        DeleteRecordsTopic(
+            name="a",
+            partitions=[DeleteRecordsPartition(partition_index=index, offset=-1) for index in (1, 0, 7)],
+        ),
+    ]
+    first, second = wire.ask(DeleteRecordsRequest(topics=topics, timeout_ms=10_000)).topics
+    assert [(row.partition_index, row.low_watermark, row.error_code) for row in first.partitions] == [
+        (0, 0, 0)
+    ]
+    assert [(row.partition_index, row.low_watermark, row.error_code) for row in second.partitions] == [
+        (1, 0, 0),
+        (0, 1, 0),
+        (7, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]

@@ -16,19 +16,25 @@ from felice.env import FileSlice, SystemClock, SystemDisk
 from felice.protocol.api import API
 from felice.protocol.frame_memory import FrameMemory
 from felice.protocol.frames import encode_request
-from felice.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from felice.protocol.messages.delete_records import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from felice.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
+from felice.server.large_requests import LargeRequests
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
 from felice.server.session import Session
 from felice.server.turns import Turns
 
 KEY, VERSION = 21, 1
 MAX_FRAME_BYTES = 5_000_000
+MAX_ELEMENTS = 3000
 
 
 class HeldTransport(asyncio.Transport):
@@ -83,9 +89,12 @@ class Peer:
         max_pending: int = 500,
         turns: Turns | None = None,
         config: BrokerConfig | None = None,
+        large_requests: LargeRequests | None = None,
     ) -> None:
         config = config or BrokerConfig(
-            socket_request_max_bytes=MAX_FRAME_BYTES, queued_max_requests=max_pending
+            socket_request_max_bytes=MAX_FRAME_BYTES,
+            queued_max_requests=max_pending,
+            felice_request_max_elements=MAX_ELEMENTS,
         )
         self.turns = turns or Turns(SystemClock(), lambda: config, lambda: [self.session])
         self.memory = FrameMemory(pool_bytes=4 * 1024 * 1024, map_from_bytes=1024 * 1024)
@@ -99,6 +108,7 @@ class Peer:
             services=SimpleNamespace(
                 config=config,
                 turns=self.turns,
+                large_requests=large_requests or LargeRequests(SystemClock()),
                 env=SimpleNamespace(clock=SystemClock()),
                 apis={KEY: API.DELETE_RECORDS, 0: API.PRODUCE},
                 frame_memory=self.memory,
@@ -140,6 +150,11 @@ def question(correlation_id: int) -> bytes:
     )
 
 
+def large_question(correlation_id: int, topics: int = 2000) -> bytes:
+    asked = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="")] * topics, timeout_ms=correlation_id)
+    return encode_request(KEY, VERSION, correlation_id, "test", asked)
+
+
 def produce(size: int) -> bytes:
     data = [PartitionProduceData(index=0, records=bytes(size))]
     return encode_request(
@@ -149,6 +164,12 @@ def produce(size: int) -> bytes:
 
 def echo(request: Any, context: RequestContext) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(throttle_time_ms=request.timeout_ms)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0)
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -396,5 +417,124 @@ def test_a_lost_connection_stops_what_it_waited_for() -> None:
         peer.feed(question(1))
         peer.session.connection_lost(None)
         await asyncio.sleep(0.01)
+
+    run(scenario)
+
+
+class SlowClock(SystemClock):
+    """Every look at it takes a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def test_a_large_request_is_handled_before_those_behind_it() -> None:
+    async def scenario() -> None:
+        handled: list[int] = []
+
+        def handle(request: Any, context: RequestContext) -> DeleteRecordsResponse:
+            handled.append(request.timeout_ms)
+            return echo(request, context)
+
+        peer = Peer(handle)
+        peer.feed(question(1) + large_question(2) + question(3) + large_question(4) + question(5))
+        assert handled == [1], "the large one waits for its turn, and the others for it"
+        assert not peer.transport.reading
+        await until(lambda: len(peer.replies()) == 5)
+        assert handled == [1, 2, 3, 4, 5]
+        assert peer.replies() == [(number, number) for number in range(1, 6)]
+        assert peer.transport.reading
+
+    run(scenario)
+
+
+def test_large_requests_of_many_connections_are_handled_one_in_a_turn_of_the_loop() -> None:
+    async def scenario() -> None:
+        turn = 0
+        turns_of_large, small = [], []
+
+        def handle(request: Any, context: RequestContext) -> DeleteRecordsResponse:
+            (turns_of_large if request.topics else small).append(turn)
+            return echo(request, context)
+
+        shared = LargeRequests(SystemClock())
+        peers = [Peer(handle, large_requests=shared) for _ in range(5)]
+        healthy = Peer(handle, large_requests=shared)
+        for peer in peers:
+            peer.feed(large_question(1))
+        while len(turns_of_large) < 5:
+            turn += 1
+            healthy.feed(question(turn))
+            await asyncio.sleep(0)
+            assert turn < 100_000
+        assert len(set(turns_of_large)) == 5
+        assert len(small) == turn, "a small request never waits"
+
+    run(scenario)
+
+
+def test_after_a_large_request_the_next_waits_as_long_as_it_worked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        waits: list[float] = []
+        sleep = asyncio.sleep
+
+        async def noted(seconds: float) -> None:
+            waits.append(seconds)
+            await sleep(0)
+
+        monkeypatch.setattr(asyncio, "sleep", noted)
+        large = LargeRequests(clock := SlowClock())
+        for _ in range(2):
+            async with large.turn():
+                clock.now += 10.0
+        assert waits[0] == 0.0
+        assert waits[1] >= 10.0
+
+    run(scenario)
+
+
+def test_a_request_with_too_many_elements_closes_the_connection_unread() -> None:
+    async def scenario() -> None:
+        handled: list[Any] = []
+        peer = Peer(lambda request, context: handled.append(request))
+        peer.feed(large_question(1, topics=MAX_ELEMENTS + 1))
+        assert peer.transport.aborted
+        assert handled == []
+
+    run(scenario)
+
+
+def test_a_malformed_large_request_closes_the_connection() -> None:
+    async def scenario() -> None:
+        handled: list[Any] = []
+        peer = Peer(lambda request, context: handled.append(request))
+        whole = large_question(1)[4:-10]
+        peer.feed(struct.pack(">i", len(whole)) + whole)
+        await until(lambda: peer.transport.aborted)
+        assert handled == []
+
+    run(scenario)
+
+
+def test_a_client_that_leaves_gives_its_turn_to_the_next() -> None:
+    async def scenario() -> None:
+        handled: list[str] = []
+        shared = LargeRequests(SystemClock())
+        left, stays = (
+            Peer(
+                lambda request, context, name=name: handled.append(name) or echo(request, context),
+                large_requests=shared,
+            )
+            for name in ("left", "stays")
+        )
+        left.feed(large_question(1) + question(2))
+        stays.feed(large_question(1))
+        left.session.connection_lost(None)
+        await until(lambda: bool(stays.replies()))
+        assert handled == ["stays"]
 
     run(scenario)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -24,6 +23,7 @@ from felice.client.net.cluster import Cluster, backoff_s
 from felice.client.net.waiting import Waiting
 from felice.client.options import Settings
 from felice.protocol.errors import ErrorCode
+from felice.protocol.patterns import Pattern
 from felice.protocol.primitives import MalformedMessage
 
 _WATCH_INTERVAL_S = 1.0
@@ -44,7 +44,7 @@ class Interest(Protocol):
     """The topics that the consumer subscribes to, by name and by pattern."""
 
     topics: frozenset[str]
-    pattern: re.Pattern[str] | None
+    pattern: Pattern | None
 
     def wanted_topics(self, existing: Iterable[str]) -> set[str]: ...
 

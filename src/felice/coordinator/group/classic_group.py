@@ -25,6 +25,8 @@ from felice.protocol.primitives import MalformedMessage
 
 NO_STATE_TIMESTAMP = -1
 _JAVA_MAP_BUCKETS = 16
+# Reading a subscription takes the event loop, and a group has as many as members.
+_SUBSCRIBED_TOPICS_MAX = 10_000
 
 
 @dataclass(slots=True)
@@ -298,9 +300,12 @@ def _restore_member(stored: MemberMetadata, protocol: str) -> Member:
 
 
 def subscription_topics(metadata: bytes) -> list[str] | None:
-    """The topics of a consumer's subscription, of any version: version 0 is the beginning of all others."""
+    """The topics of a consumer's subscription, of any version: version 0 is the beginning of all others.
+
+    None where they cannot be read, or are more than `_SUBSCRIBED_TOPICS_MAX`.
+    """
     try:
         data_version(metadata)
-        return decode_prefix(ConsumerProtocolSubscription, metadata, 0, 2)[0].topics
+        return decode_prefix(ConsumerProtocolSubscription, metadata, 0, 2, _SUBSCRIBED_TOPICS_MAX)[0].topics
     except MalformedMessage:
         return None

@@ -6,8 +6,7 @@ every replica that is alive has moved its own, for at most `timeout_ms`.
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from felice.controller.topic_names import INTERNAL_TOPICS
 from felice.protocol.errors import ApiError, ErrorCode
@@ -18,33 +17,47 @@ from felice.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from felice.replication.partition import Partition
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
+_Moved: TypeAlias = tuple[DeleteRecordsPartitionResult, Partition, int]
+
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    topics, waiting = [], []
-    timeout_s = max(request.timeout_ms, 0) / 1000
-    for topic in request.topics:
-        rows = [_row(topic.name, asked, timeout_s, context) for asked in topic.partitions]
-        waiting.append(rows)
-    for topic, rows in zip(request.topics, waiting, strict=True):
-        results = await asyncio.gather(*rows)
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=list(results)))
-    return DeleteRecordsResponse(topics=topics)
+    moved: list[_Moved] = []
+    response = DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_begin(topic.name, asked, moved, context) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+    clock = context.services.env.clock
+    deadline = clock.monotonic() + max(request.timeout_ms, 0) / 1000
+    for row, partition, start_offset in moved:
+        try:
+            row.low_watermark = await partition.wait_deleted(
+                start_offset, max(0.0, deadline - clock.monotonic())
+            )
+        except ApiError as error:
+            row.error_code = error.code
+    return response
 
 
-async def _row(
-    topic: str, asked: DeleteRecordsPartition, timeout_s: float, context: RequestContext
+def _begin(
+    topic: str, asked: DeleteRecordsPartition, moved: list[_Moved], context: RequestContext
 ) -> DeleteRecordsPartitionResult:
-    index = asked.partition_index
+    """Moves the start here. All partitions begin at once, and share one deadline for their replicas."""
+    row = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
     try:
         if topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        partition = context.services.partitions.find(topic, index)
-        start_offset = partition.delete_records_before(asked.offset)
-        low_watermark = await partition.wait_deleted(start_offset, timeout_s)
+        partition = context.services.partitions.find(topic, asked.partition_index)
+        moved.append((row, partition, partition.delete_records_before(asked.offset)))
     except ApiError as error:
-        return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error.code)
-    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark)
+        row.error_code = error.code
+    return row

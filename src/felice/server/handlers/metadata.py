@@ -7,6 +7,7 @@ UNKNOWN_TOPIC_OR_PARTITION, as from Kafka, and asks again until the topic is the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from felice.controller import topic_names
@@ -50,7 +51,9 @@ def _to_create(
         return []
     names = dict.fromkeys(topic.name for topic in topics if topic.name and topic.topic_id == ZERO_UUID)
     existing = services.image.topics
-    return [name for name in names if name not in existing and _may_be_created(name)]
+    missing = (name for name in names if name not in existing and _may_be_created(name))
+    at_once = services.config.felice_auto_create_topics_max_at_once
+    return list(islice(missing, max(0, at_once - services.auto_topics.under_way)))
 
 
 def _may_be_created(name: str) -> bool:

@@ -164,6 +164,10 @@ def _check(topic: str, data: PartitionProduceData, request: ProduceRequest, cont
     is_transactional = _is_transactional(data.records)
     if is_transactional and request.transactional_id is None:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records need an id")
+    if is_transactional:
+        BatchHeader.parse(
+            data.records
+        )  # a batch of another format has no producer to ask the coordinator about
     return is_transactional
 
 
@@ -185,7 +189,10 @@ def _transactional_writes(
             partition = context.services.partitions.get(*where)
             if partition is None or data.records is None or not _is_transactional(data.records):
                 continue
-            header = BatchHeader.parse(data.records)
+            try:
+                header = BatchHeader.parse(data.records)
+            except ApiError:
+                continue  # `_check` refuses this partition
             who = Identity(request.transactional_id or "", header.producer_id, header.producer_epoch)
             found.setdefault(who, {})[where] = partition
     return found
