@@ -14,6 +14,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from conformance.targets import Target
 from conformance.topics import create_topic
 from conformance.wire import unique_name
+from felice.client.blocking import BlockingClient
+from felice.client.blocking.coordinators import BlockingCoordinators
 
 # Yesterday: records older than a topic's retention would go while the test reads them.
 EPOCH_MS = (int(time.time()) - 86_400) * 1000
@@ -86,6 +88,10 @@ def consume(broker: Target, topic: str, count: int) -> list[Any]:
         messages += got
     consumer.close()
     return messages
+
+
+def open_transactions(broker: Target) -> list[str]:
+    return BlockingCoordinators(BlockingClient(broker.bootstrap)).list_open("felice-spark-")
 
 
 def values(frame: Any) -> list[int]:
@@ -269,6 +275,7 @@ def test_a_stream_goes_through_spark_to_another_topic(
         .start()
     )
     query.awaitTermination()
+    assert open_transactions(broker) == []
     messages = consume(broker, target, 600)
     assert {int(m.key()): float(m.value()) for m in messages} == {
         number: 2.0 * number for number in range(600)

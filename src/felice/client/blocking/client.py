@@ -134,6 +134,24 @@ class BlockingClient:
         for link in links.values():
             link.close()
 
+    # Requests that the methods below do not cover
+
+    def ask_any(self, request: Any) -> Any:
+        """The answer of the first broker that gives one."""
+        return self._call_any(request)
+
+    def ask(self, address: tuple[str, int], request: Any) -> Any:
+        return self._idle_link(address).call(request)
+
+    def ask_all(self, address: tuple[str, int], requests: Iterable[Any]) -> list[Any]:
+        """Answers in the order of the requests, which are all sent before the first answer is awaited."""
+        link = self._idle_link(address)
+        count = 0
+        for request in requests:
+            link.send(request)
+            count += 1
+        return [link.receive() for _ in range(count)]
+
     # Metadata
 
     def metadata(
@@ -384,7 +402,11 @@ class BlockingClient:
         return self.produce([(topic, partition, batch)], acks)[0]
 
     def produce(
-        self, batches: Iterable[tuple[str, int, Any]], acks: int = -1, max_request_bytes: int = 16 << 20
+        self,
+        batches: Iterable[tuple[str, int, Any]],
+        acks: int = -1,
+        max_request_bytes: int = 16 << 20,
+        transactional_id: str | None = None,
     ) -> list[Appended]:
         """Append whole batches, several partitions to a request; results in the order given.
 
@@ -396,15 +418,19 @@ class BlockingClient:
         queue = list(enumerate(waiting))
         while queue:
             request, queue = _next_request(queue, max_request_bytes)
-            self._produce_until_done(request, acks, results)
+            self._produce_until_done(request, acks, results, transactional_id)
         return [results[index] for index in range(len(waiting))]
 
     def _produce_until_done(
-        self, request: list[tuple[int, _Batch]], acks: int, results: dict[int, Appended]
+        self,
+        request: list[tuple[int, _Batch]],
+        acks: int,
+        results: dict[int, Appended],
+        transactional_id: str | None,
     ) -> None:
         left = dict(request)
         while left:
-            error = self._produce_once(left, acks, results)
+            error = self._produce_once(left, acks, results, transactional_id)
             for index in [index for index in left if index in results]:
                 del left[index]
             if error is None:
@@ -416,7 +442,11 @@ class BlockingClient:
             self._forget_leaders((batch.topic, batch.partition) for batch in left.values())
 
     def _produce_once(
-        self, left: dict[int, _Batch], acks: int, results: dict[int, Appended]
+        self,
+        left: dict[int, _Batch],
+        acks: int,
+        results: dict[int, Appended],
+        transactional_id: str | None,
     ) -> KafkaException | None:
         indexes = {(batch.topic, batch.partition): index for index, batch in left.items()}
         try:
@@ -426,7 +456,8 @@ class BlockingClient:
             problem: KafkaException | None = None
             for node_id, partitions in led.items():
                 batches = {p: left[indexes[p]].data for p in partitions}
-                request = produce_request(self._topology, batches, acks, self.config.request_timeout_ms)
+                timeout_ms = self.config.request_timeout_ms
+                request = produce_request(self._topology, batches, acks, timeout_ms, transactional_id)
                 link = self._broker_link(node_id)
                 link.send(request, answered=acks != 0)
                 if acks == 0:

@@ -5,7 +5,7 @@ planning    offsets to ranges to tasks           (PURE)
 cluster     what the driver asks the brokers
 reader      batches and streams, in the driver
 fetching    ranges to Arrow, in the workers
-writer      Arrow to topics, in the workers
+writer      Arrow to topics, in the workers; `commit` (PURE), `ledger` and `transactional` make it exactly once
 source      what Spark calls first
 session     a session with the source registered; `java` finds its Java
 """

@@ -157,6 +157,12 @@ class SourceOptions:
         return self.starting or Latest()
 
 
+# As long as Kafka's brokers allow by default: a driver must commit a batch within it, also after a restart.
+TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
+_TRANSACTION_TIMEOUT = "transaction.timeout.ms"
+ALL_REPLICAS = -1
+
+
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
     """What a query asked of the sink."""
@@ -167,13 +173,23 @@ class SinkOptions:
     codec: Codec
     compression_level: int | None
     batch_bytes: int
+    guarantee: str | None = None
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    identified: tuple[str, int] | None = None
+    """Of a batch write: the application and the version that `txnAppId` and `txnVersion` name."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:
         options = _Options(given, SINK_OPTIONS)
-        settings = kafka_settings(options.of_kafka(), SINK_KEYS)
+        of_kafka = options.of_kafka()
+        # The client's own check of this key expects its transactional id beside it.
+        of_kafka.pop(_TRANSACTION_TIMEOUT, None)
+        settings = kafka_settings(of_kafka, SINK_KEYS)
         level = settings["compression.level"]
         return cls(
+            guarantee=options.one_of("deliveryGuarantee", (EXACTLY_ONCE, AT_LEAST_ONCE)),
+            transaction_timeout_ms=options.count_or(f"kafka.{_TRANSACTION_TIMEOUT}", TRANSACTION_TIMEOUT_MS),
+            identified=_identified(options),
             topic=options.text("topic"),
             client=_config(settings, settings["delivery.timeout.ms"]),
             acks=settings["acks"],
@@ -181,6 +197,29 @@ class SinkOptions:
             compression_level=level if level >= 0 else None,
             batch_bytes=settings["batch.size"],
         )
+
+    def for_stream(self) -> bool:
+        """Whether each batch is written exactly once."""
+        if self.identified is not None:
+            raise OptionError("txnAppId", "is for batch writes; a stream's batches have a name already")
+        return self._checked(self.guarantee != AT_LEAST_ONCE)
+
+    def for_batch(self) -> bool:
+        """Whether a write that is repeated under the same application and version is done once."""
+        if self.guarantee == EXACTLY_ONCE and self.identified is None:
+            raise OptionError(
+                "deliveryGuarantee",
+                "a batch write is exactly once only under a name: give txnAppId and txnVersion, by which a write "
+                "that is repeated is recognised",
+            )
+        return self._checked(self.identified is not None)
+
+    def _checked(self, exactly_once: bool) -> bool:
+        if exactly_once and self.acks != ALL_REPLICAS:
+            raise OptionError(
+                "kafka.acks", "exactly once needs acks=all; for less, set deliveryGuarantee=at_least_once"
+            )
+        return exactly_once
 
 
 # A new topic or partition is noticed after this at the latest, unless kafka.metadata.max.age.ms says otherwise.
@@ -209,7 +248,8 @@ SOURCE_OPTIONS = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
 )
-SINK_OPTIONS = ("topic",)
+SINK_OPTIONS = ("topic", "deliveryGuarantee", "txnAppId", "txnVersion")
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
 STREAM_ONLY = {
     "maxOffsetsPerTrigger": "max_offsets_per_trigger",
     "minOffsetsPerTrigger": "min_offsets_per_trigger",
@@ -272,8 +312,11 @@ class _Options:
         return self.choice(name, ("true", "false"), str(default).lower()) == "true"
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        value = (self.text(name) or default).strip().lower()
-        if value not in choices:
+        return self.one_of(name, choices) or default
+
+    def one_of(self, name: str, choices: tuple[str, ...]) -> str | None:
+        value = self.text(name)
+        if value is not None and (value := value.strip().lower()) not in choices:
             raise OptionError(name, f"expected one of {', '.join(choices)}, got {value!r}")
         return value
 
@@ -363,6 +406,18 @@ def _assigned(text: str) -> tuple[Partition, ...]:
         return parse_partitions(text)
     except OffsetsError as error:
         raise OptionError("assign", str(error)) from error
+
+
+def _identified(options: _Options) -> tuple[str, int] | None:
+    """As Delta Lake names them: with both, a batch write of the same version is done once."""
+    application, version = options.text("txnAppId"), options.count("txnVersion", minimum=0)
+    if (application is None) != (version is None):
+        raise OptionError("txnAppId", "goes together with txnVersion")
+    if application is None or version is None:
+        return None
+    if options.one_of("deliveryGuarantee", (EXACTLY_ONCE, AT_LEAST_ONCE)) == AT_LEAST_ONCE:
+        raise OptionError("txnAppId", "asks for exactly once; leave out deliveryGuarantee=at_least_once")
+    return application, version
 
 
 def _names(position: Position, offset: int) -> bool:

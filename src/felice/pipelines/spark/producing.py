@@ -12,13 +12,15 @@ import itertools
 import random
 import time
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from felice.client.blocking import BlockingClient
 from felice.client.error import KafkaException
-from felice.pipelines.spark.connections import client_of
+from felice.client.model import Partition
 from felice.pipelines.spark.mistakes import QueryError
 from felice.pipelines.spark.options import SinkOptions
 from felice.records.arrow import arrow_to_batches, key_hashes
@@ -35,12 +37,41 @@ class RowError(QueryError, ValueError):
     """A row that cannot be written, and why."""
 
 
+class Output(Protocol):
+    """Where rows go once their partition is chosen."""
+
+    def encode(self, partition: Partition, rows: pa.Table, timestamp_ms: int) -> Iterator[bytearray]: ...
+
+    def send(self, batches: list[tuple[str, int, bytearray]]) -> None: ...
+
+
+class PlainOutput:
+    """Rows are visible as soon as they are written, and written again by a task that runs again."""
+
+    def __init__(self, client: BlockingClient, options: SinkOptions) -> None:
+        self._client = client
+        self._options = options
+
+    def encode(self, partition: Partition, rows: pa.Table, timestamp_ms: int) -> Iterator[bytearray]:
+        return arrow_to_batches(
+            rows,
+            timestamp_ms=timestamp_ms,
+            codec=self._options.codec,
+            level=self._options.compression_level,
+            target_bytes=self._options.batch_bytes,
+        )
+
+    def send(self, batches: list[tuple[str, int, bytearray]]) -> None:
+        self._client.produce(batches, self._options.acks)
+
+
 class TopicWriter:
     """Collects rows and writes them in large pieces."""
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, client: BlockingClient, output: Output) -> None:
         self._options = options
-        self._client = client_of(options.client)
+        self._client = client
+        self._output = output
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
         self._partition_counts: dict[str, int] = {}
@@ -63,15 +94,9 @@ class TopicWriter:
             (topic, partition, batch)
             for topic, rows in self._by_topic(pa.Table.from_batches(held).combine_chunks())
             for partition, part in self._by_partition(topic, rows)
-            for batch in arrow_to_batches(
-                part,
-                timestamp_ms=now_ms,
-                codec=self._options.codec,
-                level=self._options.compression_level,
-                target_bytes=self._options.batch_bytes,
-            )
+            for batch in self._output.encode((topic, partition), part, now_ms)
         ]
-        self._client.produce(batches, self._options.acks)
+        self._output.send(batches)
         self.rows_written += sum(len(rows) for rows in held)
 
     def _by_topic(self, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:

@@ -1,24 +1,40 @@
 """Writes rows to topics: the sink of batch and streaming queries.
 
-Keeps true: what a task wrote is acknowledged before the task succeeds: at least once.
-            A task that runs again writes its rows again. The rows of one key keep
-            their order within a task and go to the partition Java's producer chooses.
+Keeps true: what a task wrote is acknowledged before the task succeeds. Exactly once, the default of a stream:
+            `commit` decides what is visible. At least once: a task that runs again writes its rows again.
+            The rows of one key keep their order within a task and go to the partition Java's producer chooses.
 Columns as in Spark's own Kafka sink: key, value, topic, partition, headers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType
 
+from felice.client.blocking.coordinators import BlockingCoordinators
+from felice.client.error import KafkaException
+from felice.pipelines.spark.commit import Prepared, abort_batch, commit_batch
+from felice.pipelines.spark.connections import client_of
+from felice.pipelines.spark.ledger import BrokerLedger, TaskIdentity
 from felice.pipelines.spark.mistakes import OptionError, QueryError, told_plainly
 from felice.pipelines.spark.options import SinkOptions
-from felice.pipelines.spark.producing import TopicWriter
+from felice.pipelines.spark.producing import PlainOutput, TopicWriter
 from felice.pipelines.spark.schema import HEADERS
+from felice.pipelines.spark.transactional import TransactionalOutput
+
+log = logging.getLogger(__name__)
+
+# What Spark's engine says of the query that a task belongs to.
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+RUN_ID = "spark.jobGroup.id"
 
 
 class SchemaError(QueryError, ValueError):
@@ -27,35 +43,141 @@ class SchemaError(QueryError, ValueError):
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task wrote."""
+    """What one task wrote. `identity` is None where rows are visible at once."""
 
     rows: int
+    identity: TaskIdentity | None = None
+    prepared: Prepared | None = None
+    topics: frozenset[str] = frozenset()
+
+
+Messages = Sequence[WriterCommitMessage | None]
 
 
 class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
+        self._exactly_once = options.for_batch()
+        # Made in the driver, so that all tasks of this write have the same.
+        self._run = secrets.token_hex(4)
 
     @told_plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return Written(write_rows(iterator, self._options))
+        if not self._exactly_once or self._options.identified is None:
+            return write_rows(iterator, self._options)
+        application, version = self._options.identified
+        task = TaskContext.get()
+        assert task is not None, "Spark writes in tasks"
+        identity = TaskIdentity(application, self._run, version, task.partitionId(), task.attemptNumber())
+        return write_part(iterator, self._options, identity)
+
+    @told_plainly
+    def commit(self, messages: Messages) -> None:
+        if self._exactly_once:
+            commit_parts(messages, self._options)
+
+    def abort(self, messages: Messages) -> None:
+        if self._exactly_once:
+            abort_parts(messages, self._options)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
+        self._exactly_once = options.for_stream()
 
     @told_plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return Written(write_rows(iterator, self._options))
+        if not self._exactly_once:
+            return write_rows(iterator, self._options)
+        return write_part(iterator, self._options, _identity_in_stream())
+
+    @told_plainly
+    def commit(self, messages: Messages, batchId: int) -> None:
+        if self._exactly_once:
+            commit_parts(messages, self._options)
+
+    def abort(self, messages: Messages, batchId: int) -> None:
+        if self._exactly_once:
+            abort_parts(messages, self._options)
 
 
-def write_rows(rows: Iterator[pa.RecordBatch], options: SinkOptions) -> int:
-    writer = TopicWriter(options)
+def _identity_in_stream() -> TaskIdentity:
+    task = TaskContext.get()
+    assert task is not None, "Spark writes in tasks"
+    named = [task.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID, RUN_ID)]
+    if None in named:
+        raise QueryError("exactly once needs a streaming query; this task belongs to none")
+    query_id, batch_id, run_id = (str(name) for name in named)
+    run = run_id.partition("-")[0]
+    return TaskIdentity(query_id, run, int(batch_id), task.partitionId(), task.attemptNumber())
+
+
+def write_rows(rows: Iterator[pa.RecordBatch], options: SinkOptions) -> Written:
+    client = client_of(options.client)
+    writer = TopicWriter(options, client, PlainOutput(client, options))
+    _write_all(rows, writer)
+    return Written(writer.rows_written)
+
+
+def write_part(rows: Iterator[pa.RecordBatch], options: SinkOptions, identity: TaskIdentity) -> Written:
+    client = client_of(options.client)
+    output = TransactionalOutput(client, options, identity)
+    writer = TopicWriter(options, client, output)
+    try:
+        _write_all(rows, writer)
+    except BaseException:
+        output.give_up()
+        raise
+    return Written(writer.rows_written, identity, output.prepare(), output.topics)
+
+
+def _write_all(rows: Iterator[pa.RecordBatch], writer: TopicWriter) -> None:
     for batch in rows:
         writer.add(batch)
     writer.flush()
-    return writer.rows_written
+
+
+# Runs whose first commit this process has made: what an earlier run left open is aborted then.
+_swept: set[tuple[str, str]] = set()
+
+
+def commit_parts(messages: Messages, options: SinkOptions) -> None:
+    written = [message for message in messages if isinstance(message, Written)]
+    if (identity := _identity_of(written)) is None:
+        return
+    is_new = (identity.query_id, identity.run) not in _swept
+    commit_batch(
+        _ledger(identity.query_id, written, options),
+        identity.batch_id,
+        _prepared(written),
+        strays=is_new or any(message.identity and message.identity.attempt for message in written),
+    )
+    _swept.add((identity.query_id, identity.run))
+
+
+def abort_parts(messages: Messages, options: SinkOptions) -> None:
+    """As well as it can be done: what stays open is aborted by the next run, or times out."""
+    written = [message for message in messages if isinstance(message, Written)]
+    if (identity := _identity_of(written)) is None:
+        return
+    try:
+        abort_batch(_ledger(identity.query_id, written, options), identity.batch_id, _prepared(written))
+    except (QueryError, KafkaException) as error:
+        log.warning("batch %d could not be aborted yet: %s", identity.batch_id, error)
+
+
+def _ledger(query_id: str, written: Iterable[Written], options: SinkOptions) -> BrokerLedger:
+    topics = {topic for message in written for topic in message.topics}
+    return BrokerLedger(BlockingCoordinators(client_of(options.client)), query_id, topics)
+
+
+def _identity_of(written: Iterable[Written]) -> TaskIdentity | None:
+    return next((message.identity for message in written if message.identity is not None), None)
+
+
+def _prepared(written: Iterable[Written]) -> list[Prepared]:
+    return [message.prepared for message in written if message.prepared is not None]
 
 
 def check_schema(schema: StructType, options: SinkOptions) -> None:

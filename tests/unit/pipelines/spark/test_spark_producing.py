@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from felice.client.model import ClusterMetadata, PartitionMetadata, TopicMetadat
 from felice.client.produce.partitioners import murmur2_random
 from felice.pipelines.spark import producing
 from felice.pipelines.spark.options import SinkOptions
-from felice.pipelines.spark.producing import RowError, TopicWriter
+from felice.pipelines.spark.producing import PlainOutput, RowError, TopicWriter
 from felice.records.reader import read_records
 
 UNKNOWN_TOPIC = 3
@@ -46,16 +46,20 @@ class Brokers:
             self.records.setdefault((topic, partition), []).extend(read_records(batch))
 
 
+_connected: list[Brokers] = []
+
+
 @pytest.fixture
-def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
-    brokers = Brokers()
-    monkeypatch.setattr(producing, "client_of", lambda config: brokers)
-    return brokers
+def brokers() -> Iterator[Brokers]:
+    _connected.append(Brokers())
+    yield _connected[-1]
+    _connected.clear()
 
 
 def write(*batches: dict[str, list[Any]], **given: str) -> int:
     options = SinkOptions.parse({"kafka.bootstrap.servers": "h:1"} | given)
-    writer = TopicWriter(options)
+    client: Any = _connected[0]
+    writer = TopicWriter(options, client, PlainOutput(client, options))
     for columns in batches:
         writer.add(pa.RecordBatch.from_pydict(columns))
     writer.flush()

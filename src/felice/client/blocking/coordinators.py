@@ -1,0 +1,346 @@
+"""Transactions and committed offsets through a `BlockingClient`: what a coordinator must be asked.
+
+Keeps true:  a request whose answer was lost, or that found no coordinator, is asked again, within the client's
+             `retry_timeout_ms`. So every request here may safely arrive twice.
+How:         transactions use the explicit flow (AddPartitionsToTxn, EndTxn up to version 4), which all brokers know.
+             The producer's epoch then stays the same from its start to its end: any process that knows the
+             producer may end its transaction, and the coordinator answers an end that has happened with NONE.
+Leaves:      what is committed and when to the caller.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from felice.client.blocking.client import BlockingClient
+from felice.client.error import KafkaError, KafkaException, failure
+from felice.client.group.requests import (
+    CommittedOffset,
+    commit_results,
+    fetched_offsets,
+    offset_commit_request,
+    offset_fetch_request,
+)
+from felice.client.model import Partition
+from felice.client.net.requests import LAST_INIT_PRODUCER_ID, by_topic
+from felice.client.net.wire import ByVersion
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from felice.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from felice.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from felice.protocol.messages.end_txn import EndTxnRequest
+from felice.protocol.messages.find_coordinator import (
+    GROUP_KEY_TYPE,
+    TRANSACTION_KEY_TYPE,
+    Coordinator,
+    FindCoordinatorRequest,
+)
+from felice.protocol.messages.init_producer_id import InitProducerIdRequest
+from felice.protocol.messages.list_groups import ListGroupsRequest
+from felice.protocol.messages.list_transactions import ListTransactionsRequest
+from felice.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+Address = tuple[str, int]
+Answer = TypeVar("Answer")
+
+_LAST_EXPLICIT_ADD = 3
+_LAST_EXPLICIT_END = 4
+_LAST_EXPLICIT_OFFSETS = 4
+_LAST_SINGLE_FIND = 3
+_BACKOFF_S = 0.02
+_BACKOFF_LIMIT_S = 0.5
+
+_MOVED = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT,
+)
+ONGOING = "Ongoing"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalProducer:
+    """What a coordinator knows a transaction's producer by."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedTransaction:
+    """A transaction as its coordinator has it; `state` is empty where it knows of none."""
+
+    producer: TransactionalProducer
+    state: str
+
+
+class BlockingCoordinators:
+    """Asks the coordinators of transactional ids and groups. Keeps what it learned of where they are."""
+
+    def __init__(self, client: BlockingClient) -> None:
+        self._client = client
+        self._where: dict[tuple[int, str], Address] = {}
+
+    # Transactions
+
+    def begin(self, transactional_id: str, timeout_ms: int) -> TransactionalProducer:
+        """A producer with a new epoch: an open transaction of the same id is aborted, an older producer fenced."""
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, producer_id=-1
+        )
+        versioned = ByVersion(InitProducerIdRequest, lambda version: request, LAST_INIT_PRODUCER_ID)
+        answer = self._ask(TRANSACTION_KEY_TYPE, transactional_id, versioned, lambda a: [a.error_code])
+        return TransactionalProducer(transactional_id, answer.producer_id, answer.producer_epoch)
+
+    def add_partitions(self, producer: TransactionalProducer, partitions: Iterable[Partition]) -> None:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=producer.transactional_id,
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+                for topic, numbers in by_topic(partitions).items()
+            ],
+        )
+        versioned = ByVersion(AddPartitionsToTxnRequest, lambda version: request, _LAST_EXPLICIT_ADD)
+        self._ask(TRANSACTION_KEY_TYPE, producer.transactional_id, versioned, _codes_of_partitions)
+
+    def add_offsets(
+        self, producer: TransactionalProducer, group_id: str, offsets: Mapping[Partition, CommittedOffset]
+    ) -> None:
+        """Offsets that the group has once the producer's transaction is committed."""
+        added = AddOffsetsToTxnRequest(**_named(producer), group_id=group_id)
+        self._ask(TRANSACTION_KEY_TYPE, producer.transactional_id, added, lambda a: [a.error_code])
+        request = TxnOffsetCommitRequest(
+            **_named(producer),
+            group_id=group_id,
+            generation_id=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=_offset_rows(offsets),
+        )
+        versioned = ByVersion(TxnOffsetCommitRequest, lambda version: request, _LAST_EXPLICIT_OFFSETS)
+        self._ask(GROUP_KEY_TYPE, group_id, versioned, lambda a: commit_results(a).values())
+
+    def end(self, producers: Iterable[TransactionalProducer], *, committed: bool) -> dict[str, int]:
+        """End transactions; error codes by transactional id. NONE also for what had ended in this way before."""
+        left = {producer.transactional_id: producer for producer in producers}
+        codes: dict[str, int] = {}
+        patience = _Patience(self._client.config.retry_timeout_ms)
+        while left:
+            told = self._end_once(left, committed)
+            codes |= told
+            left = {name: producer for name, producer in left.items() if _is_open(told.get(name))}
+            if left and not patience.wait():
+                unsettled = ", ".join(sorted(left))
+                raise failure(KafkaError._TIMED_OUT, f"transactions do not end: {unsettled}")
+        return codes
+
+    def _end_once(self, producers: Mapping[str, TransactionalProducer], committed: bool) -> dict[str, int]:
+        """One attempt; what could not be asked is absent."""
+        codes: dict[str, int] = {}
+        try:
+            where = self._locate(TRANSACTION_KEY_TYPE, producers)
+        except KafkaException as error:
+            if not error.error.retriable():
+                raise
+            return codes
+        for address in sorted(set(where.values())):
+            names = [name for name, found in where.items() if found == address]
+            try:
+                answers = self._client.ask_all(
+                    address, [_end_request(producers[n], committed) for n in names]
+                )
+            except KafkaException as error:
+                if not error.error.retriable():
+                    raise
+                answers = []
+            codes |= {name: answer.error_code for name, answer in zip(names, answers, strict=False)}
+        for name in producers:
+            if name not in codes or codes[name] in _MOVED:
+                self._where.pop((TRANSACTION_KEY_TYPE, name), None)
+        return codes
+
+    def describe(self, transactional_ids: Iterable[str]) -> dict[str, DescribedTransaction]:
+        """Transactions by id; an id that its coordinator does not know is absent."""
+        found: dict[str, DescribedTransaction] = {}
+        for transactional_id in transactional_ids:
+            request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+            answer = self._ask(TRANSACTION_KEY_TYPE, transactional_id, request, _codes_of_described)
+            for row in answer.transaction_states:
+                if not row.error_code:
+                    producer = TransactionalProducer(
+                        row.transactional_id, row.producer_id, row.producer_epoch
+                    )
+                    found[row.transactional_id] = DescribedTransaction(producer, row.transaction_state)
+        return found
+
+    def list_open(self, prefix: str) -> list[str]:
+        """Ids of open transactions that begin with `prefix`, from every broker that answers."""
+        found: set[str] = set()
+        for broker in self._client.metadata([]).brokers.values():
+            request = ListTransactionsRequest(state_filters=[ONGOING])
+            try:
+                answer = self._client.ask((broker.host, broker.port), request)
+            except KafkaException as error:
+                if not error.error.retriable():
+                    raise
+                continue  # Its coordinators are elsewhere by now, or will be.
+            found |= {row.transactional_id for row in answer.transaction_states}
+        return sorted(name for name in found if name.startswith(prefix))
+
+    # Offsets of groups
+
+    def commit_offsets(self, group_id: str, offsets: Mapping[Partition, CommittedOffset]) -> None:
+        """As a consumer does that is no member of the group."""
+        request = offset_commit_request(group_id, offsets)
+        self._ask(GROUP_KEY_TYPE, group_id, request, lambda a: commit_results(a).values())
+
+    def committed(self, group_id: str) -> dict[Partition, CommittedOffset]:
+        """Everything that the group has committed; waits for transactions that would change it."""
+        request = offset_fetch_request(group_id, None, require_stable=True)
+        answer = self._ask(GROUP_KEY_TYPE, group_id, request, _codes_of_fetched)
+        return {key: row for key, row in fetched_offsets(answer)[1].items() if row.offset >= 0}
+
+    def list_groups(self, prefix: str) -> list[str]:
+        found: set[str] = set()
+        for broker in self._client.metadata([]).brokers.values():
+            answer = self._client.ask((broker.host, broker.port), ListGroupsRequest())
+            found |= {row.group_id for row in answer.groups}
+        return sorted(name for name in found if name.startswith(prefix))
+
+    # The way to a coordinator
+
+    def _ask(self, key_type: int, key: str, request: Any, codes_of: Callable[[Any], Iterable[int]]) -> Any:
+        patience = _Patience(self._client.config.retry_timeout_ms)
+        while True:
+            try:
+                address = self._locate(key_type, [key])[key]
+                answer = self._client.ask(address, request)
+            except KafkaException as error:
+                self._where.pop((key_type, key), None)
+                if not error.error.retriable() or not patience.wait():
+                    raise
+                continue
+            code = _worst(codes_of(answer))
+            if code == ErrorCode.NONE:
+                return answer
+            if code in _MOVED:
+                self._where.pop((key_type, key), None)
+            if not _is_open(code) or not patience.wait():
+                raise failure(code, key)
+
+    def _locate(self, key_type: int, keys: Iterable[str]) -> dict[str, Address]:
+        wanted = list(keys)
+        unknown = [key for key in wanted if (key_type, key) not in self._where]
+        if unknown:
+            self._find(key_type, unknown)
+        return {key: self._where[key_type, key] for key in wanted}
+
+    def _find(self, key_type: int, keys: list[str]) -> None:
+        """Ask for many keys at once where the broker can; one by one otherwise."""
+        versioned = ByVersion(
+            FindCoordinatorRequest,
+            lambda version: (
+                FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)
+                if version > _LAST_SINGLE_FIND
+                else FindCoordinatorRequest(key_type=key_type, key=keys[0])
+            ),
+        )
+        answer = self._client.ask_any(versioned)
+        rows = answer.coordinators or [
+            Coordinator(
+                key=keys[0],
+                node_id=answer.node_id,
+                host=answer.host,
+                port=answer.port,
+                error_code=answer.error_code,
+            )
+        ]
+        for row in rows:
+            if row.error_code:
+                raise failure(row.error_code, row.key)
+            self._where[key_type, row.key] = (row.host, row.port)
+        if rest := [key for key in keys if (key_type, key) not in self._where]:
+            self._find(key_type, rest)
+
+
+class _Patience:
+    """Waits between attempts, a little longer each time, until the limit."""
+
+    def __init__(self, limit_ms: int) -> None:
+        self._deadline = time.monotonic() + limit_ms / 1000
+        self._pause_s = _BACKOFF_S
+
+    def wait(self) -> bool:
+        if time.monotonic() >= self._deadline:
+            return False
+        time.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _BACKOFF_LIMIT_S)
+        return True
+
+
+def _is_open(code: int | None) -> bool:
+    """Whether the same question may bring another answer."""
+    return code is None or (code != ErrorCode.NONE and (code in _MOVED or ErrorCode.of(code).retriable))
+
+
+def _worst(codes: Iterable[int]) -> int:
+    failed = [code for code in codes if code != ErrorCode.NONE]
+    lasting = [code for code in failed if not _is_open(code)]
+    return (lasting or failed or [int(ErrorCode.NONE)])[0]
+
+
+def _named(producer: TransactionalProducer) -> dict[str, Any]:
+    return {
+        "transactional_id": producer.transactional_id,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch,
+    }
+
+
+def _end_request(producer: TransactionalProducer, committed: bool) -> ByVersion:
+    request = EndTxnRequest(**_named(producer), committed=committed)
+    return ByVersion(EndTxnRequest, lambda version: request, _LAST_EXPLICIT_END)
+
+
+def _offset_rows(offsets: Mapping[Partition, CommittedOffset]) -> list[TxnOffsetCommitRequestTopic]:
+    return [
+        TxnOffsetCommitRequestTopic(
+            name=topic,
+            partitions=[
+                TxnOffsetCommitRequestPartition(
+                    partition_index=number,
+                    committed_offset=offsets[topic, number].offset,
+                    committed_leader_epoch=-1,
+                    committed_metadata=offsets[topic, number].metadata,
+                )
+                for number in numbers
+            ],
+        )
+        for topic, numbers in by_topic(offsets).items()
+    ]
+
+
+def _codes_of_partitions(answer: Any) -> Iterable[int]:
+    for topic in answer.results_by_topic_v3_and_below:
+        for row in topic.results_by_partition:
+            yield row.partition_error_code
+
+
+def _codes_of_described(answer: Any) -> Iterable[int]:
+    absent = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    return [row.error_code for row in answer.transaction_states if row.error_code != absent]
+
+
+def _codes_of_fetched(answer: Any) -> Iterable[int]:
+    group_code, offsets = fetched_offsets(answer)
+    return [group_code, *(row.error_code for row in offsets.values())]

@@ -1,0 +1,183 @@
+"""What the brokers keep of a query's exactly-once writes: its transactions, and the last decision.
+
+Keeps true: everything is under names that the query's id determines, so that any driver of the query finds it.
+Where:      A task's transactional id is `felice-spark-QUERY-RUN-SLOT-ATTEMPT`. It differs from run to run, because a
+            replay must not touch the transactions of an earlier decision, and from attempt to attempt, because a
+            speculative attempt must not fence the one that succeeds.
+            The decision is an offset of the group `felice-spark-QUERY-sink`, for partition 0 of each topic that the
+            batch was written to: the offset is the batch id, its metadata the transactions. The driver commits it
+            in a transaction of its own, `felice-spark-QUERY-driver`, which fences older drivers.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from felice.client.blocking.coordinators import ONGOING, BlockingCoordinators, TransactionalProducer
+from felice.client.error import KafkaException
+from felice.client.group.requests import CommittedOffset
+from felice.pipelines.spark.commit import Decision, Outcome, Prepared
+from felice.pipelines.spark.mistakes import ClusterError, QueryError
+from felice.protocol.errors import ErrorCode
+
+PREFIX = "felice-spark"
+DECISION_TIMEOUT_MS = 60_000
+METADATA_MAX_BYTES = 4096
+"""The brokers' default for offset.metadata.max.bytes."""
+
+_ABORTED_STATES = ("PrepareAbort", "CompleteAbort", "PrepareEpochFence")
+_FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+class BrokerLedger:
+    """`commit.Ledger` over Kafka's brokers."""
+
+    def __init__(self, coordinators: BlockingCoordinators, query_id: str, topics: Iterable[str]) -> None:
+        self._ask = coordinators
+        self._query_id = query_id
+        self._topics = sorted(topics)
+        self._driver: TransactionalProducer | None = None
+
+    def take_over(self) -> Decision | None:
+        self._driver = self._ask.begin(f"{task_prefix(self._query_id)}driver", DECISION_TIMEOUT_MS)
+        decisions = [
+            from_metadata(row.offset, row.metadata, task_prefix(self._query_id))
+            for row in self._ask.committed(sink_group(self._query_id)).values()
+        ]
+        # A topic that an earlier batch was written to still has the decision for that batch.
+        return max(decisions, key=lambda decision: decision.batch_id, default=None)
+
+    def not_open(self, transactions: Iterable[Prepared]) -> list[Prepared]:
+        rows = list(transactions)
+        described = self._ask.describe(row.transactional_id for row in rows)
+        open_now = {found.producer for found in described.values() if found.state == ONGOING}
+        return [row for row in rows if _producer(row) not in open_now]
+
+    def decide(self, decision: Decision) -> None:
+        assert self._driver is not None, "take_over comes first"
+        metadata = to_metadata(decision, task_prefix(self._query_id))
+        offsets = {(topic, 0): CommittedOffset(decision.batch_id, metadata) for topic in self._topics}
+        self._ask.add_offsets(self._driver, sink_group(self._query_id), offsets)
+        code = self._ask.end([self._driver], committed=True)[self._driver.transactional_id]
+        if code:
+            raise ClusterError(f"batch {decision.batch_id} cannot be decided: {ErrorCode.of(code).name}")
+
+    def commit(self, transactions: Iterable[Prepared]) -> Mapping[Prepared, Outcome]:
+        rows = {row.transactional_id: row for row in transactions}
+        codes = self._ask.end(map(_producer, rows.values()), committed=True)
+        return {row: self._outcome(row, codes[name]) for name, row in rows.items()}
+
+    def _outcome(self, row: Prepared, code: int) -> Outcome:
+        if code == ErrorCode.NONE:
+            return Outcome.COMMITTED
+        if code == ErrorCode.INVALID_TXN_STATE:
+            return Outcome.ABORTED
+        if code in _FENCED:
+            # A timeout raises the epoch and aborts. An epoch raised in another way says nothing of the transaction.
+            found = self._ask.describe([row.transactional_id]).get(row.transactional_id)
+            if found is not None and found.state in _ABORTED_STATES:
+                return Outcome.ABORTED
+            return Outcome.UNKNOWN
+        if code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+            return Outcome.UNKNOWN
+        raise ClusterError(
+            f"transaction {row.transactional_id} cannot be committed: {ErrorCode.of(code).name}"
+        )
+
+    def abort(self, transactions: Iterable[Prepared]) -> None:
+        # What cannot be aborted has ended already.
+        self._ask.end(map(_producer, transactions), committed=False)
+
+    def abort_strays(self, keep: Collection[str]) -> None:
+        prefix = task_prefix(self._query_id)
+        names = [
+            name
+            for name in self._ask.list_open(prefix)
+            if name not in keep and self._driver is not None and name != self._driver.transactional_id
+        ]
+        found = self._ask.describe(names).values()
+        # By producer and epoch, not by a new epoch: what was committed meanwhile stays recognisable.
+        self._ask.end((row.producer for row in found if row.state == ONGOING), committed=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIdentity:
+    """Whose part of which batch a task writes."""
+
+    query_id: str
+    run: str
+    batch_id: int
+    slot: int
+    attempt: int
+
+    @property
+    def transactional_id(self) -> str:
+        return f"{task_prefix(self.query_id)}{self.run}-{self.slot}-{self.attempt}"
+
+
+def task_prefix(query_id: str) -> str:
+    return f"{PREFIX}-{query_id}-"
+
+
+def sink_group(query_id: str) -> str:
+    return f"{PREFIX}-{query_id}-sink"
+
+
+def to_metadata(decision: Decision, prefix: str) -> str:
+    """The transactions in few bytes: numbers that follow each other as their differences, then compressed."""
+    rows = decision.transactions
+    columns = [
+        [row.slot for row in rows],
+        [row.transactional_id.removeprefix(prefix) for row in rows],
+        _differences([row.producer_id for row in rows]),
+        _differences([row.producer_epoch for row in rows]),
+        [row.rows for row in rows],
+        [row.fingerprint for row in rows],
+    ]
+    packed = zlib.compress(json.dumps(columns, separators=(",", ":")).encode(), 9)
+    text = base64.b85encode(packed).decode()
+    if len(text) > METADATA_MAX_BYTES:
+        raise QueryError(
+            f"{len(rows)} tasks wrote batch {decision.batch_id}, too many to commit exactly once together: "
+            "write fewer partitions, for instance with coalesce(200)"
+        )
+    return text
+
+
+def from_metadata(batch_id: int, text: str, prefix: str) -> Decision:
+    try:
+        slots, names, producer_ids, epochs, rows, fingerprints = json.loads(
+            zlib.decompress(base64.b85decode(text))
+        )
+        found = zip(
+            slots, names, accumulate(producer_ids), accumulate(epochs), rows, fingerprints, strict=True
+        )
+        transactions = tuple(Prepared(slot, prefix + name, *rest) for slot, name, *rest in found)
+    except (ValueError, zlib.error, binascii.Error, TypeError) as error:
+        group = f"{prefix}sink"
+        raise QueryError(
+            f"the offsets of group {group} hold no decision of this sink ({error}); has another program written them?"
+        ) from None
+    return Decision(batch_id, transactions)
+
+
+def _differences(numbers: list[int]) -> list[int]:
+    return [*numbers[:1], *(later - earlier for earlier, later in pairwise(numbers))]
+
+
+def _producer(row: Prepared) -> TransactionalProducer:
+    return TransactionalProducer(row.transactional_id, row.producer_id, row.producer_epoch)
+
+
+def abort_quietly(coordinators: BlockingCoordinators, producer: TransactionalProducer) -> None:
+    """A task that failed gives its transaction up; where that fails, too, the next commit or the timeout does it."""
+    try:
+        coordinators.end([producer], committed=False)
+    except KafkaException:
+        return
