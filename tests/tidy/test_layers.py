@@ -1,16 +1,15 @@
-"""The house's levels hold: `layers.toml` is read and every import is checked against it."""
+"""Every import is checked against the levels of `layers.toml`, and no modules import each other in a cycle."""
 
 from __future__ import annotations
 
 import ast
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src" / "felice"
+from tidy.imports import ROOT, SOURCE, cycle_in, import_graph, imports_of, module_name
+
 LAYERS = tomllib.loads((ROOT / "layers.toml").read_text())
 LEVELS: dict[str, int] = LAYERS["levels"]
 TOWERS: dict[str, str] = {
@@ -24,14 +23,6 @@ def modules() -> list[Path]:
 
 def package_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
-
-
-def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
 
 
 def fault_of(importer: str, imported: str) -> str | None:
@@ -83,3 +74,18 @@ def test_a_forbidden_import_is_noticed(importer: str, imported: str) -> None:
 )
 def test_an_allowed_import_is_not(importer: str, imported: str) -> None:
     assert fault_of(importer, imported) is None
+
+
+def test_no_modules_import_each_other_in_a_cycle() -> None:
+    sources = {module_name(path): path.read_text() for path in SOURCE.rglob("*.py")}
+    assert cycle_in(import_graph(sources)) == []
+
+
+def test_a_cycle_is_noticed_also_where_only_types_are_imported() -> None:
+    sources = {
+        "felice.a": "from felice.b import B",
+        "felice.b": "if TYPE_CHECKING:\n    from felice.c import C",
+        "felice.c": "def late():\n    import felice.a",
+    }
+    assert sorted(set(cycle_in(import_graph(sources)))) == ["felice.a", "felice.b", "felice.c"]
+    assert cycle_in(import_graph({**sources, "felice.c": ""})) == []

@@ -9,12 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from felice.config.option import LONG_MAX, ConfigError, Kind, Option, Scope, option, options_of, parse_all
-
-if TYPE_CHECKING:
-    from felice.config.broker import BrokerConfig
 
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
@@ -24,6 +21,12 @@ def _replica_list_fault(replicas: tuple[str, ...]) -> str | None:
     if replicas == ("*",) or all(re.fullmatch(r"\d+:\d+", replica) for replica in replicas):
         return None
     return "expected partition:broker, separated by commas, or *"
+
+
+class TopicDefaults(Protocol):
+    """A broker's configuration, as the source of the defaults of topics."""
+
+    def topic_defaults(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +189,7 @@ class TopicConfig:
         return self.message_timestamp_type == "LogAppendTime"
 
     @classmethod
-    def parse(cls, properties: Mapping[str, str], broker: BrokerConfig | None = None) -> TopicConfig:
+    def parse(cls, properties: Mapping[str, str], broker: TopicDefaults | None = None) -> TopicConfig:
         """The effective configuration of a topic with these overrides on this broker; raises `ConfigError`."""
         for name in properties:
             if name not in TOPIC_OPTIONS:

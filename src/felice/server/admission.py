@@ -32,7 +32,7 @@ from felice.protocol.messages.add_partitions_to_txn import (
 )
 from felice.replication.partition import Partition
 from felice.replication.peers import Peers, PeerUnavailable
-from felice.server.handlers import add_partitions_to_txn
+from felice.server.partition_additions import add_partitions
 from felice.server.settings import Settings
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class TransactionCoordinators:
         coordinator = self._here.leader_of(transactional_id)
         if coordinator == self._broker_id:
             image = self._watcher.image
-            return await add_partitions_to_txn.answer(request, self._here, image, VERSION_BETWEEN_BROKERS)
+            return await add_partitions(request, self._here, image, VERSION_BETWEEN_BROKERS)
         timeout_s = self._settings.config.replica_socket_timeout_ms / 1000
         try:
             response: AddPartitionsToTxnResponse = await self._peers.call(

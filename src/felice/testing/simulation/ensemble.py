@@ -17,7 +17,7 @@ import contextvars
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from felice.metadata.session import TreeSession
 from felice.metadata.store import (
@@ -32,11 +32,9 @@ from felice.metadata.store import (
 )
 from felice.metadata.tree import Change, Outcome, Tree
 from felice.server.startup import StartupError
+from felice.testing.simulation.loop import SimLoop
 from felice.testing.simulation.network import SimNetwork
 from felice.testing.simulation.process import Process
-
-if TYPE_CHECKING:
-    from felice.testing.simulation.world import World
 
 T = TypeVar("T")
 
@@ -55,10 +53,19 @@ class Written:
     by: str = ""
 
 
+class EnsembleHost(Protocol):
+    """What the store uses of the simulated world."""
+
+    loop: SimLoop
+    network: SimNetwork
+
+    def note(self, line: str) -> None: ...
+
+
 class SimEnsemble:
     """The tree, who has a session on it, and everything that was ever written."""
 
-    def __init__(self, world: World, *, name: str = "store", timeout_s: float = 2.0) -> None:
+    def __init__(self, world: EnsembleHost, *, name: str = "store", timeout_s: float = 2.0) -> None:
         self.name = name
         self.timeout_s = timeout_s
         self.tree = Tree()

@@ -10,10 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from felice.testing.simulation.loop import SimLoop
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -25,8 +22,21 @@ class ProcessEnded(Exception):
     """The process was killed before it could give the answer that was waited for."""
 
 
+class ProcessLoop(Protocol):
+    """What a process uses of the event loop that runs it."""
+
+    def processes(self) -> list[Process]: ...
+    def create_future(self) -> asyncio.Future[Any]: ...
+    def create_task(
+        self, coro: Coroutine[Any, Any, T], *, context: contextvars.Context | None = None
+    ) -> asyncio.Task[T]: ...
+    def run_soon(self, handles: list[asyncio.Handle], process: Process) -> None:
+        """Runs the handles of a process that goes on after it was stopped."""
+        ...
+
+
 class Process:
-    def __init__(self, loop: SimLoop, name: str) -> None:
+    def __init__(self, loop: ProcessLoop, name: str) -> None:
         self.name = name
         self.is_alive = True
         self.is_stopped = False

@@ -1,0 +1,126 @@
+"""Adds partitions to a transaction, or tells whether they were added, as AddPartitionsToTxn asks.
+
+All or none: where one topic is unknown or not for clients, it gets its error and the others OPERATION_NOT_ATTEMPTED.
+"""
+
+from __future__ import annotations
+
+from felice.controller.topic_names import INTERNAL_TOPICS
+from felice.coordinator.transaction.coordinator import TransactionCoordinator
+from felice.coordinator.transaction.metadata import V1, V2, TopicPartition
+from felice.coordinator.transaction.shard import Identity
+from felice.metadata import ClusterImage
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from felice.server.transactions import as_client_error, settled
+
+_SEVERAL_SINCE = 4
+_FENCED_SINCE = 2
+
+_Results = list[AddPartitionsToTxnTopicResult]
+
+
+async def add_partitions(
+    request: AddPartitionsToTxnRequest,
+    transactions: TransactionCoordinator,
+    image: ClusterImage,
+    version: int,
+) -> AddPartitionsToTxnResponse:
+    if version < _SEVERAL_SINCE:
+        one = AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=await _one(one, transactions, image, version)
+        )
+    results = [
+        AddPartitionsToTxnResult(
+            transactional_id=one.transactional_id, topic_results=await _one(one, transactions, image, version)
+        )
+        for one in request.transactions
+    ]
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+async def _one(
+    asked: AddPartitionsToTxnTransaction,
+    transactions: TransactionCoordinator,
+    image: ClusterImage,
+    version: int,
+) -> _Results:
+    if not asked.transactional_id:
+        return _everywhere(asked.topics, ErrorCode.INVALID_REQUEST)
+    faults = {topic.name: _faults(topic, image, version) for topic in asked.topics}
+    if any(code != ErrorCode.NONE for found in faults.values() for code in found.values()):
+        return _not_attempted(asked.topics, faults)
+    who = Identity(asked.transactional_id, asked.producer_id, asked.producer_epoch)
+    if asked.verify_only:
+        return _verified(who, asked.topics, transactions)
+    partitions = frozenset(
+        TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions
+    )
+    client_version = V2 if version >= _SEVERAL_SINCE else V1
+    adding = transactions.add_partitions(who, partitions, client_version)
+    error = await settled(adding)
+    return _everywhere(asked.topics, as_client_error(error, version >= _FENCED_SINCE))
+
+
+def _faults(topic: AddPartitionsToTxnTopic, image: ClusterImage, version: int) -> dict[int, ErrorCode]:
+    if version < _SEVERAL_SINCE and topic.name in INTERNAL_TOPICS:
+        return dict.fromkeys(topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return {
+        index: ErrorCode.NONE
+        if image.partition(topic.name, index) is not None
+        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for index in topic.partitions
+    }
+
+
+def _not_attempted(
+    topics: list[AddPartitionsToTxnTopic], faults: dict[str, dict[int, ErrorCode]]
+) -> _Results:
+    return [
+        _topic(
+            topic.name,
+            {
+                index: faults[topic.name].get(index) or ErrorCode.OPERATION_NOT_ATTEMPTED
+                for index in topic.partitions
+            },
+        )
+        for topic in topics
+    ]
+
+
+def _verified(
+    who: Identity, topics: list[AddPartitionsToTxnTopic], transactions: TransactionCoordinator
+) -> _Results:
+    def verify(topic: str, index: int) -> ErrorCode:
+        return transactions.verify(who, TopicPartition(topic, index))
+
+    return [
+        _topic(topic.name, {index: verify(topic.name, index) for index in topic.partitions})
+        for topic in topics
+    ]
+
+
+def _everywhere(topics: list[AddPartitionsToTxnTopic], code: ErrorCode) -> _Results:
+    return [_topic(topic.name, dict.fromkeys(topic.partitions, code)) for topic in topics]
+
+
+def _topic(name: str, codes: dict[int, ErrorCode]) -> AddPartitionsToTxnTopicResult:
+    rows = [
+        AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+        for index, code in codes.items()
+    ]
+    return AddPartitionsToTxnTopicResult(name=name, results_by_partition=rows)
