@@ -295,7 +295,8 @@ class BrokerConfig(LimitOptions):
         "num.recovery.threads.per.data.dir",
         Kind.INT,
         2,
-        "Threads that open a directory's partitions.",
+        "Threads that open a directory's partitions at a start and close them at a stop.",
+        scope=Scope.CLUSTER_WIDE,
         minimum=1,
     )
     fetch_max_bytes: int = option(
@@ -431,6 +432,8 @@ class BrokerConfig(LimitOptions):
     """Defaults of topic options that this broker sets, by the attribute of `TopicConfig`."""
     originals: Mapping[str, str] = field(default_factory=dict)
     """The texts that the configuration was made of, by option name."""
+    without_effect: Mapping[str, str] = field(default_factory=dict)
+    """The texts of names that mean nothing here, for DescribeConfigs."""
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
@@ -438,9 +441,10 @@ class BrokerConfig(LimitOptions):
         known = {name: text for name, text in properties.items() if name in BROKER_OPTIONS}
         resolved = _resolve_synonyms(known)
         values = parse_all(_OWN_OPTIONS, resolved)
-        config = cls(**values, topic_overrides=_topic_overrides(known), originals=dict(known))
+        other = {name: text for name, text in properties.items() if name not in BROKER_OPTIONS}
+        config = cls(**values, topic_overrides=_topic_overrides(known), originals=known, without_effect=other)
         config._check()
-        return config, [name for name in properties if name not in BROKER_OPTIONS]
+        return config, list(other)
 
     def topic_defaults(self) -> Mapping[str, Any]:
         return self.topic_overrides

@@ -9,6 +9,7 @@ import difflib
 
 from felice.config.broker import BROKER_OPTIONS
 from felice.config.topic import TOPIC_OPTIONS
+from felice.config.without_effect import SETTABLE
 
 # Kafka 4.3.1's own (KafkaConfig.configDef) without ours, and what older versions had: the JVM's thread pools and
 # purgatories, KRaft, and what is not built (security, quotas, tiered storage, other kinds of groups).
@@ -54,7 +55,7 @@ group.streams.min.session.timeout.ms group.streams.num.standby.replicas group.st
 host.name initial.broker.registration.timeout.ms inter.broker.protocol.version
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
 internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
-log.dir.failure.timeout.ms log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
+log.dir.failure.timeout.ms log.initial.task.delay.ms
 log.message.downconversion.enable log.message.format.version log.message.timestamp.difference.max.ms
 max.connection.creation.rate max.connections.per.ip.overrides metadata.log.dir
 metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
@@ -129,6 +130,17 @@ _FAMILIES = ("config.providers.", "confluent.", "kafka.", "listener.name.", "rlm
 def is_kafkas(name: str) -> bool:
     """Whether an option that Felice does not have is one of Kafka's."""
     return name in KAFKA_ONLY or name.startswith(_FAMILIES)
+
+
+def is_settable_at_run_time(name: str) -> bool:
+    """Whether Kafka takes a change of this name while it runs, though it means nothing here.
+
+    Names that Kafka does not know either are taken, as by Kafka. Not what would turn on security, or another thing
+    that is not built.
+    """
+    if name in SETTABLE:
+        return True
+    return name not in KAFKA_ONLY and not name.startswith("listener.name.")
 
 
 def nearest(name: str) -> str | None:

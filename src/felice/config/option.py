@@ -8,9 +8,11 @@ options in the order they were written.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Any, TypeVar
 
@@ -23,6 +25,7 @@ LONG_MAX = 2**63 - 1
 class Kind(IntEnum):
     """Types of options; the numbers are those of DescribeConfigs v3."""
 
+    UNKNOWN = 0  # of a name that means nothing; no declared option has it
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -43,11 +46,21 @@ class Scope(Enum):
     TOPIC = "topic"
 
 
+# What a message shows of a text that a client sent.
+_MOST_SHOWN = 200
+
+
+def shortened(text: object) -> str:
+    """For messages: a client may send a name or a value of megabytes."""
+    whole = str(text)
+    return whole if len(whole) <= _MOST_SHOWN else f"{whole[:_MOST_SHOWN]}… ({len(whole)} characters)"
+
+
 class ConfigError(ValueError):
     """A value that an option cannot take. The text says what was expected, what came, and of which option."""
 
     def __init__(self, name: str, value: object, reason: str) -> None:
-        super().__init__(f"Invalid value {value} for configuration {name}: {reason}")
+        super().__init__(f"Invalid value {shortened(value)} for configuration {shortened(name)}: {reason}")
         self.name = name
         self.value = value
         self.reason = reason
@@ -104,7 +117,7 @@ class Option:
             return "true" if value else "false"
         if self.kind is Kind.LIST:
             return ",".join(value)
-        return str(value)
+        return _format_double(value) if self.kind is Kind.DOUBLE else str(value)
 
 
 def option(name: str, kind: Kind, default: T, doc: str, **facts: Any) -> T:
@@ -142,17 +155,27 @@ def _parse_boolean(declared: Option, text: str) -> bool:
 def _parse_integer(declared: Option, text: str) -> int:
     bits = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}[declared.kind]
     # `int` alone would also take "1_000", which Java refuses, and raise another error for thousands of digits.
-    value = int(text) if re.fullmatch(r"[+-]?0*\d{1,19}", text, re.ASCII) else None
+    value = int(text) if len(text) < 100 and re.fullmatch(r"[+-]?0*\d{1,19}", text, re.ASCII) else None
     if value is None or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
         raise ConfigError(declared.name, text, f"Not a number of type {declared.kind.name}")
     return value
 
 
 def _parse_double(declared: Option, text: str) -> float:
-    try:
+    # `float` alone would also take "nan", "infinity" and "1_0".
+    is_number = len(text) < 100 and re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII)
+    if is_number and math.isfinite(float(text)):
         return float(text)
-    except ValueError:
-        raise ConfigError(declared.name, text, "Not a number of type DOUBLE") from None
+    raise ConfigError(declared.name, text, "Not a number of type DOUBLE")
+
+
+def _format_double(value: float) -> str:
+    """As Java prints it: 1.7976931348623157E308, and 1.0E7 from there on."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return str(float(value))
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    text = "".join(map(str, digits))
+    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{int(exponent) + len(text) - 1}"
 
 
 def _parse_list(declared: Option, text: str) -> tuple[str, ...]:

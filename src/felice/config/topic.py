@@ -139,6 +139,26 @@ class TopicConfig:
         scope=Scope.TOPIC,
         internal_check=lambda wanted: "tiered storage is not built; only false is possible" if wanted else None,
     )  # fmt: skip
+    remote_log_copy_disable: bool = option(
+        "remote.log.copy.disable", Kind.BOOLEAN, False,
+        "Whether nothing more is copied to remote storage. Counts only where remote.storage.enable is true.",
+        scope=Scope.TOPIC,
+    )  # fmt: skip
+    remote_log_delete_on_disable: bool = option(
+        "remote.log.delete.on.disable", Kind.BOOLEAN, False,
+        "Whether remote data goes when remote storage is disabled for the topic. There is none here.",
+        scope=Scope.TOPIC,
+    )  # fmt: skip
+    local_retention_bytes: int = option(
+        "local.retention.bytes", Kind.LONG, -2,
+        "What of retention.bytes stays on the broker's disk, -2 all. Counts only where remote.storage.enable is true.",
+        scope=Scope.TOPIC, minimum=-2, synonyms=(("log.local.retention.bytes", 1),),
+    )  # fmt: skip
+    local_retention_ms: int = option(
+        "local.retention.ms", Kind.LONG, -2,
+        "How much of retention.ms stays on the broker's disk, -2 all. Counts only where remote.storage.enable is true.",
+        scope=Scope.TOPIC, minimum=-2, synonyms=(("log.local.retention.ms", 1),),
+    )  # fmt: skip
     retention_bytes: int = option(
         "retention.bytes", Kind.LONG, -1, "Bytes that a partition may hold before old segments go; -1 no limit.",
         scope=Scope.TOPIC, synonyms=(("log.retention.bytes", 1),),

@@ -69,7 +69,7 @@ class NewTopic:
     partition_count: int = -1
     replication_factor: int = -1
     assignment: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    configs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,11 +309,8 @@ class ClusterAdmin:
                 f"Topic '{wish.name}' collides with existing topic: {other}",
             )
         partitions = self._assigned(wish) if wish.assignment else self._placed(wish)
-        if null := next((name for name, value in wish.configs.items() if value is None), None):
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {null}")
-        configs = {name: value for name, value in wish.configs.items() if value is not None}
-        check_topic_config(configs, self._config())
-        return PlannedTopic(wish.name, self.new_topic_id(), partitions, configs)
+        check_topic_config(wish.configs, self._config())
+        return PlannedTopic(wish.name, self.new_topic_id(), partitions, wish.configs)
 
     def _assigned(self, wish: NewTopic) -> Mapping[int, tuple[int, ...]]:
         if wish.partition_count != -1 or wish.replication_factor != -1:

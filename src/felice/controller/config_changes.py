@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from felice.config import Kind, Option
+from felice.config import Kind, Option, shortened
 from felice.protocol.errors import ApiError, ErrorCode
 
 
@@ -39,7 +39,7 @@ def apply_changes(
     """The overrides after `changes`. `effective` gives the list that an append starts from."""
     names = [change.name for change in changes]
     if len(set(names)) != len(names):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "a configuration is named twice")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     changed = dict(overrides)
     for change in changes:
         _apply_one(changed, effective, change, options)
@@ -53,19 +53,22 @@ def _apply_one(
     options: Mapping[str, Option],
 ) -> None:
     if change.kind not in set(ChangeKind):
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"unknown operation {change.kind} for {change.name}")
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"unknown operation {change.kind} for {shortened(change.name)}"
+        )
     if change.kind == ChangeKind.DELETE:
         changed.pop(change.name, None)
         return
     if change.value is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {shortened(change.name)}")
     if change.kind == ChangeKind.SET:
         changed[change.name] = change.value
         return
     declared = options.get(change.name)
     if declared is None or declared.kind is not Kind.LIST:
         raise ApiError(
-            ErrorCode.INVALID_CONFIG, f"Config value append is not allowed for config key: {change.name}"
+            ErrorCode.INVALID_CONFIG,
+            f"Config value append is not allowed for config key: {shortened(change.name)}",
         )
     current = changed.get(change.name, effective.get(change.name) or "")
     changed[change.name] = ",".join(_edited(_items(current), _items(change.value), change.kind))

@@ -83,7 +83,7 @@ class LogDirectory:
         self._disk = disk
         self._clock = clock
         self._files = OpenFiles(disk, max_open_files)
-        self._recovery_threads = recovery_threads
+        self.recovery_threads = recovery_threads
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._lock: Lock | None = None
         self._recovery_points = Checkpoint(disk, path / checkpoints.RECOVERY_POINTS)
@@ -163,10 +163,10 @@ class LogDirectory:
     @contextmanager
     def _workers(self, name: str) -> Iterator[Callable[..., Iterable[Any]]]:
         """`map` over recovery threads; with one, on the caller's own: a simulated broker has no threads."""
-        if self._recovery_threads <= 1:
+        if self.recovery_threads <= 1:
             yield map
             return
-        with ThreadPoolExecutor(self._recovery_threads, thread_name_prefix=name) as pool:
+        with ThreadPoolExecutor(self.recovery_threads, thread_name_prefix=name) as pool:
             yield pool.map
 
     def _take_clean_shutdown_marker(self) -> None:

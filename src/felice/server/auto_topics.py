@@ -110,7 +110,7 @@ class AutoTopics:
         else:
             return NewTopic(name)
         replicas = self._as_many_as_there_can_be(name, wanted)
-        configs: dict[str, str | None] = {
+        configs = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
             "segment.bytes": str(segment_bytes),

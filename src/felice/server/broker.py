@@ -189,6 +189,7 @@ class Broker:
         self.settings.follow(watcher.image, self.broker_id)
         for directory in self.directories:
             directory.update_producer_expiration(self.config.producer_id_expiration_ms)
+            directory.recovery_threads = self.config.num_recovery_threads_per_data_dir
         return store, watcher, cluster_id
 
     def _serve(self, parts: _Parts) -> None:

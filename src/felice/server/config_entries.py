@@ -2,21 +2,24 @@
 
 A topic's value comes from the topic, else from a broker option that stands for it (this
 broker's dynamic one, that of all brokers, the file), else from the default. A broker's value
-likewise, without the topic.
+likewise, without the topic. Options without effect are shown as `felice.config.without_effect` says;
+a name that is nobody's has no value and counts as sensitive, as with Kafka.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from felice.config import BROKER_OPTIONS, TOPIC_OPTIONS, Kind, Option, Scope
+from felice.config.without_effect import FIXED, SETTABLE
 from felice.protocol.messages.describe_configs import ConfigSource
 
 # A place that has a value: its name, the value's text, and the kind of place.
 Found: TypeAlias = tuple[str, str | None, ConfigSource]
 
+_SENSITIVE = (Kind.PASSWORD, Kind.UNKNOWN)
 _NODE_ID, _OLD_NODE_ID = "node.id", "broker.id"  # one number: either gives the other its value
 
 
@@ -27,6 +30,11 @@ class BrokerLayers:
     dynamic: Mapping[str, str]
     dynamic_default: Mapping[str, str]
     static: Mapping[str, str]
+    derived: Mapping[str, str] = field(default_factory=dict)
+    """What options that are not set come to on this broker: the addresses that it tells clients."""
+
+    def names(self) -> set[str]:
+        return {*self.dynamic, *self.dynamic_default, *self.static}
 
     def values_of(self, name: str) -> Iterator[tuple[str, str, ConfigSource]]:
         for layer, source in (
@@ -54,7 +62,7 @@ class ConfigEntry:
 
     @property
     def is_sensitive(self) -> bool:
-        return self.option.kind is Kind.PASSWORD
+        return self.option.kind in _SENSITIVE
 
 
 def topic_entries(overrides: Mapping[str, str], broker: BrokerLayers) -> list[ConfigEntry]:
@@ -62,14 +70,25 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerLayers) -> list[Co
 
 
 def broker_entries(broker: BrokerLayers) -> list[ConfigEntry]:
-    return [_broker_entry(option, broker) for option in BROKER_OPTIONS.values()]
+    entries = [_broker_entry(option, broker) for option in BROKER_OPTIONS.values()]
+    entries += [_entry(option, _default_of(option), read_only=True) for option in FIXED.values()]
+    listed = {name for name, option in SETTABLE.items() if option.default is not None}
+    others = (listed | broker.names()) - BROKER_OPTIONS.keys() - FIXED.keys()
+    return entries + [_broker_entry(option_without_effect(name), broker) for name in sorted(others)]
+
+
+def option_without_effect(name: str) -> Option:
+    """A name that is set and changes nothing."""
+    found = FIXED.get(name) or SETTABLE.get(name)
+    return found or Option(name, Kind.UNKNOWN, None, "An option that means nothing here.")
 
 
 def dynamic_default_entries(broker: BrokerLayers) -> list[ConfigEntry]:
     """What was set for all brokers, and nothing else."""
     only = BrokerLayers({}, broker.dynamic_default, {})
     return [
-        _broker_entry(BROKER_OPTIONS[name], only) for name in broker.dynamic_default if name in BROKER_OPTIONS
+        _broker_entry(BROKER_OPTIONS.get(name) or option_without_effect(name), only)
+        for name in broker.dynamic_default
     ]
 
 
@@ -90,7 +109,15 @@ def _broker_entry(option: Option, broker: BrokerLayers) -> ConfigEntry:
         found += broker.values_of(synonym)
     if option.name == _OLD_NODE_ID:
         found += broker.values_of(_NODE_ID)
+    if not found and option.name in broker.derived:
+        found.append((option.name, broker.derived[option.name], _source_of_listeners(broker)))
     return _entry(option, [*found, *_default_of(option)], read_only=option.scope is Scope.READ_ONLY)
+
+
+def _source_of_listeners(broker: BrokerLayers) -> ConfigSource:
+    """Addresses that are derived are the listeners', so their source is."""
+    is_set = "listeners" in broker.static
+    return ConfigSource.STATIC_BROKER_CONFIG if is_set else ConfigSource.DEFAULT_CONFIG
 
 
 def _default_of(option: Option) -> list[Found]:
@@ -100,7 +127,7 @@ def _default_of(option: Option) -> list[Found]:
 
 
 def _entry(option: Option, found: list[Found], *, read_only: bool) -> ConfigEntry:
-    if option.kind is Kind.PASSWORD:
+    if option.kind in _SENSITIVE:
         found = [(name, None, source) for name, _, source in found]
     default = ("", option.format(option.default), ConfigSource.DEFAULT_CONFIG)
     _, value, source = found[0] if found else default

@@ -5,17 +5,22 @@ A resource is a topic by its name, or a broker by its id; the empty id is all br
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from felice.config import shortened
+from felice.config.kafka_only import nearest
 from felice.controller import topic_names
 from felice.metadata.layout import DEFAULT_ENTITY
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.server.dynamic_config import check_dynamic
+from felice.server.dynamic_config import check_dynamic, without_effect
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+_log = logging.getLogger("felice.server")
 
 Edit = Callable[[Mapping[str, str]], Mapping[str, str]]
 
@@ -64,15 +69,25 @@ async def change_broker(name: str, edit: Edit, validate_only: bool, context: Req
     if name:
         check_broker(name, context)
     services = context.services
+    idle: list[str] = []
 
     def checked(current: Mapping[str, str]) -> Mapping[str, str]:
         changed = edit(current)
         check_dynamic(current, changed, services.settings.static, for_all=not name)
+        idle[:] = without_effect(current, changed)
         return changed
 
     await services.cluster_admin.change_broker_config(
         name or DEFAULT_ENTITY, checked, validate_only=validate_only
     )
+    if not validate_only:
+        _warn_of(idle, name)
+
+
+def _warn_of(names: Sequence[str], broker: str) -> None:
+    for name in names:
+        extra = {"option": name, "broker": broker or "all", "did_you_mean": nearest(name) or "-"}
+        _log.warning("an option was set that has no effect here", extra=extra)
 
 
 def unsupported(resource_type: int) -> ApiError:
@@ -90,5 +105,6 @@ def check_broker(name: str, context: RequestContext) -> None:
     if name != str(context.services.broker_id):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {context.services.broker_id} or empty string, but received {name}",
+            f"Unexpected broker id, expected {context.services.broker_id} or empty string, "
+            f"but received {shortened(name)}",
         )

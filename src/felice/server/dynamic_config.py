@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from felice.config import BROKER_OPTIONS, BrokerConfig, ConfigError, Scope
+from felice.config import BROKER_OPTIONS, BrokerConfig, ConfigError, Scope, shortened
+from felice.config.kafka_only import is_settable_at_run_time
+from felice.config.without_effect import SETTABLE
 from felice.protocol.errors import ApiError, ErrorCode
+
+# A name that means nothing is stored all the same.
+MAX_NAME_LENGTH = 255
 
 
 def check_dynamic(
@@ -15,18 +20,29 @@ def check_dynamic(
     touched = {name for name in changed.keys() | current.keys() if changed.get(name) != current.get(name)}
     fixed = sorted(name for name in touched if not _may_change(name, for_all))
     if fixed:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {', '.join(fixed)}"
-        )
+        names = shortened(", ".join(fixed))
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {names}")
+    if too_long := next((name for name in touched if len(name) > MAX_NAME_LENGTH), None):
+        reason = f"The name {shortened(too_long)} is longer than {MAX_NAME_LENGTH} characters"
+        raise ApiError(ErrorCode.INVALID_REQUEST, reason)
     try:
         static.changed(changed)
+        for name in touched & changed.keys() & SETTABLE.keys():
+            SETTABLE[name].parse(changed[name])
     except ConfigError as error:
         # Of a broker even a bad value is an invalid request; INVALID_CONFIG is for topics.
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
+def without_effect(current: Mapping[str, str], changed: Mapping[str, str]) -> list[str]:
+    """Names that were set anew and mean nothing here."""
+    return sorted(
+        name for name in changed if name not in BROKER_OPTIONS and changed[name] != current.get(name)
+    )
+
+
 def _may_change(name: str, for_all: bool) -> bool:
     option = BROKER_OPTIONS.get(name)
     if option is None:
-        return False
+        return is_settable_at_run_time(name)
     return option.scope is Scope.CLUSTER_WIDE or (option.scope is Scope.PER_BROKER and not for_all)

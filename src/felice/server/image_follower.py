@@ -100,6 +100,7 @@ class ImageFollower:
         self._settings.follow(image, self._broker_id)
         for directory in self._directories:
             directory.update_producer_expiration(self._settings.config.producer_id_expiration_ms)
+            directory.recovery_threads = self._settings.config.num_recovery_threads_per_data_dir
         self._cleaner.reconfigure()
 
     def _reconfigure_partitions(self, old: ClusterImage, new: ClusterImage) -> None:

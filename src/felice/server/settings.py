@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from felice.config import BrokerConfig, ConfigError, TopicConfig
+from felice.config import BrokerConfig, ConfigError, Listener, TopicConfig
 from felice.metadata import ClusterImage, layout
 from felice.server.config_entries import BrokerLayers
 
@@ -39,5 +39,17 @@ class Settings:
         """The values by their place, as DescribeConfigs shows them."""
         dynamic = image.broker_configs
         return BrokerLayers(
-            dynamic.get(str(broker_id), {}), dynamic.get(layout.DEFAULT_ENTITY, {}), self.static.originals
+            dynamic.get(str(broker_id), {}),
+            dynamic.get(layout.DEFAULT_ENTITY, {}),
+            {**self.static.originals, **self.static.without_effect},
+            _derived(image, broker_id),
         )
+
+
+def _derived(image: ClusterImage, broker_id: int) -> dict[str, str]:
+    """Options that are not set, and what they come to: the addresses that clients are told."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        return {}
+    listeners = [Listener(name, found.host, found.port) for name, found in broker.endpoints.items()]
+    return {"advertised.listeners": ",".join(map(str, listeners))}

@@ -1,5 +1,7 @@
 """Options: defaults, synonyms, and bad values that are refused with the reason."""
 
+import sys
+
 import pytest
 
 from felice.config import (
@@ -12,6 +14,8 @@ from felice.config import (
     TopicConfig,
 )
 from felice.config.kafka_only import KAFKA_ONLY, is_kafkas, nearest
+from felice.config.option import Option
+from felice.config.without_effect import FIXED, SETTABLE
 
 
 def broker(**properties: str) -> BrokerConfig:
@@ -136,6 +140,47 @@ def test_a_slip_is_told_from_an_option_of_kafkas(name: str, is_its: bool, meant:
 
 def test_what_is_kafkas_alone_is_none_of_ours() -> None:
     assert KAFKA_ONLY.isdisjoint(BROKER_OPTIONS)
+
+
+def test_options_without_effect_are_kafkas() -> None:
+    assert FIXED.keys() | SETTABLE.keys() <= KAFKA_ONLY
+    assert FIXED.keys().isdisjoint(SETTABLE)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (sys.float_info.max, "1.7976931348623157E308"),
+        (0.5, "0.5"),
+        (1.0, "1.0"),
+        (1e7, "1.0E7"),
+        (12345678.5, "1.23456785E7"),
+        (0.001, "0.001"),
+        (0.0001, "1.0E-4"),
+        (-123456789012.0, "-1.23456789012E11"),
+    ],
+)
+def test_a_double_is_printed_as_java_prints_it(value: float, text: str) -> None:
+    declared = Option("x", Kind.DOUBLE, 0.0, "A double.")
+    assert declared.format(value) == text
+    assert declared.parse(text) == value
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1_0.5", "0x1p3", "", "1e999", "9" * 5000])
+def test_what_is_no_double_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="Not a number of type DOUBLE"):
+        Option("x", Kind.DOUBLE, 0.0, "A double.").parse(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "-" + "9" * 5000, "9" * 20, "0" * 5000])
+def test_a_number_of_many_digits_is_refused_in_a_short_message(text: str) -> None:
+    with pytest.raises(ConfigError, match="Not a number of type LONG") as caught:
+        Option("x", Kind.LONG, 0, "A number.").parse(text)
+    assert len(str(caught.value)) < 400
+
+
+def test_leading_zeros_are_no_fault() -> None:
+    assert Option("x", Kind.INT, 0, "A number.").parse("+0000000000000000000000012") == 12
 
 
 def test_a_listener_prints_as_it_is_written() -> None:

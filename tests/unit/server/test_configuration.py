@@ -14,7 +14,7 @@ from felice.server.config_entries import (
     dynamic_default_entries,
     topic_entries,
 )
-from felice.server.dynamic_config import check_dynamic
+from felice.server.dynamic_config import check_dynamic, without_effect
 
 NOTHING = BrokerLayers({}, {}, {})
 
@@ -118,7 +118,7 @@ def test_dynamic_options_may_change_and_others_may_not() -> None:
     check_dynamic({}, {"max.connections": "5", "log.retention.ms": "5"}, static, for_all=True)
     # What is there already may stay, whatever it is.
     check_dynamic({"num.partitions": "3"}, {"num.partitions": "3"}, static, for_all=False)
-    for bad in ({"num.partitions": "3"}, {"no.such.option": "3"}):
+    for bad in ({"num.partitions": "3"}, {"ssl.client.auth": "none"}):
         with pytest.raises(ApiError) as error:
             check_dynamic({}, bad, static, for_all=False)
         assert error.value.code == ErrorCode.INVALID_REQUEST
@@ -129,3 +129,55 @@ def test_a_bad_value_is_refused_with_the_reason() -> None:
     with pytest.raises(ApiError, match=r"max\.connections") as error:
         check_dynamic({}, {"max.connections": "many"}, BrokerConfig(), for_all=True)
     assert error.value.code == ErrorCode.INVALID_REQUEST
+
+
+def test_options_without_effect_may_be_set_if_kafka_may_set_them() -> None:
+    static = BrokerConfig()
+    for good in ("num.io.threads", "max.connection.creation.rate", "no.such.option", "retention.ms"):
+        check_dynamic({}, {good: "3"}, static, for_all=True)
+    with pytest.raises(ApiError, match=r"num\.io\.threads"):
+        check_dynamic({}, {"num.io.threads": "none"}, static, for_all=True)
+    with pytest.raises(ApiError, match="longer than 255"):
+        check_dynamic({}, {"x" * 256: "1"}, static, for_all=True)
+
+
+def test_what_was_set_anew_without_effect_is_found() -> None:
+    current = {"no.such.option": "1", "num.io.threads": "3", "max.connections": "5"}
+    changed = {"no.such.option": "2", "num.io.threads": "3", "max.connections": "6", "other": "1"}
+    assert without_effect(current, changed) == ["no.such.option", "other"]
+
+
+def test_options_of_the_file_without_effect_are_shown_and_secrets_are_not() -> None:
+    static = {"num.io.threads": "4", "my.own.thing": "1", "ssl.keystore.password": "secret"}
+    config, unknown = BrokerConfig.parse(static)
+    assert unknown == list(static)
+    entries = broker_entries(BrokerLayers({}, {}, {**config.originals, **config.without_effect}))
+    threads = entry(entries, "num.io.threads")
+    assert (threads.value, threads.source, threads.read_only) == (
+        "4",
+        ConfigSource.STATIC_BROKER_CONFIG,
+        False,
+    )
+    for name in ("my.own.thing", "ssl.keystore.password"):
+        found = entry(entries, name)
+        assert (found.value, found.is_sensitive, found.read_only) == (None, True, True)
+        assert found.synonyms == ((name, None, ConfigSource.STATIC_BROKER_CONFIG),)
+
+
+def test_what_is_not_built_is_shown_as_it_is_whatever_the_file_says() -> None:
+    config, _ = BrokerConfig.parse({"authorizer.class.name": "x.Y", "security.inter.broker.protocol": "SSL"})
+    entries = broker_entries(BrokerLayers({}, {}, {**config.originals, **config.without_effect}))
+    for name, value in (("authorizer.class.name", ""), ("security.inter.broker.protocol", "PLAINTEXT")):
+        found = entry(entries, name)
+        assert (found.value, found.source, found.read_only) == (value, ConfigSource.DEFAULT_CONFIG, True)
+
+
+def test_advertised_addresses_are_those_that_clients_are_told() -> None:
+    derived = {"advertised.listeners": "PLAINTEXT://h:1"}
+    for static, value, source in (
+        ({}, "PLAINTEXT://h:1", ConfigSource.DEFAULT_CONFIG),
+        ({"listeners": "PLAINTEXT://:1"}, "PLAINTEXT://h:1", ConfigSource.STATIC_BROKER_CONFIG),
+        ({"advertised.listeners": "A://x:2"}, "A://x:2", ConfigSource.STATIC_BROKER_CONFIG),
+    ):
+        found = entry(broker_entries(BrokerLayers({}, {}, static, derived)), "advertised.listeners")
+        assert (found.value, found.source) == (value, source)

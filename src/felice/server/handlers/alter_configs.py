@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from felice.config import BROKER_OPTIONS, Scope
+from felice.config import BROKER_OPTIONS, Scope, shortened
+from felice.config.without_effect import FIXED
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -49,13 +50,15 @@ def _wanted(resource: AlterConfigsResource) -> dict[str, str]:
     wanted: dict[str, str] = {}
     for config in resource.configs:
         if config.name in wanted:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{config.name} is named twice")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
         if config.value is None:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {config.name}")
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"Null value not supported for : {shortened(config.name)}"
+            )
         wanted[config.name] = config.value
     return wanted
 
 
 def _is_echo(name: str, value: str, in_force: Mapping[str, str | None]) -> bool:
-    option = BROKER_OPTIONS.get(name)
+    option = BROKER_OPTIONS.get(name) or FIXED.get(name)
     return option is not None and option.scope is Scope.READ_ONLY and in_force.get(name) == value

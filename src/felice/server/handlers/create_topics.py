@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from felice.config import shortened
 from felice.controller.cluster_admin import NewTopic, PlannedTopic
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.create_topics import (
@@ -47,10 +48,11 @@ def _wish(topic: CreatableTopic) -> NewTopic:
     assignment = {row.partition_index: tuple(row.broker_ids) for row in topic.assignments}
     if len(assignment) != len(topic.assignments):
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
-    names = [config.name for config in topic.configs]
-    if len(set(names)) != len(names):
-        raise ApiError(ErrorCode.INVALID_CONFIG, "a configuration is named twice")
-    configs = {config.name: config.value for config in topic.configs}
+    if null := next((config.name for config in topic.configs if config.value is None), None):
+        reason = f"Null value not supported for topic configs: {shortened(null)}"
+        raise ApiError(ErrorCode.INVALID_CONFIG, reason)
+    # A configuration that comes twice has the value that comes last, as with Kafka.
+    configs = {config.name: config.value for config in topic.configs if config.value is not None}
     return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignment, configs)
 
 

@@ -1,0 +1,248 @@
+"""Rules 76-82 in their corners: tiered storage, options without effect, unknown names, defaults of all brokers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from conformance.targets import Target
+from conformance.test_behaviours_admin import (
+    BROKER,
+    DELETE,
+    SET,
+    alter,
+    config_of,
+    creatable,
+    create,
+    describe,
+    errors_of,
+    node_id,
+)
+from conformance.topics import new_topic, wait_until
+from conformance.wire import Wire, unique_name
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.create_topics import CreatableTopicConfig
+
+DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT = 2, 3, 4, 5
+UNKNOWN_TYPE = 0
+ALL_BROKERS = ""
+TIERED = {
+    "remote.storage.enable": "false",
+    "local.retention.ms": "-2",
+    "local.retention.bytes": "-2",
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+}
+
+
+@pytest.fixture(scope="module")
+def own_broker() -> Iterator[Target]:
+    """A broker whose configuration nobody else changes."""
+    with Target() as target:
+        yield target
+
+
+@pytest.fixture
+def own_wire(own_broker: Target) -> Iterator[Wire]:
+    with own_broker.wire() as connection:
+        yield connection
+
+
+def broker_row(wire: Wire, resource: str, name: str) -> Any:
+    return next((row for row in describe(wire, BROKER, resource).configs if row.name == name), None)
+
+
+def create_with(wire: Wire, *configs: tuple[str, str | None]) -> Any:
+    topic = creatable(unique_name("configured"))
+    topic.configs = [CreatableTopicConfig(name=name, value=value) for name, value in configs]
+    return create(wire, topic)[0]
+
+
+def test_options_of_tiered_storage_are_described_at_their_defaults(wire: Wire) -> None:
+    """78: tools copy whole configurations."""
+    topic = new_topic(wire)
+    for name, value in TIERED.items():
+        row = config_of(wire, topic, name)
+        assert (row.value, row.config_source, row.read_only) == (value, DEFAULT, False), name
+    assert [found.name for found in config_of(wire, topic, "local.retention.ms").synonyms] == [
+        "log.local.retention.ms"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *TIERED.items(),
+        ("local.retention.ms", "5"),
+        ("local.retention.ms", "-1"),
+        ("local.retention.bytes", "5"),
+        ("remote.log.copy.disable", "true"),
+        ("remote.log.delete.on.disable", "true"),
+    ],
+)
+def test_options_of_tiered_storage_are_accepted_where_they_turn_nothing_on(
+    wire: Wire, name: str, value: str
+) -> None:
+    """79: in creation and in alteration."""
+    assert create_with(wire, (name, value)).error_code == 0
+    topic = new_topic(wire)
+    assert alter(wire, topic, (name, SET, value)).error_code == 0
+    wait_until(lambda: config_of(wire, topic, name).config_source == 1)
+    assert config_of(wire, topic, name).value == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("remote.storage.enable", "true"),
+        ("local.retention.ms", "-3"),
+        ("local.retention.bytes", "-3"),
+        ("remote.log.copy.disable", "x"),
+        ("retention.ms", "9" * 5000),
+        ("min.cleanable.dirty.ratio", "9" * 5000),
+        ("no.such." + "x" * 32_000, "1"),
+    ],
+)
+def test_what_would_turn_tiered_storage_on_and_what_is_no_value_is_refused(
+    wire: Wire, name: str, value: str
+) -> None:
+    """79: INVALID_CONFIG, however long the value and the name are."""
+    assert create_with(wire, (name, value)).error_code == ErrorCode.INVALID_CONFIG
+    assert alter(wire, new_topic(wire), (name, SET, value)).error_code == ErrorCode.INVALID_CONFIG
+    assert node_id(wire)
+
+
+def test_a_config_that_is_named_twice_in_a_creation_has_its_last_value(wire: Wire) -> None:
+    """76: earlier values are not even looked at, but for null."""
+    row = create_with(wire, ("retention.ms", "x"), ("retention.ms", "2"))
+    assert row.error_code == 0
+    assert [found.value for found in row.configs if found.name == "retention.ms"] == ["2"]
+    refused = create_with(wire, ("retention.ms", None), ("retention.ms", "2"))
+    assert refused.error_code == ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num.io.threads", "5"),
+        ("num.network.threads", "3"),  # fewer than before would end connections of Kafka
+        ("background.threads", "9"),
+        ("max.connection.creation.rate", "100"),
+        ("max.connections.per.ip.overrides", "127.0.0.9:5"),
+        ("remote.log.reader.threads", "11"),
+        ("num.recovery.threads.per.data.dir", "3"),
+        ("log.local.retention.ms", "7000"),
+    ],
+)
+@pytest.mark.parametrize("for_all", [False, True])
+def test_options_that_kafka_changes_at_run_time_are_accepted_and_shown(
+    own_wire: Wire, name: str, value: str, for_all: bool
+) -> None:
+    """81: also where they have no effect."""
+    resource = ALL_BROKERS if for_all else node_id(own_wire)
+    source = DYNAMIC_DEFAULT if for_all else DYNAMIC_BROKER
+    assert alter(own_wire, resource, (name, SET, value), kind=BROKER).error_code == 0
+    for described in (resource, node_id(own_wire)):
+        wait_until(
+            lambda described=described: (
+                (found := broker_row(own_wire, described, name)) is not None
+                and (found.value, found.config_source, found.read_only) == (value, source, False)
+            )
+        )
+    assert alter(own_wire, resource, (name, DELETE, None), kind=BROKER).error_code == 0
+    wait_until(lambda: broker_row(own_wire, ALL_BROKERS, name) is None)
+
+
+@pytest.mark.parametrize("for_all", [False, True])
+def test_a_name_that_nobody_knows_is_accepted_and_its_value_is_not_shown(
+    own_wire: Wire, for_all: bool
+) -> None:
+    """81: it may be a secret of somebody's plugin."""
+    resource = ALL_BROKERS if for_all else node_id(own_wire)
+    assert alter(own_wire, resource, ("foo.bar", SET, "7"), kind=BROKER).error_code == 0
+    wait_until(lambda: broker_row(own_wire, resource, "foo.bar") is not None)
+    row = broker_row(own_wire, resource, "foo.bar")
+    assert (row.value, row.is_sensitive, row.read_only, row.config_type) == (None, True, True, UNKNOWN_TYPE)
+    assert row.config_source == (DYNAMIC_DEFAULT if for_all else DYNAMIC_BROKER)
+    assert [(found.value, found.source) for found in row.synonyms] == [(None, row.config_source)]
+    assert alter(own_wire, resource, ("foo.bar", DELETE, None), kind=BROKER).error_code == 0
+    wait_until(lambda: broker_row(own_wire, resource, "foo.bar") is None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num.io.threads", "0"),
+        ("num.io.threads", "abc"),
+        ("max.connection.creation.rate", "-1"),
+        ("socket.send.buffer.bytes", "5"),
+        ("authorizer.class.name", "x"),
+        ("num.partitions", "9" * 5000),
+        ("max.connections", "9" * 30_000),
+    ],
+)
+def test_what_kafka_does_not_change_at_run_time_is_refused(own_wire: Wire, name: str, value: str) -> None:
+    """79: INVALID_REQUEST."""
+    row = alter(own_wire, node_id(own_wire), (name, SET, value), kind=BROKER)
+    assert row.error_code == ErrorCode.INVALID_REQUEST
+    assert name in row.error_message
+
+
+def test_defaults_of_all_brokers_are_set_shown_and_taken_back(own_wire: Wire) -> None:
+    """81, 82: what `kafka-configs --entity-default` does."""
+    assert describe(own_wire, BROKER, ALL_BROKERS).error_code == 0
+    assert alter(own_wire, ALL_BROKERS, ("max.connections", SET, "600"), kind=BROKER).error_code == 0
+    wait_until(lambda: broker_row(own_wire, ALL_BROKERS, "max.connections") is not None)
+    row = broker_row(own_wire, node_id(own_wire), "max.connections")
+    assert (row.value, row.config_source) == ("600", DYNAMIC_DEFAULT)
+    assert [(found.value, found.source) for found in row.synonyms] == [
+        ("600", DYNAMIC_DEFAULT),
+        ("2147483647", DEFAULT),
+    ]
+    refused = alter(own_wire, ALL_BROKERS, ("num.partitions", SET, "6"), kind=BROKER)
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert alter(own_wire, ALL_BROKERS, ("max.connections", DELETE, None), kind=BROKER).error_code == 0
+    wait_until(lambda: broker_row(own_wire, ALL_BROKERS, "max.connections") is None)
+
+
+def test_doubles_are_printed_as_java_prints_them(wire: Wire) -> None:
+    """78: a tool compares texts."""
+    row = broker_row(wire, node_id(wire), "log.cleaner.io.max.bytes.per.second")
+    assert row.value == "1.7976931348623157E308"
+
+
+def test_several_topics_with_the_same_fault_each_have_their_error(wire: Wire) -> None:
+    """79: and the others are made."""
+    bad, good = creatable(unique_name("bad")), creatable(unique_name("good"))
+    bad.configs = [CreatableTopicConfig(name="retention.ms", value="9" * 30_000)]
+    assert errors_of(create(wire, bad, good)) == {bad.name: ErrorCode.INVALID_CONFIG, good.name: 0}
+
+
+@pytest.mark.felice_only
+def test_consoles_find_addresses_and_the_version(own_broker: Target, own_wire: Wire) -> None:
+    """Kafka shows no advertised.listeners where none are set, and no version of its protocol since 4.0."""
+    broker = node_id(own_wire)
+    addresses = broker_row(own_wire, broker, "advertised.listeners")
+    assert (addresses.value, addresses.read_only) == (f"PLAINTEXT://{own_broker.bootstrap}", True)
+    assert addresses.config_source == STATIC_BROKER
+    version = broker_row(own_wire, broker, "inter.broker.protocol.version")
+    assert (version.value, version.read_only) == ("4.3-IV0", True)
+
+
+@pytest.mark.felice_only
+@pytest.mark.parametrize(
+    "name",
+    ["sasl.enabled.mechanisms", "ssl.client.auth", "cordoned.log.dirs", "listener.name.x.ssl.client.auth"],
+)
+def test_what_would_turn_on_something_that_is_not_built_is_refused(own_wire: Wire, name: str) -> None:
+    """Kafka takes them."""
+    row = alter(own_wire, node_id(own_wire), (name, SET, "PLAIN"), kind=BROKER)
+    assert row.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.felice_only
+def test_a_long_name_that_nobody_knows_is_refused(own_wire: Wire) -> None:
+    """Kafka stores it."""
+    row = alter(own_wire, node_id(own_wire), ("x" * 32_000, SET, "1"), kind=BROKER)
+    assert row.error_code == ErrorCode.INVALID_REQUEST
+    assert len(row.error_message) < 1000
