@@ -254,6 +254,28 @@ def test_a_brokers_defaults_change_at_once_and_outlive_it(tmp_path: Path) -> Non
         ]
 
 
+def test_recovery_threads_may_change_for_the_stop_and_the_next_start(tmp_path: Path) -> None:
+    def threads(broker: EmbeddedBroker) -> list[int]:
+        return [directory.recovery_threads for directory in broker.broker.directories]
+
+    with EmbeddedBroker(tmp_path / "data") as broker, Wire(broker.bootstrap) as wire:
+        assert threads(broker) == [2]
+        assert alter(wire, BROKER, "", num_recovery_threads_per_data_dir="3").error_code == 0
+        assert threads(broker) == [3]
+    with EmbeddedBroker(tmp_path / "data") as broker:
+        assert threads(broker) == [3]
+
+
+def test_setting_an_option_without_effect_is_warned_of(
+    broker: EmbeddedBroker, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert alter(wire, BROKER, "", retention_ms="5", max_connections="600").error_code == 0
+    [record] = [found for found in caplog.records if "no effect" in found.message]
+    told = vars(record)
+    assert (told["levelname"], told["option"], told["broker"]) == ("WARNING", "retention.ms", "all")
+    assert told["did_you_mean"] == "log.retention.ms"
+
+
 def test_a_limit_on_connections_may_come_while_it_runs(broker: EmbeddedBroker, wire: Wire) -> None:
     assert alter(wire, BROKER, "0", max_connections="1").error_code == 0
     with Wire(broker.bootstrap) as second:
