@@ -407,7 +407,7 @@ def test_a_transaction_ends_though_its_coordinator_died(cluster: EmbeddedCluster
         for number in range(20):
             producer.produce(topic, f"{fate}-{number}".encode(), partition=0)
         assert producer.flush(30) == 0
-        coordinator = any_broker(cluster).transaction_coordinator.leader_of("tx")
+        coordinator = any_broker(cluster).services.coordinators.transactions.leader_of("tx")
         cluster.run(cluster.cluster.kill_broker(coordinator))
         if fate == "kept":
             producer.commit_transaction(60)

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from random import Random
 
-from felice.env.network import ProtocolFactory
+from felice.env.listening import ProtocolFactory
 from felice.testing.simulation.loop import SimLoop
 from felice.testing.simulation.process import Process
 
