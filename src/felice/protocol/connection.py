@@ -35,6 +35,7 @@ SMALL_REQUEST_ELEMENTS = 1000
 """Up to here a request is decoded and handled as it comes: that takes milliseconds."""
 
 _SIZE_BYTES = 4
+_HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
 
 
 class ProtocolViolation(Exception):
@@ -100,7 +101,8 @@ class FrameReader:
             size = int.from_bytes(scratch[position:start], "big", signed=True)
             if not 0 <= size <= self._max_frame_bytes:
                 self.failure = ProtocolViolation(
-                    f"frame of {size} bytes, at most {self._max_frame_bytes} allowed"
+                    _foreign(scratch[position:start])
+                    or f"frame of {size} bytes, at most {self._max_frame_bytes} allowed"
                 )
                 return frames
             position = start + size
@@ -115,6 +117,16 @@ class FrameReader:
     def _begin(self, size: int, data: memoryview) -> None:
         self._frame, self._filled = self._memory.take(size), len(data)
         self._frame[: len(data)] = data
+
+
+def _foreign(size: Buffer) -> str | None:
+    """What another protocol's first bytes are, where Kafka's announce a frame."""
+    found = bytes(size)
+    if found[:2] == b"\x16\x03":
+        return "not Kafka's protocol: the client begins with TLS, and this listener speaks plain text"
+    if found in _HTTP_METHODS:
+        return "not Kafka's protocol: an HTTP request"
+    return None
 
 
 @dataclass(slots=True, eq=False)
@@ -147,6 +159,7 @@ class ServerConnection:
     ) -> None:
         self.failure: Exception | None = None
         self._max_elements = max_request_elements
+        self.client_id: str | None = None
         self._reader = FrameReader(max_request_bytes, memory)
         self._apis = apis
         self._frames: deque[memoryview] = deque()
@@ -225,6 +238,7 @@ class ServerConnection:
 
     def _request(self, frame: memoryview) -> Request:
         header, position = decode_request_header(frame)
+        self.client_id = header.client_id
         api = self._apis.get(header.api_key)
         if api is not None and api.accepts(header.api_version):
             # Bytes behind the request are let be, as Kafka does: librdkafka asks for all topics' metadata with
@@ -239,8 +253,14 @@ class ServerConnection:
             return Request(api, header, message, len(frame))
         if api is API.API_VERSIONS:
             return Request(api, header, None, len(frame))
-        name = f"API key {header.api_key}" if api is None else api.name
-        raise ProtocolViolation(f"{name} in version {header.api_version} is not supported")
+        raise ProtocolViolation(_unsupported(header, api))
+
+
+def _unsupported(header: RequestHeader, api: Api | None) -> str:
+    if api is None:
+        return f"API key {header.api_key} in version {header.api_version} is not supported"
+    versions = f"{api.accepted[0]}-{api.accepted[-1]}"
+    return f"{api.name} in version {header.api_version} is not supported; versions {versions} are"
 
 
 def encode_reply(request: Request, message: object) -> list[Part]:

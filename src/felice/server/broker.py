@@ -31,6 +31,7 @@ from felice.replication.partitions import Partitions
 from felice.replication.throttle import ReplicationThrottle
 from felice.server.auto_topics import AutoTopics
 from felice.server.cleaning import Cleaner
+from felice.server.closings import Closings
 from felice.server.connections import Connections
 from felice.server.coordinators import Coordinators
 from felice.server.fetch_sessions import FetchSessions
@@ -235,6 +236,7 @@ class Broker:
             connections=Connections(),
             turns=Turns(env.clock, self._config, self._sessions),
             large_requests=LargeRequests(env.clock),
+            closings=Closings(env.clock.monotonic),
             frame_memory=FrameMemory(pool_bytes=_FRAME_POOL_BYTES, map_from_bytes=_MAPPED_FRAME_BYTES),
             directories=directories,
             partitions=partitions,

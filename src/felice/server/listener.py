@@ -8,19 +8,17 @@ Keeps true: no more connections than `max.connections`, and from one address no 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from felice.config import Listener as ListenerAddress
 from felice.env import Network
+from felice.server.closings import Closing
 from felice.server.handlers.table import Handle
 from felice.server.services import Services
 from felice.server.session import Session
 from felice.server.startup import StartupError
-
-_log = logging.getLogger("felice.server")
 
 
 async def check_free(network: Network, addresses: Iterable[ListenerAddress]) -> None:
@@ -77,17 +75,17 @@ class Listener:
         if not self._accepting:
             return False
         if self.services.connections.count >= config.max_connections:
-            _log.warning("connection refused", extra={"peer": session.peer, "limit": "max.connections"})
-            return False
+            return self._refuse(session, f"max.connections={config.max_connections}")
         if self._by_ip[session.peer] >= config.max_connections_per_ip:
-            _log.warning(
-                "connection refused", extra={"peer": session.peer, "limit": "max.connections.per.ip"}
-            )
-            return False
+            return self._refuse(session, f"max.connections.per.ip={config.max_connections_per_ip}")
         self.sessions[session] = None
         self.services.connections.count += 1
         self._by_ip[session.peer] += 1
         return True
+
+    def _refuse(self, session: Session, limit: str) -> bool:
+        self.services.closings.report(session, Closing.REFUSED, limit, "connection refused")
+        return False
 
     def forget(self, session: Session) -> None:
         if session in self.sessions:

@@ -11,15 +11,44 @@ from typing import Any, TextIO
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
+# Enough for a topic's name of the longest kind, its directory and a hint; what clients send may be much longer.
+MAX_VALUE_CHARACTERS = 1_000
+_MAX_TRACEBACK_CHARACTERS = 20_000
+
+
 class KeyValueFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.000Z INFO felice.server: connection closed peer=127.0.0.1 reason="..."`"""
+    """`2026-01-31T12:00:00.000Z INFO felice.server: connection closed peer=127.0.0.1 reason="..."`
+
+    Control characters are escaped, and a traceback is indented: no client can write a line of its own.
+    """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         facts = (f" {key}={_quoted(value)}" for key, value in facts_of(record).items())
-        return super().formatMessage(record) + "".join(facts)
+        return _printable(super().formatMessage(record)) + "".join(facts)
+
+    def formatException(self, ei: Any) -> str:
+        lines = super().formatException(ei)[-_MAX_TRACEBACK_CHARACTERS:].split("\n")
+        return "\n".join(f"    {_printable(line)}" for line in lines)
+
+
+class _Shortened(logging.Filter):
+    """Bounds the length of a line, whatever it is written as."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if len(message) > MAX_VALUE_CHARACTERS:
+            record.msg, record.args = _shortened(message), None
+        for key, value in facts_of(record).items():
+            if not isinstance(value, (int, float)) and len(text := str(value)) > MAX_VALUE_CHARACTERS:
+                setattr(record, key, _shortened(text))
+        return True
+
+
+def _shortened(text: str) -> str:
+    return f"{text[:MAX_VALUE_CHARACTERS]}... ({len(text)} characters)"
 
 
 def facts_of(record: logging.LogRecord) -> dict[str, object]:
@@ -28,15 +57,23 @@ def facts_of(record: logging.LogRecord) -> dict[str, object]:
 
 def _quoted(value: object) -> str:
     text = str(value)
-    if text and not any(character in text for character in ' "=\n'):
+    if text and text.isprintable() and not any(character in text for character in ' "='):
         return text
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return '"' + _printable(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+
+
+def _printable(text: str) -> str:
+    """With escapes for what would move the cursor, begin a line or change colours."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def configure_logs(*, as_json: bool = False, level: int = logging.INFO, stream: TextIO | None = None) -> None:
     """Sends Felice's logs to `stream` (standard error)."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_json_formatter() if as_json else _utc(KeyValueFormatter()))
+    handler.addFilter(_Shortened())
     logger = logging.getLogger("felice")
     logger.handlers = [handler]
     logger.setLevel(level)

@@ -16,6 +16,7 @@ from felice.protocol.frame_memory import FrameMemory
 from felice.replication.partitions import Partitions
 from felice.replication.throttle import ReplicationThrottle
 from felice.server.auto_topics import AutoTopics
+from felice.server.closings import Closings
 from felice.server.config_entries import BrokerLayers
 from felice.server.connections import Connections
 from felice.server.coordinators import Coordinators
@@ -42,6 +43,7 @@ class Services:
     connections: Connections
     turns: Turns
     large_requests: LargeRequests
+    closings: Closings
     frame_memory: FrameMemory
     directories: LogDirectories
     partitions: Partitions

@@ -11,19 +11,17 @@ How:        `protocol.connection` cuts and decodes requests and orders the repli
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from felice.env.network import set_no_delay
 from felice.protocol.connection import Request, ServerConnection, encode_reply
+from felice.server.closings import Closing
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
 from felice.server.handlers import api_versions
 from felice.server.handlers.table import Handle
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
 from felice.server.services import Services
-
-_log = logging.getLogger("felice.server")
 
 
 class Acceptor(Protocol):
@@ -46,6 +44,7 @@ class Session(asyncio.BufferedProtocol):
         services = listener.services
         self.listener = listener
         self.peer = ""
+        self.address = ""
         self.client_software = ""
         self.last_active = 0.0
         self._services = services
@@ -79,6 +78,11 @@ class Session(asyncio.BufferedProtocol):
         return 0 if self._outbox is None else self._outbox.memory_bytes
 
     @property
+    def client_id(self) -> str | None:
+        """As its last request gave it."""
+        return self._connection.client_id
+
+    @property
     def listener_name(self) -> str:
         return self.listener.name
 
@@ -87,6 +91,7 @@ class Session(asyncio.BufferedProtocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if isinstance(peer, tuple) else str(peer)
+        self.address = f"{self.peer}:{peer[1]}" if isinstance(peer, tuple) else self.peer
         self.last_active = self._services.env.clock.monotonic()
         if not self.listener.admit(self):
             transport.abort()
@@ -121,10 +126,10 @@ class Session(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
 
-    def abort(self, reason: str) -> None:
+    def abort(self, reason: str, kind: Closing = Closing.OTHER) -> None:
         """Closes at once because of what the client did."""
         if not self._closing:
-            _log.info("connection closed", extra={"peer": self.peer, "reason": reason})
+            self._services.closings.report(self, kind, reason)
         self._drop()
         if self._transport is not None:
             self._transport.abort()
@@ -151,11 +156,11 @@ class Session(asyncio.BufferedProtocol):
         try:
             self._handle_some()
         except CloseConnection as error:
-            self.abort(str(error))
-        except Exception:
-            self._fail()
+            self._close_for(error)
+        except Exception as error:
+            self._fail(error)
         if self._connection.failure is not None:
-            self.abort(f"the request cannot be understood: {self._connection.failure}")
+            self.abort(str(self._connection.failure), Closing.NOT_UNDERSTOOD)
         self._flush()
         if self._connection.has_frames and self._has_room():
             self._turns.wait(self)
@@ -250,9 +255,9 @@ class Session(asyncio.BufferedProtocol):
                 assert self._outbox is not None
                 self._outbox.count(self._connection.place(request, reply))
         except CloseConnection as error:
-            self.abort(str(error))
-        except Exception:
-            self._fail()
+            self._close_for(error)
+        except Exception as error:
+            self._fail(error)
         self._flush()
         self._on_room()
 
@@ -260,7 +265,7 @@ class Session(asyncio.BufferedProtocol):
         try:
             async with self._services.large_requests.turn(lambda: self._turns.is_full):
                 if not self._connection.read_large(request):
-                    raise CloseConnection(f"the request cannot be understood: {self._connection.failure}")
+                    raise CloseConnection(str(self._connection.failure))
                 await asyncio.sleep(0)
                 return self._call(request)
         finally:
@@ -278,15 +283,19 @@ class Session(asyncio.BufferedProtocol):
             else:
                 self._answer(request, answer)
         except CloseConnection as error:
-            self.abort(str(error))
-        except Exception:
-            self._fail()
+            self._close_for(error)
+        except Exception as error:
+            self._fail(error)
         self._flush()
         self._on_room()
 
-    def _fail(self) -> None:
-        """After a fault of ours, whose exception is being handled."""
-        _log.exception("a request failed", extra={"peer": self.peer})
+    def _close_for(self, error: CloseConnection) -> None:
+        is_clients_fault = self._connection.failure is not None
+        self.abort(str(error), Closing.NOT_UNDERSTOOD if is_clients_fault else Closing.OTHER)
+
+    def _fail(self, error: Exception) -> None:
+        """After a fault of ours."""
+        self._services.closings.report_fault(self, error)
         self.abort("internal error")
 
     # Bytes out

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from felice.config import BrokerConfig
 from felice.env import Clock
+from felice.server.closings import Closing
 
 # Turns that follow each other without a look at the sockets end after this long.
 _SLICE_S = 0.010
@@ -54,7 +55,7 @@ class Waiting(Protocol):
         ...
 
     def take_turn(self) -> None: ...
-    def abort(self, reason: str) -> None: ...
+    def abort(self, reason: str, kind: Closing) -> None: ...
 
 
 class UnsentMemory:
@@ -153,4 +154,7 @@ class Turns:
         for connection in by_size:
             if self.unsent.total_bytes <= enough:
                 break
-            connection.abort(f"{connection.unsent_bytes} bytes of replies were not read, and memory is short")
+            reason = (
+                f"{connection.unsent_bytes} bytes of replies were not read, and memory for replies is short"
+            )
+            connection.abort(reason, Closing.NOT_READ)

@@ -26,6 +26,7 @@ from felice.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from felice.server.closings import Closings
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
 from felice.server.large_requests import LargeRequests
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
@@ -109,6 +110,7 @@ class Peer:
                 config=config,
                 turns=self.turns,
                 large_requests=large_requests or LargeRequests(SystemClock()),
+                closings=Closings(SystemClock().monotonic),
                 env=SimpleNamespace(clock=SystemClock()),
                 apis={KEY: API.DELETE_RECORDS, 0: API.PRODUCE},
                 frame_memory=self.memory,

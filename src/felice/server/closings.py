@@ -1,0 +1,85 @@
+"""What the log says of connections that the broker closes or refuses: why, whose, and not too often.
+
+Keeps true: one line a minute for each client software and kind of reason, and no more than `MOST_LINES_A_MINUTE`
+            in all, whatever names clients give themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol
+
+from felice.env.clock import RateLimit
+
+_log = logging.getLogger("felice.server")
+
+_INTERVAL_S = 60.0
+MOST_LINES_A_MINUTE = 60
+
+
+class Closing(Enum):
+    """Kinds of reasons."""
+
+    NOT_UNDERSTOOD = "what the client sent cannot be answered"
+    NOT_READ = "the client does not read its replies, and memory is short"
+    REFUSED = "max.connections or max.connections.per.ip is reached"
+    OTHER = "the network, a file, or a handler"
+
+    @property
+    def level(self) -> int:
+        return logging.INFO if self is Closing.OTHER else logging.WARNING
+
+
+class Connection(Protocol):
+    """What the log says of a connection."""
+
+    peer: str
+    address: str
+    client_software: str
+
+    @property
+    def client_id(self) -> str | None: ...
+
+
+class Closings:
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._lines = RateLimit(monotonic, _INTERVAL_S)
+        self._minute = 0.0
+        self._lines_in_minute = 0
+
+    def report(
+        self, connection: Connection, kind: Closing, reason: str, message: str = "connection closed"
+    ) -> None:
+        client = connection.client_software or connection.client_id or connection.peer
+        if (
+            not _log.isEnabledFor(kind.level)
+            or not self._lines.allows((kind, client))
+            or not self._has_room()
+        ):
+            return
+        extra = {
+            "peer": connection.address,
+            "client": client,
+            "client_id": connection.client_id,
+            "reason": reason,
+        }
+        _log.log(kind.level, message, extra=extra)
+
+    def report_fault(self, connection: Connection, error: Exception) -> None:
+        """A fault of ours, with its traceback: once a minute for each place in the code."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = None if trace is None else (trace.tb_frame.f_code, trace.tb_lineno)
+        if self._lines.allows((type(error), place)):
+            _log.error("a request failed", exc_info=error, extra={"peer": connection.address})
+
+    def _has_room(self) -> bool:
+        now = self._monotonic()
+        if now - self._minute >= _INTERVAL_S:
+            self._minute, self._lines_in_minute = now, 0
+        self._lines_in_minute += 1
+        return self._lines_in_minute <= MOST_LINES_A_MINUTE
