@@ -2,6 +2,7 @@
 #
 #   make demo    a broker, a year of real flights through topics, a Spark pipeline over them
 #   make test    all tests; those that need Maven, Go, npm or Debian's kcat skip by name without them
+#   make check   lint, types, unit and tidy tests: under a minute, for while you work
 #   make mutate  one-line faults that no quick test notices: ONLY=log/segment.py or a package, SAMPLE=100 of each, SEED=k
 #   make lint    ruff and a strict type check
 #   make bench   throughput, latency, start-up and memory, measured on this machine
@@ -11,6 +12,8 @@
 #   make soak    mixed load for MINUTES (60) on one broker: memory, files and histories judged; files go to OUT
 #   make chaos   three brokers and three ZooKeeper servers under load are killed, stopped, cut off: MINUTES (30) of it
 #   make copier  100,000 records copied exactly once by each client under kills; CLIENT=java for one of them
+#   make dist    builds the source distribution and the wheel into dist/; make dist-test installs and tries both;
+#                make publish uploads them to PyPI
 #   make peers   what the tests with other people's clients need: jars, modules, packages
 
 PYTHON ?= python3
@@ -22,7 +25,7 @@ MINUTES ?= 60
 OUT    ?= soak-result
 SEEDS  ?= 40
 
-.PHONY: demo test lint format bench mutate simulate soak chaos crash-proof copier peers clean
+.PHONY: demo test check dist dist-test publish lint format bench mutate simulate soak chaos crash-proof copier peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -46,6 +49,15 @@ ifeq ($(strip $(ARGS)),)
 else
 	$(PYTEST) $(ARGS)
 endif
+
+# Two halves side by side: the first mostly waits, for sockets, processes and timers.
+CHECK_WAITING := tests/unit/client tests/unit/server tests/unit/testing
+
+check: lint
+	@mkdir -p $(TEST_LOGS); $(PYTEST) -q $(CHECK_WAITING) > $(TEST_LOGS)/check.log 2>&1 & waiting=$$!; \
+	trap 'kill $$waiting' INT TERM; \
+	$(PYTEST) -q tests/unit tests/tidy $(addprefix --ignore=,$(CHECK_WAITING)); computed=$$?; \
+	wait $$waiting; waited=$$?; cat $(TEST_LOGS)/check.log; exit $$((waited | computed))
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check src tests bench setup.py
@@ -77,6 +89,22 @@ chaos: $(VENV)/.dev
 copier: $(VENV)/.dev
 	$(PY) tests/conformance/copying.py $(CLIENT)
 
+# PyPI takes Linux wheels only with a manylinux tag, which auditwheel grants after looking at what they link to.
+dist: $(VENV)/.dist
+	rm -rf dist
+	$(PY) -m build --outdir dist/build .
+	mv dist/build/*.tar.gz dist/
+	if ls dist/build/*-none-any.whl 2>/dev/null; then mv dist/build/*.whl dist/; \
+	else PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/auditwheel repair --wheel-dir dist dist/build/*.whl; fi
+	rm -r dist/build
+	$(PY) -m twine check --strict dist/*
+
+dist-test: dist $(VENV)/.dev
+	FELICE_DIST=dist $(PYTEST) tests/distribution --timeout 900 $(ARGS)
+
+publish: dist-test
+	$(PY) -m twine upload dist/*
+
 peers: $(VENV)/.dev
 	$(PY) tests/peers/prepare.py
 
@@ -97,7 +125,11 @@ $(VENV)/.dev: $(VENV)/.python pyproject.toml $(KERNELS)
 	$(PY) -m pip install --quiet --editable '.[dev]'
 	touch $@ $(VENV)/.demo
 
+$(VENV)/.dist: $(VENV)/.python pyproject.toml
+	$(PY) -m pip install --quiet --editable '.[dist]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) build mutants src/felice.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist mutants src/felice.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -prune -exec rm -rf {} +
 	rm -f src/felice/records/kernels/*.so src/felice/records/kernels/*.c
