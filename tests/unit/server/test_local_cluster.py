@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -102,11 +103,25 @@ def test_a_cluster_comes_back_with_its_topics(tmp_path: Path) -> None:
         agree(second, lambda broker: row(broker, "a").leader > 0 and row(broker, "a", 1).leader > 0)
 
 
+@contextmanager
+def second_of_two_ports() -> Iterator[int]:
+    """A port that is listened on, behind one that is free."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket() as before:
+            port = taken.getsockname()[1]
+            before.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                before.bind(("127.0.0.1", port - 1))
+            except OSError:
+                continue
+            before.close()
+            yield port
+            return
+
+
 def test_a_busy_port_of_one_broker_is_found_before_the_cluster_begins(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(StartupError, match=f"{port}.*in use"):
-            EmbeddedCluster(tmp_path / "data", 2, port - 1)
+    with second_of_two_ports() as port, pytest.raises(StartupError, match=f"{port}.*in use"):
+        EmbeddedCluster(tmp_path / "data", 2, port - 1)
     assert not (tmp_path / "data").exists()
 
 
