@@ -26,17 +26,17 @@ BrokerEpochOf = Callable[[int], int | None]
 
 
 @dataclass(slots=True)
-class Pulse:
-    """When a follower fetched last in one fetch session: what holds for all the partitions that rest there."""
+class SessionLiveness:
+    """When a follower last fetched in one fetch session. It holds for all idle partitions of that session."""
 
     last_fetch_ms: int = NEVER_MS
 
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """What a follower's fetches said.
+    """What a follower's fetches of one partition said.
 
-    While it rests, each of its fetches says the same again, and only the session's pulse is kept.
+    While the partition is idle, each fetch would say the same again: only the session's liveness is noted.
     """
 
     log_end_offset: int = UNKNOWN
@@ -45,7 +45,7 @@ class FollowerProgress:
     last_fetch_ms: int = NEVER_MS
     caught_up_ms: int = NEVER_MS
     leader_end_at_last_fetch: int = UNKNOWN
-    pulse: Pulse | None = None
+    liveness: SessionLiveness | None = None
 
     def on_fetch(self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
         if offset >= leader_end_offset:
@@ -60,16 +60,16 @@ class FollowerProgress:
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
         caught_up_ms = self.caught_up_ms
-        if self.pulse is not None:
-            caught_up_ms = max(caught_up_ms, self.pulse.last_fetch_ms)
+        if self.liveness is not None:
+            caught_up_ms = max(caught_up_ms, self.liveness.last_fetch_ms)
         return self.log_end_offset == leader_end_offset or now_ms - caught_up_ms <= lag_time_max_ms
 
-    def end_rest(self, pulse: Pulse) -> None:
-        """Until now it had everything at each of the session's fetches."""
-        if self.pulse is pulse:
-            self.last_fetch_ms = max(self.last_fetch_ms, pulse.last_fetch_ms)
-            self.caught_up_ms = max(self.caught_up_ms, pulse.last_fetch_ms)
-            self.pulse = None
+    def end_idle(self, liveness: SessionLiveness) -> None:
+        """Until now the follower had everything at each of the session's fetches."""
+        if self.liveness is liveness:
+            self.last_fetch_ms = max(self.last_fetch_ms, liveness.last_fetch_ms)
+            self.caught_up_ms = max(self.caught_up_ms, liveness.last_fetch_ms)
+            self.liveness = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +172,18 @@ class Leader:
         follower.broker_epoch = broker_epoch
         follower.on_fetch(offset, log_start_offset, log_end_offset, now_ms)
 
-    def rest(self, replica: int, offset: int, high_watermark: int, pulse: Pulse) -> FollowerProgress | None:
-        """Where fetches from `offset`, our log's end, say nothing new until something changes here."""
+    def begin_idle(
+        self, replica: int, offset: int, high_watermark: int, liveness: SessionLiveness
+    ) -> FollowerProgress | None:
+        """The follower's progress if its fetches from `offset`, our log's end, say nothing new until something changes
+        here; None if they may.
+        """
         follower = self.followers.get(replica)
         if follower is None or replica not in self.isr:
             return None
         if follower.log_end_offset != offset or high_watermark != offset:
             return None
-        follower.pulse = pulse
+        follower.liveness = liveness
         return follower
 
     # High watermark
@@ -284,14 +288,14 @@ class Leader:
 
 
 def without(
-    broker_id: int, state: StateNode, replicas: tuple[int, ...], heirs: tuple[int, ...] = ()
+    broker_id: int, state: StateNode, replicas: tuple[int, ...], fallbacks: tuple[int, ...] = ()
 ) -> StateNode | None:
     """The state in which `broker_id` neither leads nor is in sync; None if it cannot, or need not, leave.
 
-    The last member stays: nobody else is known to have all that was committed. Unless there are `heirs`, who may take
-    over what they have, because the topic's owner prefers that to waiting.
+    The last member stays: nobody else is known to have all that was committed. An unclean election
+    names `fallbacks`: replicas that may lead with what they have, because the topic's owner prefers that to waiting.
     """
-    rest = tuple(replica for replica in state.isr if replica != broker_id) or heirs[:1]
+    rest = tuple(replica for replica in state.isr if replica != broker_id) or fallbacks[:1]
     if not rest or (broker_id not in state.isr and state.leader != broker_id):
         return None
     if state.leader != broker_id:

@@ -29,7 +29,7 @@ from felice.protocol.errors import ApiError, ErrorCode
 from felice.replication import follower
 from felice.replication.dependencies import PartitionDependencies
 from felice.replication.follower import FetchPosition, RestartAt, TruncateTo
-from felice.replication.leader import FollowerProgress, IsrProposal, Leader, Pulse
+from felice.replication.leader import FollowerProgress, IsrProposal, Leader, SessionLiveness
 from felice.replication.refusals import Refusals
 from felice.replication.waiters import Waiters
 
@@ -419,15 +419,15 @@ class Partition:
         self._recount()
         self._release_deleting()
 
-    def rest(self, replica_id: int, offset: int, pulse: Pulse) -> FollowerProgress | None:
-        """From now on the follower's fetches from `offset` may be noted by their session's pulse alone.
+    def begin_idle(self, replica_id: int, offset: int, liveness: SessionLiveness) -> FollowerProgress | None:
+        """From now on the follower's fetches from `offset` may be noted by their session's liveness alone.
 
         Until `on_advance` is called, each of them would find and change nothing; None if that is not so.
         """
         leader = self.leader
         if leader is None or self._failure is not None or offset != self.log.log_end_offset:
             return None
-        return leader.rest(replica_id, offset, self.high_watermark, pulse)
+        return leader.begin_idle(replica_id, offset, self.high_watermark, liveness)
 
     def _release_deleting(self) -> None:
         if self._deleting:

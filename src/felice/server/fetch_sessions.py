@@ -1,28 +1,26 @@
-"""Fetch sessions (KIP-227): what a consumer reads, remembered, so that it need not say it each time.
+"""Fetch sessions (KIP-227): the broker remembers what a client reads, so that each request names only changes.
 
-Keeps true: an incremental reply names every partition whose records, watermarks or error changed
-            since the last reply, and no other. The cache holds at most `slots` sessions, and
-            `max_partitions` in all of them: who finds no room is served without a session.
-How:        `open` turns a request into a `FetchPlan`: the partitions to read, in service order;
-            `FetchPlan.reply` picks what the reply must name and moves what was served to the end
-            of the order, so that no partition starves behind a busy one. A partition of which a
-            follower has everything rests: it is not read again until it is woken, by a change
-            here or by the request that names it.
+Keeps true: an incremental reply names every partition whose records, watermarks or error changed since the last
+            reply, and no other. The cache holds at most `slots` sessions, and `max_partitions` in all of them: a
+            client that finds no room is served without a session.
+How:        `open` turns a request into a `FetchPlan`: the partitions to read, in service order; `FetchPlan.reply`
+            picks what the reply must name and moves the partitions that were served to the end of the order, so that
+            no partition starves behind a busy one.
+Leaves:     partitions of which a follower has everything to `idle_partitions`.
 Pure: time and randomness are arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 from felice.env import Random
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
-from felice.replication.leader import FollowerProgress, Pulse
+from felice.server.idle_partitions import IdlePartitions
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -88,13 +86,6 @@ class FetchedPartition:
 Served: TypeAlias = tuple[FetchedPartition, PartitionData]
 
 
-class Changes(Protocol):
-    """How to hear of a partition's changes; `Partition.on_advance` is one."""
-
-    def add(self, listener: Callable[[], None]) -> None: ...
-    def discard(self, listener: Callable[[], None]) -> None: ...
-
-
 @dataclass(slots=True)
 class FetchSession:
     session_id: int
@@ -104,62 +95,20 @@ class FetchSession:
     epoch: int
     created_ms: int
     last_used_ms: int
-    pulse: Pulse = field(default_factory=Pulse)
-    # The follower's registration, as it says and as it is known: what it said under another must be said again.
+    # The follower's registration, as it claims it and as the image has it.
     registration: tuple[int, int | None] | None = None
-    # Told of each partition that is woken while a request waits.
-    on_wake: Callable[[FetchedPartition], None] | None = None
-    # What is to be read, in service order. All others rest.
-    awake: dict[FetchedPartition, None] = field(default_factory=dict)
-    resting: dict[FetchedPartition, FollowerProgress] = field(default_factory=dict)
-    # Kept when a rest ends, so that a request that waits hears what comes next.
-    listening: dict[FetchedPartition, tuple[Changes, Callable[[], None]]] = field(default_factory=dict)
+    reading: IdlePartitions[FetchedPartition] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.awake.update(dict.fromkeys(self.partitions.values()))
-
-    def rest(self, partition: FetchedPartition, progress: FollowerProgress, changes: Changes) -> None:
-        """Until it is woken nothing new is to be found there."""
-        if partition not in self.awake:
-            return
-        del self.awake[partition]
-        self.resting[partition] = progress
-        known = self.listening.get(partition)
-        if known is None or known[0] is not changes:
-            self._stop_listening(partition)
-            listener = partial(self.wake, partition)
-            self.listening[partition] = changes, listener
-            changes.add(listener)
-
-    def wake(self, partition: FetchedPartition) -> None:
-        progress = self.resting.pop(partition, None)
-        if progress is not None:
-            progress.end_rest(self.pulse)
-            self.awake[partition] = None
-        if self.on_wake is not None:
-            self.on_wake(partition)
-
-    def wake_all(self) -> None:
-        for partition in list(self.resting):
-            self.wake(partition)
+        self.reading = IdlePartitions(self.partitions.values())
 
     def close(self) -> None:
-        self.wake_all()
-        for partition in list(self.listening):
-            self._stop_listening(partition)
+        self.reading.close()
 
     def _forget(self, key: _Key) -> None:
         partition = self.partitions.pop(key, None)
         if partition is not None:
-            self.wake(partition)
-            self._stop_listening(partition)
-            del self.awake[partition]
-
-    def _stop_listening(self, partition: FetchedPartition) -> None:
-        known = self.listening.pop(partition, None)
-        if known is not None:
-            changes, listener = known
-            changes.discard(listener)
+            self.reading.remove(partition)
 
     def apply(self, request: FetchRequest) -> None:
         """Takes over the changes that an incremental request names."""
@@ -169,19 +118,14 @@ class FetchSession:
                 known = self.partitions.get((ref, asked.partition))
                 if known is None:
                     known = self.partitions[ref, asked.partition] = FetchedPartition(ref, asked)
-                    self.awake[known] = None
+                    self.reading.add(known)
                 else:
                     known.update(asked)
-                    self.wake(known)
+                    self.reading.wake(known)
         for forgotten in request.forgotten_topics_data:
             ref = forgotten.topic_id if self.uses_topic_ids else forgotten.topic
             for partition in forgotten.partitions:
                 self._forget((ref, partition))
-
-    def move_to_end(self, partition: FetchedPartition) -> None:
-        if partition in self.awake:
-            del self.awake[partition]
-            self.awake[partition] = None
 
 
 @dataclass(slots=True)
@@ -208,7 +152,7 @@ class FetchPlan:
         told = [(partition, row) for partition, row in served if partition.must_be_told(row)]
         for partition, row in told:
             if row.records:
-                session.move_to_end(partition)
+                session.reading.move_to_end(partition)
         return told
 
 
@@ -250,7 +194,7 @@ class FetchSessions:
         if not session.partitions:
             return FetchPlan([])
         self._sessions[session.session_id] = session
-        return FetchPlan(list(session.awake), session.session_id, session, is_incremental=True)
+        return FetchPlan(list(session.reading.active), session.session_id, session, is_incremental=True)
 
     def _drop(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)

@@ -36,10 +36,10 @@ class Throne:
             return
         state = layout.decode_state(node.data)
         alive = self._tower.alive()
-        heirs = [broker for broker in state.isr if broker != state.leader and broker in alive]
-        if state.leader < 0 or not heirs:
+        fallbacks = [broker for broker in state.isr if broker != state.leader and broker in alive]
+        if state.leader < 0 or not fallbacks:
             return
-        leader = heir if heir in heirs else self._random.choice(heirs)
+        leader = heir if heir in fallbacks else self._random.choice(fallbacks)
         after = replace(state, leader=leader, leader_epoch=state.leader_epoch + 1)
         self._world.note(f"{PLAIN}-{partition} is given to {leader} in epoch {after.leader_epoch}")
         self._ensemble.multi([SetData(path, layout.encode_state(after), node.version)], _NOBODYS_SESSION)

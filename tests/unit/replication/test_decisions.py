@@ -94,11 +94,11 @@ def test_a_broker_gives_up_its_place(broker: int, state: StateNode, after: State
 
 def test_the_last_in_sync_hands_over_to_an_heir_where_the_owner_prefers_that() -> None:
     alone = StateNode(1, 4, 7, (1,))
-    assert without(1, alone, (1, 2, 3), heirs=(3, 2)) == StateNode(3, 5, 7, (3,))
-    assert without(1, StateNode(NO_LEADER, 4, 7, (1,)), (1, 2, 3), heirs=(3,)) == StateNode(
+    assert without(1, alone, (1, 2, 3), fallbacks=(3, 2)) == StateNode(3, 5, 7, (3,))
+    assert without(1, StateNode(NO_LEADER, 4, 7, (1,)), (1, 2, 3), fallbacks=(3,)) == StateNode(
         NO_LEADER, 4, 7, (3,)
     )
     # Who is in sync comes first.
-    assert without(1, StateNode(1, 4, 7, (1, 2)), (1, 2, 3), heirs=(3,)) == StateNode(2, 5, 7, (2,))
+    assert without(1, StateNode(1, 4, 7, (1, 2)), (1, 2, 3), fallbacks=(3,)) == StateNode(2, 5, 7, (2,))
     # What is not its own is not its to give.
-    assert without(2, alone, (1, 2, 3), heirs=(3,)) is None
+    assert without(2, alone, (1, 2, 3), fallbacks=(3,)) is None

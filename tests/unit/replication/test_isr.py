@@ -248,7 +248,7 @@ def test_a_topic_that_was_made_without_its_mark_gets_it_from_the_first_write(
     run(scenario, monkeypatch)
 
 
-def test_a_last_member_gives_up_its_place_only_to_an_heir(
+def test_a_last_member_gives_up_its_place_only_to_a_fallback_replica(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -257,7 +257,7 @@ def test_a_last_member_gives_up_its_place_only_to_an_heir(
         writer.resign("t", TOPIC_ID, 0, 1, (1, 2, 3))
         await writer.finish()
         assert await state_of(store) == (StateNode(1, 0, 9, (1,)), 0)
-        writer.resign("t", TOPIC_ID, 0, 1, (1, 2, 3), heirs=(3, 2))
+        writer.resign("t", TOPIC_ID, 0, 1, (1, 2, 3), fallbacks=(3, 2))
         await writer.finish()
         assert await state_of(store) == (StateNode(3, 1, 9, (3,)), 1)
 

@@ -6,7 +6,7 @@ import pytest
 
 from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.replication.leader import FollowerProgress, Leader, Pulse
+from felice.replication.leader import FollowerProgress, Leader, SessionLiveness
 
 LAG_MS = 1000
 REGISTERED = {1: 10, 2: 20, 3: 30}
@@ -189,16 +189,16 @@ def test_dead_replicas_do_not_hold_up_the_low_watermark() -> None:
     assert led.low_watermark(8, lambda broker: None) == 8
 
 
-def test_who_rests_is_caught_up_as_long_as_its_session_has_a_pulse() -> None:
-    led, pulse = leader(1, 2), Pulse()
+def test_an_idle_follower_is_caught_up_while_its_session_is_alive() -> None:
+    led, liveness = leader(1, 2), SessionLiveness()
     fetch(led, 2, 10)
-    resting = led.rest(2, 10, 10, pulse)
+    resting = led.begin_idle(2, 10, 10, liveness)
     assert resting is not None
-    pulse.last_fetch_ms = 5000
+    liveness.last_fetch_ms = 5000
     # Something is appended: it counts from the session's last fetch.
     assert shrunk(led, 5000 + LAG_MS, end=11) is None
-    resting.end_rest(pulse)
-    pulse.last_fetch_ms = 9000
+    resting.end_idle(liveness)
+    liveness.last_fetch_ms = 9000
     assert resting.caught_up_ms == 5000
     assert shrunk(led, 5001 + LAG_MS, end=11) == (1,)
 
@@ -207,18 +207,18 @@ def test_only_a_member_rests_that_has_all_there_is_and_all_that_is_committed() -
     led = leader(1, 2)
     fetch(led, 2, 9)
     fetch(led, 3, 10)
-    assert led.rest(3, 10, 10, Pulse()) is None
-    assert led.rest(2, 10, 10, Pulse()) is None
+    assert led.begin_idle(3, 10, 10, SessionLiveness()) is None
+    assert led.begin_idle(2, 10, 10, SessionLiveness()) is None
     fetch(led, 2, 10)
-    assert led.rest(2, 10, 9, Pulse()) is None
-    assert led.rest(2, 10, 10, Pulse()) is not None
+    assert led.begin_idle(2, 10, 9, SessionLiveness()) is None
+    assert led.begin_idle(2, 10, 10, SessionLiveness()) is not None
 
 
-def test_a_session_that_ends_late_does_not_take_the_pulse_of_the_next() -> None:
-    led, old, new = leader(1, 2), Pulse(), Pulse(7000)
+def test_a_session_that_ends_late_leaves_the_liveness_of_the_next() -> None:
+    led, old, new = leader(1, 2), SessionLiveness(), SessionLiveness(7000)
     fetch(led, 2, 10)
-    led.rest(2, 10, 10, old)
-    progress = led.rest(2, 10, 10, new)
+    led.begin_idle(2, 10, 10, old)
+    progress = led.begin_idle(2, 10, 10, new)
     assert progress is not None
-    progress.end_rest(old)
+    progress.end_idle(old)
     assert progress.is_caught_up(11, 7000 + LAG_MS, LAG_MS)

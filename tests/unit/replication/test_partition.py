@@ -18,7 +18,7 @@ from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.builder import BatchBuilder, build_batch
 from felice.records.record import Record
 from felice.replication.dependencies import PartitionDependencies
-from felice.replication.leader import Pulse
+from felice.replication.leader import SessionLiveness
 from felice.replication.partition import ACKS_ALL, Divergence, Partition
 
 NOW_MS = SystemClock().now_ms()
@@ -523,7 +523,7 @@ def test_a_follower_that_rests_is_woken_by_all_that_it_must_hear(tmp_path: Path)
         woken.clear()
         change()
         assert woken
-    assert partition.rest(2, 1, Pulse()) is None
+    assert partition.begin_idle(2, 1, SessionLiveness()) is None
 
 
 def test_who_stops_waiting_for_a_flush_does_not_stop_the_flush(tmp_path: Path) -> None:

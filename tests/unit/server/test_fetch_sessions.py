@@ -56,7 +56,7 @@ def at_rest(plan: FetchPlan, number: int) -> Listeners:
     assert plan.session is not None
     changes = Listeners()
     asked = next(asked for asked in plan.partitions if asked.partition == number)
-    plan.session.rest(asked, FollowerProgress(pulse=plan.session.pulse), changes)
+    plan.session.reading.begin_idle(asked, FollowerProgress(liveness=plan.session.reading.liveness), changes)
     return changes
 
 
@@ -90,25 +90,25 @@ def test_who_waits_hears_of_every_change_of_what_rested() -> None:
     full = cache.open(request(0, 0, 0), 11, 0)
     changes = at_rest(full, 0)
     assert full.session is not None
-    full.session.on_wake = heard.append
+    full.session.reading.on_wake = heard.append
     for _ in range(2):
         for wake in list(changes):
             wake()
     assert [asked.partition for asked in heard] == [0, 0]
 
 
-def test_what_is_forgotten_and_what_is_closed_listens_no_more_and_has_no_pulse() -> None:
+def test_what_is_forgotten_and_what_is_closed_listens_no_more_and_has_no_liveness() -> None:
     cache = sessions()
     full = cache.open(request(0, 0, 0, 1), 11, 0)
     assert full.session is not None
     first, second = at_rest(full, 0), at_rest(full, 1)
-    progress = list(full.session.resting.values())
+    progress = list(full.session.reading.idle.values())
     forgetting = request(full.session_id, 1)
     forgetting.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=[0])]
     cache.open(forgetting, 11, 0)
-    assert (len(first), len(second), [one.pulse is None for one in progress]) == (0, 1, [True, False])
+    assert (len(first), len(second), [one.liveness is None for one in progress]) == (0, 1, [True, False])
     cache.open(request(full.session_id, -1), 11, 0)
-    assert (len(second), progress[1].pulse) == (0, None)
+    assert (len(second), progress[1].liveness) == (0, None)
 
 
 def test_a_request_without_session_gets_none_and_every_row() -> None:

@@ -96,6 +96,7 @@ class Peer:
             socket_request_max_bytes=MAX_FRAME_BYTES,
             queued_max_requests=max_pending,
             felice_request_max_elements=MAX_ELEMENTS,
+            felice_turn_max_ms=60_000,  # turns end by requests and bytes, also on a slow machine
         )
         self.turns = turns or Turns(SystemClock(), lambda: config, lambda: [self.session])
         self.memory = FrameMemory(pool_bytes=4 * 1024 * 1024, map_from_bytes=1024 * 1024)

@@ -61,7 +61,7 @@ class _Fetch:
         self._request = request
         self._plan = plan
         self._context = context
-        # What is read, in service order: all of the request, or of its session what does not rest.
+        # What is read, in service order: all of the request, or of its session the active partitions.
         self._rows = dict.fromkeys(plan.partitions, _NOT_READ)
         self._served: list[Served] = []
         self._refused: dict[FetchedPartition, ApiError] = {}
@@ -89,15 +89,16 @@ class _Fetch:
         known = services.image.brokers.get(self._replica_id)
         registration = self._replica_epoch, known.epoch if known is not None else None
         if session is not None and session.registration != registration:
-            session.wake_all()
-            self._rows = dict.fromkeys(session.awake, _NOT_READ)
+            session.reading.wake_all()
+            self._rows = dict.fromkeys(session.reading.active, _NOT_READ)
             session.registration = registration
 
     def _take_note(self) -> None:
         """What the follower has, before what it gets: watermarks that rise by it are told at once."""
         if self._plan.session is not None:
-            # What rests had everything at this fetch, too.
-            self._plan.session.pulse.last_fetch_ms = int(self._context.services.env.clock.monotonic() * 1000)
+            # The follower had everything of its idle partitions at this fetch, too.
+            now_ms = int(self._context.services.env.clock.monotonic() * 1000)
+            self._plan.session.reading.liveness.last_fetch_ms = now_ms
         for asked in self._rows:
             try:
                 self._find(asked).on_follower_fetch(
@@ -139,21 +140,21 @@ class _Fetch:
         lifecycle = self._context.services.lifecycle
         alarm = _Alarm(loop)
         watched = self._watched(alarm)
-        for partition, ring in watched:
-            partition.on_advance.add(ring)
+        for partition, wake in watched:
+            partition.on_advance.add(wake)
         session = self._plan.session
         if session is not None:
-            session.on_wake = alarm.ring
+            session.reading.on_wake = alarm.wake
         # Something may have come between the first read and this task's start.
-        rang: Iterable[FetchedPartition] = list(self._rows if session is None else session.awake)
+        changed: Iterable[FetchedPartition] = list(self._rows if session is None else session.reading.active)
         try:
-            while not self._read_again(rang) and loop.time() < deadline and not lifecycle.is_stopping:
-                rang = await alarm.wait_until(deadline)
+            while not self._read_again(changed) and loop.time() < deadline and not lifecycle.is_stopping:
+                changed = await alarm.wait_until(deadline)
         finally:
-            for partition, ring in watched:
-                partition.on_advance.discard(ring)
-            if session is not None and session.on_wake == alarm.ring:
-                session.on_wake = None
+            for partition, wake in watched:
+                partition.on_advance.discard(wake)
+            if session is not None and session.reading.on_wake == alarm.wake:
+                session.reading.on_wake = None
         return self.response()
 
     def response(self) -> FetchResponse:
@@ -165,14 +166,14 @@ class _Fetch:
             if topic is None:
                 topic = topics[asked.topic] = _topic_row(asked.topic)
             topic.partitions.append(row)
-        self._rest()
+        self._begin_idle()
         response = FetchResponse(session_id=self._plan.session_id, responses=list(topics.values()))
         if self._context.version >= _ENDPOINTS_FROM:
             response.node_endpoints = self._endpoints()
         return response
 
-    def _rest(self) -> None:
-        """What the follower has all of need not be looked at again until something changes."""
+    def _begin_idle(self) -> None:
+        """Stops reading the partitions of which the follower has everything, until something changes."""
         session = self._plan.session
         if session is None or not self._is_from_follower:
             return
@@ -180,9 +181,9 @@ class _Fetch:
             if row.error_code or row.records or row.diverging_epoch is not None:
                 continue
             partition = self._find(asked)
-            progress = partition.rest(self._replica_id, asked.fetch_offset, session.pulse)
+            progress = partition.begin_idle(self._replica_id, asked.fetch_offset, session.reading.liveness)
             if progress is not None:
-                session.rest(asked, progress, partition.on_advance)
+                session.reading.begin_idle(asked, progress, partition.on_advance)
 
     def _row(self, asked: FetchedPartition, left_bytes: int, min_one: bool) -> PartitionData:
         if asked in self._refused:
@@ -285,7 +286,7 @@ class _Fetch:
         for asked in self._rows:
             partition = partitions.get(self._name_of(asked.topic), asked.partition)
             if partition is not None:
-                watched.append((partition, partial(alarm.ring, asked)))
+                watched.append((partition, partial(alarm.wake, asked)))
         return watched
 
     def _endpoints(self) -> list[NodeEndpoint]:
@@ -306,35 +307,35 @@ class _Fetch:
 
 
 class _Alarm:
-    """Wakes one waiting coroutine, by calls that say what changed, or by the clock."""
+    """Wakes one waiting coroutine: a call that says which partition changed does, or the clock."""
 
-    __slots__ = ("_future", "_loop", "_rang")
+    __slots__ = ("_changed", "_future", "_loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
-        self._rang: dict[FetchedPartition, None] = {}
+        self._changed: dict[FetchedPartition, None] = {}
 
-    def ring(self, asked: FetchedPartition) -> None:
-        self._rang[asked] = None
-        self._wake()
+    def wake(self, asked: FetchedPartition) -> None:
+        self._changed[asked] = None
+        self._resume()
 
-    def _wake(self) -> None:
+    def _resume(self) -> None:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
     async def wait_until(self, deadline: float) -> list[FetchedPartition]:
-        """What rang; nothing once the deadline has come."""
-        if not self._rang:
+        """The partitions that changed; none once the deadline has come."""
+        if not self._changed:
             self._future = self._loop.create_future()
-            timer = self._loop.call_at(deadline, self._wake)
+            timer = self._loop.call_at(deadline, self._resume)
             try:
                 await self._future
             finally:
                 timer.cancel()
                 self._future = None
-        rang, self._rang = self._rang, {}
-        return list(rang)
+        changed, self._changed = self._changed, {}
+        return list(changed)
 
 
 def _size_of(row: PartitionData) -> int:
