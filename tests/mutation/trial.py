@@ -16,7 +16,7 @@ from mutmut import __main__ as mutmut
 from mutmut.mutation import diff_apply
 from mutmut.stats import status_by_exit_code
 
-from mutation import operators
+from mutation import operators, steady
 
 PACKAGES = ("log", "replication", "coordinator", "controller", "client")
 WORKPLACE = Path("mutants")
@@ -47,6 +47,7 @@ def package_of(mutant: str) -> str:
 def generate() -> list[str]:
     """Writes every mutant of the packages below `mutants/` and returns their names."""
     operators.install()
+    steady.install()
     _clear_workplace()
     with _quiet():
         mutmut.copy_src_dir()

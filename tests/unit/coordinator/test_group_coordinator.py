@@ -31,12 +31,13 @@ def image_of(*names: str) -> ClusterImage:
 
 
 class World:
-    def __init__(self, image: ClusterImage, partition: FakePartition) -> None:
+    def __init__(self, image: ClusterImage, partition: FakePartition, **options: str) -> None:
+        config, _ = BrokerConfig.parse({name.replace("_", "."): text for name, text in options.items()})
         self.image = image
         self.created: list[str] = []
         env = Environment(cast("Any", FakeClock()), cast("Any", None), cast("Any", None), random.Random(1))
         self.coordinator = GroupCoordinator(
-            BrokerConfig(), env, FakePartitions({0: partition}), lambda: self.image, self.created.append
+            config, env, FakePartitions({0: partition}), lambda: self.image, self.created.append
         )
         self.coordinator.start()
 

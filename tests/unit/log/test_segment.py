@@ -187,3 +187,35 @@ def test_positions_found_before_a_truncation_do_not_count_after_it(tmp_path: Pat
     }
     found = {offset: segment.position_of(offset) for offset in starts}
     assert found == {offset: header.position for offset, header in starts.items()}
+
+
+def test_many_readers_at_many_places_are_remembered_up_to_a_limit(tmp_path: Path) -> None:
+    segment = segment_of(tmp_path, [1] * 100, interval=10**6)
+    positions = {header.base_offset: header.position for header in segment.headers(0)}
+    for _ in range(2):
+        assert {offset: segment.position_of(offset) for offset in positions} == positions
+    assert len(segment._boundaries) == 64
+
+
+def test_a_truncation_to_the_beginning_leaves_an_empty_segment(tmp_path: Path) -> None:
+    segment = segment_of(tmp_path, [3] * 20)
+    segment.truncate(1000)
+    assert (segment.next_offset, segment.size_bytes, segment.largest) == (1000, 0, (-1, 1000))
+    add(segment, 3)
+    assert offsets_read(segment, 1000, 10**6) == [1000, 1001, 1002]
+
+
+def test_a_closed_segment_that_is_active_again_indexes_what_comes(tmp_path: Path) -> None:
+    """A truncation makes an earlier segment the last one."""
+    segment = segment_of(tmp_path, [3] * 20)
+    segment.seal()
+    segment.truncate(1031)
+    segment.unseal(1 << 20)
+    before = segment.offset_index.count, segment.time_index.count
+    for number in range(20):
+        add(segment, 3, timestamp=NOW + 100 + number)
+    assert segment.has_room_for(segment.next_offset)
+    assert segment.offset_index.count > before[0] + 5 and segment.time_index.count > before[1] + 5
+    segment.seal()
+    again = reopened(segment)
+    assert (again.index_fault(), again.next_offset, again.largest) == (None, 1090, (NOW + 119, 1089))
