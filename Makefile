@@ -5,6 +5,7 @@
 #   make check   lint, types, unit and tidy tests: under a minute, for while you work
 #   make mutate  one-line faults that no quick test notices: ONLY=log/segment.py or a package, SAMPLE=100 of each, SEED=k
 #   make lint    ruff and a strict type check
+#   make docs    the pages that are made from the code (docs/configuration.md)
 #   make bench   throughput, latency, start-up and memory, measured on this machine
 #   make crash-proof  losses of power at every moment of SEEDS (40) histories, and flipped bits
 #   make simulate  whole brokers and clients on virtual time: SEEDS=200 stories, or SEED=k with its trace, or BUGS=1;
@@ -25,7 +26,7 @@ MINUTES ?= 60
 OUT    ?= soak-result
 SEEDS  ?= 40
 
-.PHONY: demo test check dist dist-test publish lint format bench mutate simulate soak chaos crash-proof copier peers clean
+.PHONY: demo test check dist dist-test publish lint format docs bench mutate simulate soak chaos crash-proof copier peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -67,6 +68,9 @@ lint: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(VENV)/bin/ruff check --fix src tests bench setup.py
 	$(VENV)/bin/ruff format src tests bench setup.py
+
+docs: $(VENV)/.dev
+	$(PY) -m felice.config.reference > docs/configuration.md
 
 bench: $(VENV)/.dev
 	$(PY) -m bench $(ARGS)

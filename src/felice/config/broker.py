@@ -83,16 +83,16 @@ class BrokerConfig(LimitOptions):
         "How often a broker that stops tries again to give leaderships away that nobody could take.", minimum=0,
     )  # fmt: skip
     controlled_shutdown_retry_backoff_ms: int = option(
-        "controlled.shutdown.retry.backoff.ms", Kind.LONG, 5_000, "How long it waits before it tries again.",
-        minimum=0,
+        "controlled.shutdown.retry.backoff.ms", Kind.LONG, 5_000,
+        "How long a broker that stops waits before it tries again to give leaderships away.", minimum=0,
     )  # fmt: skip
     auto_leader_rebalance_enable: bool = option(
         "auto.leader.rebalance.enable", Kind.BOOLEAN, True,
         "Whether the controller gives leadership back to the first replicas by the clock.",
     )  # fmt: skip
     leader_imbalance_check_interval_seconds: int = option(
-        "leader.imbalance.check.interval.seconds", Kind.LONG, 300, "How often it looks; first after 5 seconds.",
-        minimum=1,
+        "leader.imbalance.check.interval.seconds", Kind.LONG, 300,
+        "How often the controller looks for leaderships to give back; first after 5 seconds.", minimum=1,
     )  # fmt: skip
     leader_imbalance_per_broker_percentage: int = option(
         "leader.imbalance.per.broker.percentage", Kind.INT, 10,
@@ -256,7 +256,11 @@ class BrokerConfig(LimitOptions):
         "replica.fetch.min.bytes", Kind.INT, 1, "How much a leader should have before it answers a follower.", minimum=0
     )  # fmt: skip
     replica_fetch_wait_max_ms: int = option(
-        "replica.fetch.wait.max.ms", Kind.INT, 500, "How long a leader may wait for that.", minimum=1
+        "replica.fetch.wait.max.ms",
+        Kind.INT,
+        500,
+        "How long a leader may wait for replica.fetch.min.bytes.",
+        minimum=1,
     )
     replica_fetch_backoff_ms: int = option(
         "replica.fetch.backoff.ms",
@@ -369,8 +373,8 @@ class BrokerConfig(LimitOptions):
         minimum=1,
     )  # fmt: skip
     add_partitions_to_txn_retry_backoff_max_ms: int = option(
-        "add.partitions.to.txn.retry.backoff.max.ms", Kind.INT, 100, "How long such a write waits at most.",
-        minimum=0,
+        "add.partitions.to.txn.retry.backoff.max.ms", Kind.INT, 100,
+        "How long a write waits at most, in transaction V2, while the transaction before is being ended.", minimum=0,
     )  # fmt: skip
     group_initial_rebalance_delay_ms: int = option(
         "group.initial.rebalance.delay.ms",

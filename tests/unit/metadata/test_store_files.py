@@ -177,3 +177,19 @@ def test_reading_changes_nothing(store: Path) -> None:
     before = journal.read_bytes()
     assert read_contents(DISK, store).tree.children("/") == ["n0", "n1", "n2"]
     assert journal.read_bytes() == before
+
+
+def test_a_copy_of_the_journal_and_then_of_the_snapshot_is_whole(store: Path, tmp_path: Path) -> None:
+    """The order of docs/backup.md: a compaction may come between the two."""
+    journal = (store / "journal").read_bytes()
+    _compact(store)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "journal").write_bytes(journal)
+    (copy / "snapshot").write_bytes((store / "snapshot").read_bytes())
+    assert read_contents(DISK, copy).tree.children("/") == ["n0", "n1", "n2", "n3"]
+    # In the other order the snapshot would be an older one, or none.
+    (copy / "snapshot").unlink()
+    (copy / "journal").write_bytes((store / "journal").read_bytes())
+    with pytest.raises(CorruptStore, match="are missing"):
+        load_tree(DISK, copy)

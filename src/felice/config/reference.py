@@ -1,0 +1,163 @@
+"""The page of all options, docs/configuration.md: `python -m felice.config.reference > docs/configuration.md`.
+
+Keeps true: the page says what the declarations say; a test compares them.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from felice.config.broker import BROKER_OPTIONS
+from felice.config.kafka_only import KAFKA_ONLY
+from felice.config.option import Kind, Option, Scope
+from felice.config.topic import TOPIC_OPTIONS
+from felice.config.without_effect import FIXED, SETTABLE
+
+_WIDTH = 118
+
+_HEAD = """\
+# Configuration: all options
+
+Generated from `src/felice/config` by `make docs`; do not edit. Names, types and defaults are those of Apache Kafka 4.3
+unless the text says otherwise.
+
+A broker reads its options from a `server.properties` file (`felice broker server.properties`), from the command line
+(`felice broker server.properties --override num.partitions=3`), and from the cluster's metadata, where `felice configs
+alter` and `kafka-configs` write them. The strongest source comes first: what was set for this broker while it ran, what
+was set for all brokers, the command line, the file, the default. A topic's value comes first from the topic, then from
+the broker option in the last column.
+
+    felice configs describe topics flights
+    felice configs alter topics flights --set retention.ms=86400000
+    felice configs describe brokers 1
+    felice configs alter brokers 1 --set log.cleaner.threads=2
+    felice configs alter brokers --default --set max.connections=500
+"""
+
+_BROKER_HEAD = """
+## Options of a broker
+
+**Changes** says from when a change counts: *at a start* (from the file only), or *at once* (also while the broker runs,
+for one broker or for all of them). Options of ZooKeeper are those of Kafka 3.9.
+"""
+
+_FIXED_HEAD = """
+## Options of Kafka whose value is fixed
+
+DescribeConfigs shows them, because tools read them. In a file they cause a warning and have no effect; a change while
+the broker runs is refused.
+"""
+
+_SETTABLE_HEAD = """
+## Options of Kafka that may be set and have no effect
+
+Accepted in the file and while the broker runs, with a warning, and shown by DescribeConfigs.
+"""
+
+_OTHERS_HEAD = """
+## Other options of Kafka
+
+They mean nothing here. A file may have them: the broker names them in one warning when it starts. A change while it
+runs is refused.
+"""
+
+_CHANGES = {
+    Scope.READ_ONLY: "at a start",
+    Scope.PER_BROKER: "at once, one broker at a time",
+    Scope.CLUSTER_WIDE: "at once",
+}
+
+
+def page() -> str:
+    topic_rows = (_topic_row(option) for option in _sorted(TOPIC_OPTIONS))
+    broker_rows = (_broker_row(option) for option in _sorted(BROKER_OPTIONS))
+    fixed_rows = ((_name(option), _value(option), option.doc) for option in _sorted(FIXED))
+    settable_rows = ((_name(option), _kind(option), option.doc) for option in _sorted(SETTABLE))
+    parts = [
+        _HEAD,
+        "\n## Options of a topic\n\n",
+        _table(("option", "type", "default", "values", "meaning", "broker option"), topic_rows),
+        _BROKER_HEAD + "\n",
+        _table(("option", "type", "default", "values", "changes", "meaning"), broker_rows),
+        _FIXED_HEAD + "\n",
+        _table(("option", "value", "meaning"), fixed_rows),
+        _SETTABLE_HEAD + "\n",
+        _table(("option", "type", "meaning"), settable_rows),
+        _OTHERS_HEAD + "\n",
+        _names(KAFKA_ONLY - FIXED.keys() - SETTABLE.keys()),
+    ]
+    return "".join(parts)
+
+
+def _names(names: Iterable[str]) -> str:
+    listed = ", ".join(f"`{name}`" for name in sorted(names))
+    return textwrap.fill(f"{listed}.", _WIDTH, break_on_hyphens=False, break_long_words=False) + "\n"
+
+
+def _sorted(options: dict[str, Option]) -> list[Option]:
+    return [options[name] for name in sorted(options)]
+
+
+def _topic_row(option: Option) -> tuple[str, ...]:
+    synonyms = ", ".join(f"`{name}`" for name, _ in option.synonyms)
+    return _name(option), _kind(option), _value(option), _values(option), option.doc, synonyms
+
+
+def _broker_row(option: Option) -> tuple[str, ...]:
+    changes = _CHANGES[option.scope]
+    return _name(option), _kind(option), _value(option), _values(option), changes, _broker_doc(option)
+
+
+def _broker_doc(option: Option) -> str:
+    """Options that give topics their defaults, and second names of others, say whose they are."""
+    for topic_option in TOPIC_OPTIONS.values():
+        if option.name in [name for name, _ in topic_option.synonyms]:
+            return f"Default of the topic option `{topic_option.name}`."
+    for other in BROKER_OPTIONS.values():
+        if option.name in [name for name, _ in other.synonyms]:
+            return f"Another name of `{other.name}`, which counts where both are set."
+    return option.doc
+
+
+def _name(option: Option) -> str:
+    return f"`{option.name}`"
+
+
+def _kind(option: Option) -> str:
+    return option.kind.name.lower()
+
+
+def _value(option: Option) -> str:
+    if option.default is None:
+        return "none"
+    return f"`{option.format(option.default)}`" if option.format(option.default) else "empty"
+
+
+def _values(option: Option) -> str:
+    if option.kind is Kind.BOOLEAN:
+        return "`true`, `false`"
+    if option.choices:
+        return ", ".join(f"`{choice}`" for choice in option.choices)
+    if option.minimum is None:
+        return ""
+    return f"{option.minimum} or more" if option.maximum is None else f"{option.minimum} to {option.maximum}"
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    return "".join(_lines(heads, rows))
+
+
+def _lines(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield _line(heads)
+    yield _line(("---",) * len(heads))
+    for row in rows:
+        yield _line(tuple(cell.replace("|", "\\|") for cell in row))
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")
