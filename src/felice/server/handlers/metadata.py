@@ -35,12 +35,29 @@ _ASK_BY_ID_FROM = 12
 
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     topics = request.topics
+    if topics and context.version < _ASK_BY_ID_FROM and any(map(_is_without_name, topics)):
+        return _refused(topics)
     if topics is None or (context.version == 0 and not topics):
         image = context.services.image
         return _answer(request, context, [_described(topic, context) for topic in image.topics.values()])
     for name in _to_create(request, topics, context):
         context.services.auto_topics.ensure(name)
     return _answer(request, context, _asked(topics, context))
+
+
+def _is_without_name(topic: MetadataRequestTopic) -> bool:
+    return topic.name is None or topic.topic_id != ZERO_UUID
+
+
+def _refused(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+    """Versions that carry ids, but may not be asked with them."""
+    rows = [
+        MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
+        )
+        for topic in topics
+    ]
+    return MetadataResponse(topics=rows, controller_id=-1)
 
 
 def _to_create(
@@ -74,8 +91,6 @@ def _asked(topics: Sequence[MetadataRequestTopic], context: RequestContext) -> l
 def _one(topic: MetadataRequestTopic, context: RequestContext) -> MetadataResponseTopic:
     image = context.services.image
     asks_by_id = topic.topic_id != ZERO_UUID
-    if context.version < _ASK_BY_ID_FROM and (asks_by_id or topic.name is None):
-        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "")
     if asks_by_id:
         found = image.topic_by_id(topic.topic_id)
         if found is None:

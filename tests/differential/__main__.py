@@ -1,0 +1,103 @@
+"""`python -m differential`: random stories on Apache Kafka and Felice side by side; ends with 1 where they differ."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from differential import accepted, brokers
+from differential.compare import Comparison, Divergence
+from differential.generator import story
+from differential.operation import Operation
+from differential.plain import Plain
+
+STORY_LENGTH = 40
+
+
+@click.command()
+@click.option("--seed", default=1, show_default=True)
+@click.option("--operations", default=3000, show_default=True, help="How many are compared, about.")
+@click.option("--kafka", "kafka_address", help="A running Apache Kafka with the settings of `brokers.py`.")
+@click.option("--felice", "felice_address", help="A running Felice with the same.")
+@click.option(
+    "--replay", type=click.Path(exists=True, path_type=Path), help="A story as it was printed, one line each."
+)
+@click.option("--minimise/--no-minimise", default=True, show_default=True)
+def main(
+    seed: int,
+    operations: int,
+    kafka_address: str | None,
+    felice_address: str | None,
+    replay: Path | None,
+    minimise: bool,
+) -> None:
+    """Compare Felice with Apache Kafka over random operations."""
+    if kafka_address is None:
+        with brokers.apache_kafka() as address:
+            return main.callback(seed, operations, address, felice_address, replay, minimise)  # type: ignore[misc]
+    if felice_address is None:
+        with brokers.felice() as address:
+            return main.callback(seed, operations, kafka_address, address, replay, minimise)  # type: ignore[misc]
+    comparison = Comparison(kafka_address, felice_address, accepted.load())
+    if replay is not None:
+        told = [Operation.from_json(line) for line in replay.read_text().splitlines() if line.startswith("{")]
+        found = comparison.confirm(told)
+        click.echo("no difference" if found is None else describe(found, told))
+        sys.exit(found is not None)
+    sys.exit(run(comparison, seed, operations, minimise))
+
+
+def run(comparison: Comparison, seed: int, operations: int, minimise: bool) -> int:
+    begun, compared, stories = time.monotonic(), 0, 0
+    found: dict[str, int] = {}
+    accepted_count: Counter[str] = Counter()
+    while compared < operations:
+        told = list(story(f"{seed}/{stories}", STORY_LENGTH))
+        stories += 1
+        played = comparison.play(told)
+        compared += played.answered
+        accepted_count.update(row.reason for row in played.accepted)
+        first = played.divergence
+        if first is None:
+            continue
+        if first.signature in found:
+            found[first.signature] += 1
+            continue
+        confirmed = comparison.confirm(told[: first.index + 1])
+        if confirmed is None:
+            continue
+        is_new = confirmed.signature not in found
+        found[confirmed.signature] = found.get(confirmed.signature, 0) + 1
+        if is_new:
+            kept = told[: confirmed.index + 1]
+            if minimise:
+                kept = comparison.minimise(kept, confirmed.operation.api)
+                confirmed = comparison.confirm(kept) or confirmed
+            click.echo(f"\nstory {seed}/{stories - 1}\n{describe(confirmed, kept)}")
+    click.echo(f"\n{compared} operations in {stories} stories, {time.monotonic() - begun:.0f} s")
+    for reason, count in accepted_count.most_common():
+        click.echo(f"  accepted {count} times: {reason}")
+    for signature, count in sorted(found.items(), key=lambda entry: -entry[1]):
+        click.echo(f"  DIFFERENT {count} times: {signature}")
+    return 1 if found else 0
+
+
+def describe(found: Divergence, told: list[Operation]) -> str:
+    lines = [operation.to_json() for operation in told]
+    for path, kafka, felice in found.found[:6]:
+        lines.append(f"  {path}: Kafka {_short(kafka)}, Felice {_short(felice)}")
+    return "\n".join(lines)
+
+
+def _short(value: Plain) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 400 else text[:397] + "..."
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Playing a story on both brokers, and making one that differs as short as it can be."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from differential.accepted import Accepted, Difference, covering
+from differential.normalise import differences
+from differential.operation import Operation
+from differential.plain import Plain
+from differential.side import Side, forget_topics
+
+SETTLE_S, PATIENT_SETTLE_S = 0.03, 0.3
+_names = itertools.count(int(time.time()) % 10**6 * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first operation whose answers differ in a way that nothing accepts."""
+
+    index: int
+    operation: Operation
+    found: list[Difference]
+    answers: tuple[Plain, Plain]
+
+    @property
+    def signature(self) -> str:
+        """Equal for what is probably the same cause."""
+        parts = [self.operation.api, *(f"{path}: {_short(k)} / {_short(f)}" for path, k, f in self.found[:2])]
+        return " | ".join(parts)
+
+
+def _short(value: Plain) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+@dataclass
+class Played:
+    """`answered` counts the operations compared."""
+
+    answered: int = 0
+    divergence: Divergence | None = None
+    accepted: list[Accepted] = field(default_factory=list)
+
+
+@dataclass
+class Comparison:
+    """`kafka` and `felice` are addresses."""
+
+    kafka: str
+    felice: str
+    table: list[Accepted]
+    threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2))
+
+    def play(self, operations: Sequence[Operation], settle_s: float = SETTLE_S) -> Played:
+        """Until the story is over, or the brokers are in different states."""
+        prefix, now_ms = f"story-{next(_names)}-", int(time.time() * 1000)
+        sides = [
+            Side(name, address, prefix, now_ms, settle_s)
+            for name, address in (("kafka", self.kafka), ("felice", self.felice))
+        ]
+        played = Played()
+        try:
+            for index, operation in enumerate(operations):
+                kafka, felice = self.threads.map(lambda side, op=operation: side.carry_out(op), sides)  # type: ignore[misc]
+                played.answered += 1
+                found = differences(kafka, felice)
+                if not found:
+                    continue
+                rows = covering(self.table, operation, found)
+                if rows is None:
+                    played.divergence = Divergence(index, operation, found, (kafka, felice))
+                    return played
+                played.accepted += rows
+                if any(row.ends_story for row in rows):
+                    return played
+        finally:
+            for side in sides:
+                side.close()
+            list(self.threads.map(forget_topics, sides))
+        return played
+
+    def confirm(self, operations: Sequence[Operation]) -> Divergence | None:
+        """Whether it is there with time for everything, too."""
+        return self.play(operations, PATIENT_SETTLE_S).divergence
+
+    def minimise(self, operations: Sequence[Operation], api: str, budget: int = 40) -> list[Operation]:
+        """The story without what the difference does not need, in at most `budget` further plays."""
+        kept = list(operations)
+        size = max(1, len(kept) // 2)
+        while budget > 0:
+            index = 0
+            while index < len(kept) - 1 and budget > 0:
+                shorter = kept[:index] + kept[min(index + size, len(kept) - 1) :]
+                budget -= 1
+                found = self.play(shorter, PATIENT_SETTLE_S / 3).divergence
+                if found is not None and found.operation.api == api:
+                    kept = shorter[: found.index + 1]
+                else:
+                    index += size
+            if size == 1:
+                break
+            size = max(1, size // 2)
+        return kept
