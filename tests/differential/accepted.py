@@ -1,13 +1,13 @@
-"""Differences that are meant, from `accepted.toml`: each row names the sentence of docs/compatibility.md that explains it.
+"""Differences that are meant, from `accepted.toml`; docs/compatibility.md has the words of each `reason`.
 
-    [[difference]]
-    api = "Produce"            # or "*"
-    path = "responses[]*"      # where the answers differ; * stands for anything
-    kafka = "-1"               # what Kafka answers, as JSON; * stands for anything
-    felice = "*"
-    ends_story = true          # from here on the two are in different states
-    whole_answer = true        # explains every other difference of the same answer
-    reason = "..."             # words that docs/compatibility.md has
+[[difference]]
+api = "Produce"            # * stands for anything, here and below
+path = "responses[]*"      # where the answers differ; * stands for anything
+kafka = "-1"               # what Kafka answers, as JSON; * stands for anything
+felice = "*"
+ends_story = true          # from here on the two are in different states
+whole_answer = true        # explains every other difference of the same answer
+reason = "..."             # words that docs/compatibility.md has
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Accepted:
     def covers(self, operation: Operation, difference: Difference) -> bool:
         path, kafka, felice = difference
         return (
-            self.api in ("*", operation.api)
+            _matches(operation.api, self.api)
             and _matches(path, self.path)
             and _matches(json.dumps(kafka), self.kafka)
             and _matches(json.dumps(felice), self.felice)

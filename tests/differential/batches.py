@@ -1,7 +1,7 @@
 """Record batches from a description, good ones and broken ones.
 
-    {"values": ["a"], "codec": 0, "pid": ref, "epoch": ref, "seq": ref, "transactional": false, "age_ms": 0, "key": null,
-     "break": "crc" | "magic" | "length" | "count" | "attributes" | "two" | "empty" | "short" | "offset"}
+{"values": ["a"], "codec": 0, "pid": ref, "epoch": ref, "seq": ref, "transactional": false, "age_ms": 0, "key": null,
+ "break": "crc" | "magic" | "length" | "count" | "attributes" | "two" | "empty" | "short" | "offset"}
 """
 
 from __future__ import annotations

@@ -101,9 +101,7 @@ _BY_KIND: dict[str, tuple[Any, ...]] = {
     "uint16": (0, 1),
     "uint32": (0, 1),
 }
-APIS = tuple(
-    sorted(api.name for api in API.by_key.values() if api.name not in _LEFT_OUT)
-)
+APIS = tuple(sorted(api.name for api in API.by_key.values() if api.name not in _LEFT_OUT))
 
 
 def operation(chance: random.Random) -> Operation:
@@ -138,7 +136,11 @@ def _value(field: Field, kind: FieldType, version: int, chance: random.Random) -
     if kind.element is not None:
         count = chance.choice((0, 1, 1, 1, 2))
         values = [_value(field, kind.element, version, chance) for _ in range(count)]
-        return [value for place, value in enumerate(values) if _identity(value) not in map(_identity, values[:place])]
+        return [
+            value
+            for place, value in enumerate(values)
+            if _identity(value) not in map(_identity, values[:place])
+        ]
     fits = _BY_NAME.get(field.name, _BY_KIND[kind.kind])
     if isinstance(fits[0], str) != (kind.kind == "string") and kind.kind != "uuid":
         fits = _BY_KIND[kind.kind]

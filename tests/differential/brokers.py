@@ -43,7 +43,9 @@ def felice(log: Path | None = None) -> Iterator[str]:
     command += ["--data-dir", str(directory / "data")]
     command += [word for name, value in SETTINGS.items() for word in ("-o", f"{name}={value}")]
     with (log or directory / "log").open("w") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=dict(os.environ))
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=dict(os.environ)
+        )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()

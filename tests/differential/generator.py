@@ -1,7 +1,7 @@
 """Stories from a seed: topics, then random operations on them, on groups and in transactions.
 
-`story(seed, length)` depends on its arguments alone. Most operations are what clients send; `boundary` makes requests of
-any API from its declaration, with values at the edges and names that mean nothing.
+`story(seed, length)` depends on its arguments alone. Most operations are what clients send; `boundary` makes requests
+of any API from its declaration, with values at the edges and names that mean nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ PRODUCERS = {"p0": "~tx0", "p1": "~tx1", "p2": None}
 PROTOCOLS = ("range", "roundrobin", "sticky")
 GROUP_OF_MEMBERS = "~g"
 _FENCED_EPOCH = -1
+_SHORT_TIMEOUT_MS, _TIMED_OUT_AFTER_S = 1000, 1.8
 
 
 class Story:
@@ -69,7 +70,11 @@ class Story:
     def create_topics(self) -> Operation:
         return self.operation(
             "CreateTopics",
-            {"topics": [self._new_topic(self.topic())], "timeout_ms": 10_000, "validate_only": self.chance(0.1)},
+            {
+                "topics": [self._new_topic(self.topic())],
+                "timeout_ms": 10_000,
+                "validate_only": self.chance(0.1),
+            },
         )
 
     def _new_topic(self, name: str) -> Body:
@@ -96,7 +101,9 @@ class Story:
             "DeleteTopics",
             {
                 "topic_names": [name],
-                "topics": [{"name": name}] if self.chance(0.7) else [{"topic_id": {"ref": ["topic_id", name]}}],
+                "topics": [{"name": name}]
+                if self.chance(0.7)
+                else [{"topic_id": {"ref": ["topic_id", name]}}],
                 "timeout_ms": 10_000,
             },
         )
@@ -109,7 +116,9 @@ class Story:
         )
 
     def alter_configs(self) -> Operation:
-        name = self.choose("retention.ms", "cleanup.policy", "max.message.bytes", "min.insync.replicas", "no.such")
+        name = self.choose(
+            "retention.ms", "cleanup.policy", "max.message.bytes", "min.insync.replicas", "no.such"
+        )
         value = self.choose("1", "-1", "1000", "compact", "delete", "", "x", None)
         config = {"name": name, "value": value, "config_operation": self.choose(0, 0, 1, 2, 3, 9)}
         return self.operation(
@@ -139,7 +148,9 @@ class Story:
         )
 
     def describe_topic_partitions(self) -> Operation:
-        cursor = {"topic_name": self.topic(), "partition_index": self.partition()} if self.chance(0.4) else None
+        cursor = (
+            {"topic_name": self.topic(), "partition_index": self.partition()} if self.chance(0.4) else None
+        )
         return self.operation(
             "DescribeTopicPartitions",
             {
@@ -155,7 +166,16 @@ class Story:
         values = [self.choose("v", "w" * 10, "x" * 400) for _ in range(self.choose(1, 1, 2, 3))]
         age_ms = self.choose(0, 0, 0, 5, 1000, -1000)
         key = self.choose("k", "k", "l", None)
-        return {"batch": {"values": values, "codec": codec, "break": broken, "age_ms": age_ms, "key": key, **fields}}
+        return {
+            "batch": {
+                "values": values,
+                "codec": codec,
+                "break": broken,
+                "age_ms": age_ms,
+                "key": key,
+                **fields,
+            }
+        }
 
     def _produce(
         self, topic: str, partition: int, records: Body, versions: tuple[int, int], tx: Any = None
@@ -218,7 +238,9 @@ class Story:
                 "max_bytes": self.choose(1, 100, 1 << 20),
                 "isolation_level": self.choose(0, 1),
                 **session,
-                "topics": [{"topic": topic, "topic_id": {"ref": ["topic_id", topic]}, "partitions": [partition]}],
+                "topics": [
+                    {"topic": topic, "topic_id": {"ref": ["topic_id", topic]}, "partitions": [partition]}
+                ],
             },
             slot=slot,
         )
@@ -277,6 +299,7 @@ class Story:
         slot = self.choose(*MEMBERS)
         instance = STATIC.get(slot)
         names = self.random.sample(PROTOCOLS, self.choose(1, 2, 2, 3))
+        protocol_type = "consumer" if self.chance(0.95) else "connect"
         return self.operation(
             "JoinGroup",
             {
@@ -285,8 +308,8 @@ class Story:
                 "rebalance_timeout_ms": 30_000,
                 "member_id": self._member_id(slot),
                 "group_instance_id": instance,
-                "protocol_type": "consumer" if self.chance(0.95) else "connect",
-                "protocols": [{"name": name, "metadata": self._subscription()} for name in names],
+                "protocol_type": protocol_type,
+                "protocols": [{"name": name, "metadata": self._metadata(protocol_type)} for name in names],
             },
             (5, 9) if instance else None,
             lane=slot,
@@ -299,16 +322,19 @@ class Story:
             return ""
         return {"ref": ["member", slot]} if self.chance(0.97) else "nobody"
 
-    def _subscription(self) -> str:
-        """Version 0 of a consumer's subscription to topic a of another story, so that nothing of this one is subscribed."""
-        return self.choose("\0\0\0\0\0\1\0\1a\xff"[:9] + "\0\0\0\0", "opaque")
+    def _metadata(self, protocol_type: str) -> str:
+        """A consumer's is a subscription of version 0, to a topic that no story has."""
+        version, count, name, user_data = "\0\0", "\0\0\0\1", "\0\1" + self.choose("x", "y"), "\0\0\0\0"
+        return version + count + name + user_data if protocol_type == "consumer" else "opaque"
 
     def _generation(self, slot: str) -> Body:
         return {"ref": ["generation", slot, self.choose(0, 0, 0, 0, 0, 1, -1)]}
 
     def sync(self) -> Operation:
         slot = self.choose(*MEMBERS)
-        assignments = [{"member_id": {"ref": ["member", name]}, "assignment": f"for {name}"} for name in MEMBERS]
+        assignments = [
+            {"member_id": {"ref": ["member", name]}, "assignment": f"for {name}"} for name in MEMBERS
+        ]
         return self.operation(
             "SyncGroup",
             {
@@ -366,7 +392,11 @@ class Story:
             }
         return self.operation(
             "OffsetCommit",
-            {"group_id": self.group(), **member, "topics": [{**self._by_either(topic), "partitions": [partition]}]},
+            {
+                "group_id": self.group(),
+                **member,
+                "topics": [{**self._by_either(topic), "partitions": [partition]}],
+            },
         )
 
     def offset_fetch(self) -> Operation:
@@ -398,7 +428,8 @@ class Story:
     def list_groups(self) -> Operation:
         states = self.choose([], [], ["Stable"], ["empty"], ["nonsense"])
         return self.operation(
-            "ListGroups", {"states_filter": states, "types_filter": self.choose([], ["classic"], ["consumer"])}
+            "ListGroups",
+            {"states_filter": states, "types_filter": self.choose([], ["classic"], ["consumer"])},
         )
 
     def delete_groups(self) -> Operation:
@@ -419,7 +450,7 @@ class Story:
         slot = self.choose("p0", "p0", "p1", "p2")
         body: Body = {
             "transactional_id": PRODUCERS[slot],
-            "transaction_timeout_ms": self.choose(60_000, 60_000, 300, 0, 10**9),
+            "transaction_timeout_ms": self.choose(60_000, 60_000, 60_000, 0, 10**9),
         }
         if self.chance(0.4):
             body |= {
@@ -480,9 +511,40 @@ class Story:
             "EndTxn", {**self._identity(slot), "committed": self.chance(0.6)}, versions, slot=slot
         )
 
-    def wait_for_timeouts(self) -> Operation:
-        operation = self.describe_transactions()
-        return Operation(operation.api, operation.version, operation.body, pause_s=1.5)
+    def time_out(self) -> list[Operation]:
+        """A transaction that ends by its timeout, and its producer's next request."""
+        slot = self._slot()
+        init = {"transactional_id": PRODUCERS[slot], "transaction_timeout_ms": _SHORT_TIMEOUT_MS}
+        held = {"producer_id": {"ref": ["pid", slot]}, "producer_epoch": {"ref": ["epoch", slot]}}
+        topic = {"name": "~a", "partitions": [0]}
+        identity = {"transactional_id": PRODUCERS[slot], **held}
+        v1 = {f"v3_and_below_{name}": value for name, value in (identity | {"topics": [topic]}).items()}
+        records = self._owned_batch(slot, "~a", 0, transactional=True)
+        begin = (
+            self._produce("~a", 0, records, (12, 13), PRODUCERS[slot])
+            if self.chance(0.5)
+            else self.operation("AddPartitionsToTxn", v1, (0, 3))
+        )
+        described = self.describe_transactions()
+        after = [
+            self.operation(
+                "InitProducerId", init | {"transaction_timeout_ms": 60_000} | held, (3, 5), slot=slot
+            ),
+            self.operation("EndTxn", {**identity, "committed": self.chance(0.5)}, slot=slot),
+            self._produce("~a", 0, records, (3, 13), PRODUCERS[slot]),
+        ]
+        self.random.shuffle(after)
+        return [
+            # Twice: the first request may only end what is open.
+            *(self.operation("InitProducerId", init, slot=slot) for _ in range(2)),
+            begin,
+            Operation(described.api, described.version, described.body, pause_s=_TIMED_OUT_AFTER_S),
+            *after[: self.choose(1, 2, 3)],
+            *(
+                self.operation("InitProducerId", init | {"transaction_timeout_ms": 60_000}, slot=slot)
+                for _ in range(2)
+            ),
+        ]
 
     def describe_transactions(self) -> Operation:
         return self.operation("DescribeTransactions", {"transactional_ids": ["~tx0", "~tx1", "~missing"]})
@@ -508,7 +570,7 @@ class Story:
         return Operation(whole.api, whole.version, whole.body, MAIN, cut=self.choose(1, 2, 5, -1, -7))
 
 
-Move = Callable[[Story], Operation]
+Move = Callable[[Story], Operation | list[Operation]]
 
 _MOVES: tuple[tuple[int, Move], ...] = (
     (8, Story.produce),
@@ -545,13 +607,13 @@ _MOVES: tuple[tuple[int, Move], ...] = (
     (3, Story.add_offsets),
     (6, Story.txn_offset_commit),
     (8, Story.end_txn),
-    (1, Story.wait_for_timeouts),
+    (1, Story.time_out),
     (4, Story.describe_transactions),
     (2, Story.list_transactions),
     (14, Story.at_the_boundary),
     (2, Story.mutilated),
 )
-_MUTILATED: tuple[Move, ...] = (
+_MUTILATED: tuple[Callable[[Story], Operation], ...] = (
     Story.produce,
     Story.fetch,
     Story.list_offsets,
@@ -566,15 +628,19 @@ def story(seed: str, length: int) -> Iterator[Operation]:
     told = Story(seed)
     yield told.operation(
         "CreateTopics",
-        {"topics": [told._new_topic(name) | {"replication_factor": 1} for name in TOPICS], "timeout_ms": 10_000},
+        {
+            "topics": [told._new_topic(name) | {"replication_factor": 1} for name in TOPICS],
+            "timeout_ms": 10_000,
+        },
     )
     for slot in PRODUCERS:
         yield told.operation(
             "InitProducerId",
-            {"transactional_id": PRODUCERS[slot], "transaction_timeout_ms": told.choose(60_000, 300)},
+            {"transactional_id": PRODUCERS[slot], "transaction_timeout_ms": 60_000},
             slot=slot,
         )
     weights, moves = zip(*_MOVES, strict=True)
     for _ in range(length):
         (move,) = told.random.choices(moves, weights)
-        yield move(told)
+        made = move(told)
+        yield from made if isinstance(made, list) else [made]

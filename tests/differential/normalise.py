@@ -37,11 +37,13 @@ IGNORED = frozenset(
         "documentation",
     }
 )
-_TIMES = frozenset({"log_append_time_ms", "last_timestamp", "transaction_start_time_ms"})
+_TIMES = frozenset({"log_append_time_ms", "last_timestamp", "transaction_start_time_ms", "timestamp"})
 _SESSIONS = frozenset({"session_id"})
 _PRODUCER_IDS = frozenset({"producer_id"})
 _MEMBER_IDS = frozenset({"member_id", "leader"})
-_NAMES = frozenset({"group_id", "transactional_id", "name", "topic", "topic_name", "key", "resource_name", "group"})
+_NAMES = frozenset(
+    {"group_id", "transactional_id", "name", "topic", "topic_name", "key", "resource_name", "group"}
+)
 _IDENTIFYING = _NAMES | {
     "topic_id",
     "partition",
@@ -116,7 +118,9 @@ class Normaliser:
             "attributes": header.attributes,
             "leader_epoch": header.leader_epoch,
             "producer": [producer, header.producer_epoch, header.base_sequence],
-            "max_timestamp": "time" if header.is_control or header.attributes & 0x08 else header.max_timestamp,
+            "max_timestamp": "time"
+            if header.is_control or header.attributes & 0x08
+            else header.max_timestamp,
             "records": [
                 [record.offset, _hex(record.key), "marker" if header.is_control else _hex(record.value)]
                 for record in read_batch(bytes(records), header)
@@ -137,7 +141,9 @@ def _is_foreign(entry: Plain) -> bool:
     if not isinstance(entry, dict):
         return False
     return any(
-        isinstance(value, str) and value.startswith("story-") for name, value in entry.items() if name in _NAMES
+        isinstance(value, str) and value.startswith("story-")
+        for name, value in entry.items()
+        if name in _NAMES
     )
 
 
@@ -153,12 +159,12 @@ def _without(plain: Plain, ignored: frozenset[str]) -> Plain:
     return plain
 
 
-def _sorted(plain: Plain, order: Callable[[Plain], str] = lambda entry: json.dumps(entry, sort_keys=True)) -> Plain:
+def _sorted(
+    plain: Plain, order: Callable[[Plain], str] = lambda entry: json.dumps(entry, sort_keys=True)
+) -> Plain:
     """Kafka answers many lists in the order of a hash map; batches keep theirs, for they carry offsets."""
     if isinstance(plain, dict):
-        return {
-            name: value if name == "records" else _sorted(value, order) for name, value in plain.items()
-        }
+        return {name: value if name == "records" else _sorted(value, order) for name, value in plain.items()}
     if isinstance(plain, list):
         return sorted((_sorted(entry, order) for entry in plain), key=order)
     return plain

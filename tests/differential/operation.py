@@ -36,7 +36,9 @@ class Operation:
 
     def to_json(self) -> str:
         defaults = {"lane": MAIN, "slot": "", "cut": 0, "pause_s": 0.0}
-        return json.dumps({name: value for name, value in asdict(self).items() if defaults.get(name) != value})
+        return json.dumps(
+            {name: value for name, value in asdict(self).items() if defaults.get(name) != value}
+        )
 
     @classmethod
     def from_json(cls, line: str) -> Operation:

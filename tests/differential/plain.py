@@ -1,4 +1,4 @@
-"""Messages as plain values (dicts, lists, strings, numbers) and back, so that operations can be printed and replayed."""
+"""Messages as plain values (dicts, lists, strings, numbers) and back: operations can be printed and replayed."""
 
 from __future__ import annotations
 

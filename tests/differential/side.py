@@ -1,7 +1,7 @@
 """One broker of the two, and what a story has learned there: identities, members, sequences, topic ids.
 
-Keeps true: an operation is over when what it began is over. The controller's changes are visible, a transaction that was
-            decided is told to its partitions, and a request that may be parked had `settle_s` to be answered.
+Keeps true: an operation is over when what it began is over. The controller's changes are visible, a transaction that
+            was decided is told to its partitions, a request that may be parked had `settle_s` to be answered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uuid import UUID
 from conformance.wire import ConnectionClosed, Wire, api_named
 from differential.batches import batch_of
 from differential.normalise import UNKNOWN_ID, Normaliser
-from differential.operation import MAIN, Operation
+from differential.operation import Operation
 from differential.plain import Plain, to_message
 from felice.protocol.api import Api
 from felice.protocol.codec import decode, encode
@@ -269,7 +269,7 @@ class Side:
 
     def _learn_topics(self, answer: Any) -> None:
         for topic in answer.topics:
-            if topic.error_code == 0 and topic.name:
+            if topic.error_code == 0 and (topic.name or "").startswith(self.prefix):
                 self.topic_ids[topic.name] = topic.topic_id
                 self.normaliser.topic_names[topic.topic_id] = topic.name
 
@@ -306,7 +306,10 @@ class Side:
     def _is_led(wire: Wire, topic: Any) -> bool:
         if any(row.leader_id < 0 for row in topic.partitions):
             return False
-        wanted = [ListOffsetsPartition(partition_index=row.partition_index, timestamp=-2) for row in topic.partitions]
+        wanted = [
+            ListOffsetsPartition(partition_index=row.partition_index, timestamp=-2)
+            for row in topic.partitions
+        ]
         asked = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsTopic(name=topic.name, partitions=wanted)]
         )
@@ -337,5 +340,3 @@ def forget_topics(side: Side) -> None:
     if names:
         with contextlib.suppress(OSError, AssertionError), Wire(side.bootstrap) as wire:
             wire.ask(DeleteTopicsRequest(topic_names=names, timeout_ms=1000), 5)
-
-

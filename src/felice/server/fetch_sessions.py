@@ -178,7 +178,7 @@ class FetchSessions:
             self._drop(request.session_id)
             partitions = _partitions_of(request, uses_topic_ids)
             plan = FetchPlan(list(partitions.values()))
-            if request.session_epoch == INITIAL_EPOCH and partitions:
+            if request.session_epoch == INITIAL_EPOCH:
                 plan.session = self._make(request, partitions, uses_topic_ids, now_ms)
                 plan.session_id = plan.session.session_id if plan.session is not None else NO_SESSION
             return plan
@@ -205,13 +205,13 @@ class FetchSessions:
         session = self._sessions.get(request.session_id)
         if session is None:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.uses_topic_ids != uses_topic_ids:
-            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.epoch != request.session_epoch:
             raise ApiError(
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,
                 f"expected session epoch {session.epoch}, got {request.session_epoch}",
             )
+        if session.uses_topic_ids != uses_topic_ids:
+            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         return session
 
     def _make(

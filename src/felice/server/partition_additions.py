@@ -59,11 +59,11 @@ async def _one(
     image: ClusterImage,
     version: int,
 ) -> _Results:
-    if not asked.transactional_id:
-        return _everywhere(asked.topics, ErrorCode.INVALID_REQUEST)
     faults = {topic.name: _faults(topic, image, version) for topic in asked.topics}
     if any(code != ErrorCode.NONE for found in faults.values() for code in found.values()):
         return _not_attempted(asked.topics, faults)
+    if not asked.transactional_id:
+        return _everywhere(asked.topics, ErrorCode.INVALID_REQUEST)
     who = Identity(asked.transactional_id, asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
         return _verified(who, asked.topics, transactions)

@@ -39,11 +39,11 @@ def handle(
         if cursor is not None and name < cursor.topic_name:
             continue
         topic = services.image.topics.get(name)
-        if topic is None:
+        if topic is None and left > 0:
             response.topics.append(_unknown(name))
             continue
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
-        if left == 0:
+        if topic is None or left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
         page = topic.partitions[first : first + left]
@@ -80,7 +80,9 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic_names.fault_of(name):
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=ALL_TOPIC_OPERATIONS
+    )
 
 
 def _described(

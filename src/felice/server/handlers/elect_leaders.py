@@ -28,11 +28,13 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
         found = await context.services.leaderships.elect(wanted, is_unclean=is_unclean)
     except ApiError as error:
         return ElectLeadersResponse(error_code=error.code)
-    results: dict[str, ReplicaElectionResult] = {}
+    results = {
+        topic.topic: ReplicaElectionResult(topic=topic.topic) for topic in request.topic_partitions or ()
+    }
     for (topic, index), failure in found.items():
+        row = results.setdefault(topic, ReplicaElectionResult(topic=topic))
         if wanted is None and failure is not None and failure.code == ErrorCode.ELECTION_NOT_NEEDED:
             continue
-        row = results.setdefault(topic, ReplicaElectionResult(topic=topic))
         row.partition_result.append(_result(index, failure))
     return ElectLeadersResponse(replica_election_results=list(results.values()))
 

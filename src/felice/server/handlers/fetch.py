@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _READ_COMMITTED = 1
+_UNKNOWN_TOPIC = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+)
 _NOT_READ = PartitionData(records=b"")
 _ANY_REPLICA_FROM, _LEADER_IN_ROW_FROM, _ENDPOINTS_FROM = 11, 12, 16
 
@@ -260,6 +265,8 @@ class _Fetch:
         row = PartitionData(
             partition_index=asked.partition, error_code=error.code, high_watermark=-1, records=b""
         )
+        if error.code not in _UNKNOWN_TOPIC:
+            row.aborted_transactions = None
         if self._context.version >= _LEADER_IN_ROW_FROM and error.code in (
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.FENCED_LEADER_EPOCH,

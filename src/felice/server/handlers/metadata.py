@@ -165,7 +165,7 @@ def _answer(
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = (
-                OPERATIONS_NOT_REQUESTED if topic.error_code else ALL_TOPIC_OPERATIONS
+                OPERATIONS_NOT_REQUESTED if topic.name is None else ALL_TOPIC_OPERATIONS
             )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS

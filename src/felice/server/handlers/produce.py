@@ -28,6 +28,7 @@ from felice.protocol.messages.produce import (
 )
 from felice.protocol.primitives import ZERO_UUID, Buffer
 from felice.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader
+from felice.records.validate import only_batch
 from felice.replication.partition import ACKS_ALL, Partition
 from felice.server.admission import Flow, Refusals
 from felice.server.context import NO_REPLY, CloseConnection
@@ -125,12 +126,16 @@ def _partition(
     verdicts: Refusals,
     pending: _Pending,
 ) -> PartitionProduceResponse:
-    is_transactional = _check(topic, data, request, context)
-    partition = context.services.partitions.find(topic, data.index)
-    if is_transactional:
-        # Without a verdict the partition was not here when the coordinator was asked.
-        where = TopicPartition(topic, data.index)
-        _check_verdict(verdicts.get(where, ErrorCode.NOT_LEADER_OR_FOLLOWER), context)
+    try:
+        is_transactional = _check(topic, data, request, context)
+        partition = context.services.partitions.find(topic, data.index)
+        if is_transactional:
+            # Without a verdict the partition was not here when the coordinator was asked.
+            where = TopicPartition(topic, data.index)
+            _check_verdict(verdicts.get(where, ErrorCode.NOT_LEADER_OR_FOLLOWER), context)
+    except ApiError:
+        _raise_earlier_fault(topic, data, context)
+        raise
     try:
         info = partition.append(
             data.records,
@@ -140,6 +145,7 @@ def _partition(
             transaction_version=V2 if is_transactional and context.version >= _ADDS_FROM else V1,
         )
     except ApiError as error:
+        _raise_earlier_fault(topic, data, context)
         known = error.code not in _WITHOUT_LOG_START
         return _failed(data.index, error, partition.log_start_offset if known else -1)
     row = PartitionProduceResponse(
@@ -164,11 +170,15 @@ def _check(topic: str, data: PartitionProduceData, request: ProduceRequest, cont
     is_transactional = _is_transactional(data.records)
     if is_transactional and request.transactional_id is None:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records need an id")
-    if is_transactional:
-        BatchHeader.parse(
-            data.records
-        )  # a batch of another format has no producer to ask the coordinator about
     return is_transactional
+
+
+def _raise_earlier_fault(topic: str, data: PartitionProduceData, context: RequestContext) -> None:
+    """Raises the fault that Kafka finds first: that of the topic, then that of the batch's header."""
+    if context.services.image.partition(topic, data.index) is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if data.records is not None:
+        only_batch(data.records, zstd_allowed=context.version >= _ZSTD_FROM)
 
 
 def _name_of(topic: TopicProduceData, context: RequestContext) -> str:
@@ -190,9 +200,9 @@ def _transactional_writes(
             if partition is None or data.records is None or not _is_transactional(data.records):
                 continue
             try:
-                header = BatchHeader.parse(data.records)
+                header = only_batch(data.records, zstd_allowed=context.version >= _ZSTD_FROM)
             except ApiError:
-                continue  # `_check` refuses this partition
+                continue  # refused before the transaction gains a partition
             who = Identity(request.transactional_id or "", header.producer_id, header.producer_epoch)
             found.setdefault(who, {})[where] = partition
     return found
