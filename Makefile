@@ -10,6 +10,7 @@
 #   make crash-proof  losses of power at every moment of SEEDS (40) histories, and flipped bits
 #   make simulate  whole brokers and clients on virtual time: SEEDS=200 stories, or SEED=k with its trace, or BUGS=1;
 #                  KIND=broker or KIND=cluster for one half of them
+#   make differential  random requests to Apache Kafka and Felice side by side, answers compared: SEED=1 OPERATIONS=3000
 #   make soak    mixed load for MINUTES (60) on one broker: memory, files and histories judged; files go to OUT
 #   make chaos   three brokers and three ZooKeeper servers under load are killed, stopped, cut off: MINUTES (30) of it
 #   make copier  100,000 records copied exactly once by each client under kills; CLIENT=java for one of them
@@ -83,6 +84,9 @@ crash-proof: $(VENV)/.dev
 
 simulate: $(VENV)/.dev
 	PYTHONPATH=tests $(PY) -m simulation $(if $(KIND),--kind $(KIND)) $(if $(BUGS),--bugs,$(if $(SEED),--seed $(SEED),--seeds $(if $(filter file,$(origin SEEDS)),200,$(SEEDS))))
+
+differential: $(VENV)/.dev peers
+	PYTHONPATH=tests $(PY) -m differential --seed $(or $(SEED),1) --operations $(or $(OPERATIONS),3000) $(ARGS)
 
 soak: $(VENV)/.dev
 	PYTHONPATH=tests $(PY) -m soak run --minutes $(MINUTES) --out $(OUT)

@@ -202,5 +202,5 @@ def _list_differences(kafka: list[Plain], felice: list[Plain], path: str) -> lis
 
 def _identity(entry: Plain) -> list[Plain]:
     if not isinstance(entry, dict):
-        return []
+        return [entry]
     return [value for name, value in entry.items() if name in _IDENTIFYING]

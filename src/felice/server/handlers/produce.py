@@ -27,7 +27,7 @@ from felice.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from felice.protocol.primitives import ZERO_UUID, Buffer
-from felice.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader
+from felice.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE
 from felice.records.validate import only_batch
 from felice.replication.partition import ACKS_ALL, Partition
 from felice.server.admission import Flow, Refusals
