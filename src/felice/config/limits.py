@@ -49,3 +49,12 @@ class LimitOptions(ZooKeeperOptions):
         "Topics that are being created because clients asked for their metadata. Further names are unknown topics, "
         "and are created when clients ask again.", minimum=1,
     )  # fmt: skip
+    felice_batch_max_decompressed_bytes: int = option(
+        "felice.batch.max.decompressed.bytes", Kind.INT, 64 * 1024 * 1024,
+        "The most bytes that the records of one produced batch may have once decompressed; a batch with more is "
+        "MESSAGE_TOO_LARGE.", minimum=1024, maximum=256 * 1024 * 1024,
+    )  # fmt: skip
+    felice_large_batches_max_at_once: int = option(
+        "felice.large.batches.max.at.once", Kind.INT, 2,
+        "Produced batches of more than 2 MiB that are decompressed at the same time, each on a thread.", minimum=1,
+    )  # fmt: skip

@@ -46,7 +46,7 @@ from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.batch import BatchHeader, stamp
 from felice.records.control import EndTransactionMarker, end_transaction_marker
 from felice.records.reader import read_batch
-from felice.records.validate import ProduceRules, Validated, only_batch, validate_batch
+from felice.records.validate import ProduceRules, Validated, Verdict, only_batch, validate_batch
 
 _logger = logging.getLogger(__name__)
 
@@ -229,6 +229,11 @@ class Log:
         """Why the log takes and gives nothing any more, None while it does."""
         return self._offline
 
+    @property
+    def produce_rules(self) -> ProduceRules:
+        """What the topic's configuration asks of batches."""
+        return self._rules
+
     def update_config(self, config: TopicConfig) -> None:
         self.config, self._rules = config, ProduceRules.of(config)
         self._jitter_ms = self._jitter_of(self.segments.active)
@@ -249,10 +254,12 @@ class Log:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         zstd_allowed: bool = True,
         transaction_version: int = 0,
+        verdict: Verdict | None = None,
     ) -> AppendInfo:
         """Appends one batch of a client or coordinator, or all batches of a leader.
 
-        In `transaction_version` 2 every transaction has an epoch of its own.
+        In `transaction_version` 2 every transaction has an epoch of its own. `verdict` is what `records.validate.judge`
+        said of the batch under `produce_rules`, where it was asked before.
 
         A writable buffer is stamped in place. Raises `ApiError`: the batch is at fault, or the disk.
         """
@@ -260,8 +267,13 @@ class Log:
         if origin is AppendOrigin.REPLICATION:
             return self._append_replicated(records, leader_epoch, now_ms)
         from_client = origin is AppendOrigin.CLIENT
-        header = only_batch(records, zstd_allowed=zstd_allowed)
-        valid = validate_batch(records, header, self._rules, now_ms=now_ms, from_client=from_client)
+        if verdict is None:
+            header = only_batch(records, zstd_allowed=zstd_allowed)
+            valid = validate_batch(records, header, self._rules, now_ms=now_ms, from_client=from_client)
+        elif isinstance(verdict, ApiError):
+            raise verdict
+        else:
+            valid = verdict
         header = valid.header
         if header.size_bytes > self.config.segment_bytes:
             raise ApiError(

@@ -31,9 +31,13 @@ _BLOCK_LENGTH = struct.Struct(">i")
 _GZIP_WINDOW_BITS = 31
 _LZ4_LEVEL_OF_FAST_COMPRESSOR = 9
 _LZ4_LEVEL_MIN_HIGH = 3
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_INDEPENDENT_BLOCKS = 0x20
 _ZSTD_DEFAULT_LEVEL = 3
-_ZSTD_INPUT_CHUNK_BYTES = 4 * 1024
-"""Four bytes of zstd may stand for 128 KiB: small steps keep the overshoot of a bomb small."""
+_LZ4_OUTPUT_CHUNK_MAX_BYTES = 4 * _OUTPUT_CHUNK_BYTES
+_GZIP_INPUT_CHUNK_BYTES = 256 * 1024
+_ZSTD_INPUT_CHUNK_BYTES = 256
+"""Four bytes of zstd may stand for 128 KiB: small steps keep what a bomb gives beyond the limit below 8 MiB."""
 
 
 class Codec(IntEnum):
@@ -132,26 +136,35 @@ def _compress_zstd(data: Buffer, level: int | None) -> bytes:
     return compressed
 
 
-def _decompress_gzip(data: Buffer, max_size_bytes: int) -> bytes:
+def _decompress_gzip(data: Buffer, max_size_bytes: int) -> Buffer:
     output = _BoundedOutput("gzip", max_size_bytes)
-    rest: Buffer = data
-    while True:  # one turn per member: Java's reader accepts several
-        stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        while not stream.eof:
+    stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
+    view = memoryview(data)
+    # In pieces: what a step leaves over is copied.
+    for start in range(0, len(view), _GZIP_INPUT_CHUNK_BYTES):
+        rest: Buffer = view[start : start + _GZIP_INPUT_CHUNK_BYTES]
+        while rest:
+            if stream.eof:
+                stream = zlib.decompressobj(_GZIP_WINDOW_BITS)  # Java's reader accepts several members
             try:
-                chunk = stream.decompress(rest, _OUTPUT_CHUNK_BYTES)
+                output.add(stream.decompress(rest, _OUTPUT_CHUNK_BYTES))
             except zlib.error as error:
                 raise CorruptBatch(f"gzip data is broken: {error}") from None
-            rest = stream.unconsumed_tail
-            if not chunk and not rest and not stream.eof:
-                raise CorruptBatch("gzip data ends early")
-            output.add(chunk)
-        if not stream.unused_data:
-            return output.joined()
-        rest = stream.unused_data
+            rest = stream.unused_data if stream.eof else stream.unconsumed_tail
+    return _finished(stream, output)
 
 
-def _decompress_snappy(data: Buffer, max_size_bytes: int) -> bytes:
+def _finished(stream: Any, output: _BoundedOutput) -> Buffer:
+    """What a step held back because its output was full; a stream that does not end then ends early."""
+    while not stream.eof:
+        chunk = stream.decompress(stream.unconsumed_tail, _OUTPUT_CHUNK_BYTES)
+        if not chunk:
+            raise CorruptBatch("gzip data ends early")
+        output.add(chunk)
+    return output.joined()
+
+
+def _decompress_snappy(data: Buffer, max_size_bytes: int) -> Buffer:
     view = memoryview(data)
     if view[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
         blocks = _xerial_blocks(view)
@@ -190,12 +203,12 @@ def _decompress_snappy_block(block: memoryview, room_bytes: int) -> Any:
         raise CorruptBatch(f"snappy data is broken: {error}") from None
 
 
-def _decompress_lz4(data: Buffer, max_size_bytes: int) -> bytes:
+def _decompress_lz4(data: Buffer, max_size_bytes: int) -> Buffer:
     import lz4.frame
 
     output = _BoundedOutput("lz4", max_size_bytes)
     stream = lz4.frame.LZ4FrameDecompressor()
-    chunk_bytes = max(_OUTPUT_CHUNK_BYTES, 4 * len(data))
+    chunk_bytes = min(max(_OUTPUT_CHUNK_BYTES, 4 * len(data)), _LZ4_OUTPUT_CHUNK_MAX_BYTES)
     rest: Buffer = data
     while not stream.eof:
         try:
@@ -209,7 +222,16 @@ def _decompress_lz4(data: Buffer, max_size_bytes: int) -> bytes:
     return output.joined()
 
 
-def _decompress_zstd(data: Buffer, max_size_bytes: int) -> bytes:
+def has_linked_blocks(data: Buffer) -> bool:
+    """Whether a block of an LZ4 frame may refer to the blocks before it; Java clients cannot read such frames."""
+    return (
+        len(data) > len(_LZ4_MAGIC)
+        and data[: len(_LZ4_MAGIC)] == _LZ4_MAGIC
+        and not data[len(_LZ4_MAGIC)] & _LZ4_INDEPENDENT_BLOCKS
+    )
+
+
+def _decompress_zstd(data: Buffer, max_size_bytes: int) -> Buffer:
     import zstandard
 
     decompressor = _per_thread("unzstd", zstandard.ZstdDecompressor)
@@ -225,7 +247,7 @@ def _decompress_zstd(data: Buffer, max_size_bytes: int) -> bytes:
         raise CorruptBatch(f"zstd data is broken: {error}") from None
 
 
-def _stream_zstd(decompressor: Any, data: Buffer, max_size_bytes: int) -> bytes:
+def _stream_zstd(decompressor: Any, data: Buffer, max_size_bytes: int) -> Buffer:
     """For frames without a size, which streaming writers such as Java's make."""
     output = _BoundedOutput("zstd", max_size_bytes)
     view = memoryview(data)
@@ -243,26 +265,33 @@ def _stream_zstd(decompressor: Any, data: Buffer, max_size_bytes: int) -> bytes:
 
 
 class _BoundedOutput:
-    """Chunks of one decompressed batch, refused as soon as they exceed the limit."""
+    """The records of one decompressed batch, refused as soon as they exceed the limit."""
 
-    __slots__ = ("_chunks", "_codec_name", "_max_size_bytes", "room_bytes")
+    __slots__ = ("_codec_name", "_max_size_bytes", "_only", "_records", "room_bytes")
 
     def __init__(self, codec_name: str, max_size_bytes: int) -> None:
         self._codec_name = codec_name
         self._max_size_bytes = max_size_bytes
-        self._chunks: list[Any] = []
+        # Most batches are one chunk, which is kept as it is. More chunks grow one buffer: joining a list of them
+        # would take the memory twice.
+        self._only: Any = None
+        self._records = bytearray()
         self.room_bytes = max_size_bytes
 
     def add(self, chunk: Any) -> None:
         self.room_bytes -= len(chunk)
         if self.room_bytes < 0:
             raise BatchTooLarge(f"{self._codec_name} data exceeds {self._max_size_bytes} bytes decompressed")
-        self._chunks.append(chunk)
+        if self._only is None and not self._records and isinstance(chunk, bytes):
+            self._only = chunk
+            return
+        if self._only is not None:
+            self._records += self._only
+            self._only = None
+        self._records += chunk
 
-    def joined(self) -> bytes:
-        if len(self._chunks) == 1 and isinstance(self._chunks[0], bytes):
-            return self._chunks[0]
-        return b"".join(self._chunks)
+    def joined(self) -> Buffer:
+        return self._records if self._only is None else self._only
 
 
 _thread_state = threading.local()

@@ -6,17 +6,22 @@ Keeps true:  a batch that passes holds exactly the records that its header promi
 The bytes are kept as the producer made them wherever the topic allows: only a change of codec, or
 deltas with gaps (old clients), builds the batch anew. Authorisation, leadership and producer
 sequences are checked elsewhere.
+On the event loop (`on_loop`) a batch with more than `INLINE_MAX_BYTES` of records is not checked: `NeedsThread` asks
+the caller to do so on a thread, where decompression, scan and compression release the interpreter lock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from felice.config import TopicConfig
+from felice.protocol.errors import ApiError
 from felice.protocol.primitives import Buffer
 from felice.records.batch import (
+    ATTRIBUTES_POSITION,
+    HEADER_SIZE,
     NO_TIMESTAMP,
     BatchHeader,
     TimestampType,
@@ -26,7 +31,7 @@ from felice.records.batch import (
     verify_crc,
 )
 from felice.records.builder import assemble
-from felice.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, Codec
+from felice.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, Codec, has_linked_blocks
 from felice.records.errors import (
     BatchTooLarge,
     CorruptBatch,
@@ -39,6 +44,15 @@ from felice.records.kernels.grammar import wrap64
 from felice.records.reader import records_payload
 
 _ERRORS_SHOWN = 3
+RECORD_ERRORS_MAX = 1000
+"""Records at fault that a refusal names; the others are counted."""
+_CODEC_MASK = 0x07
+INLINE_MAX_BYTES = 2 * 1024 * 1024
+"""Records that are decompressed and checked on the event loop: that takes some milliseconds."""
+
+
+class NeedsThread(Exception):
+    """The batch has more records than may be checked on the event loop. Nothing is said about its validity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +66,6 @@ class ProduceRules:
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
     is_compacted: bool
-    max_decompressed_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES
 
     @classmethod
     def of(cls, config: TopicConfig) -> ProduceRules:
@@ -105,18 +118,69 @@ def _first_of_one(records: Buffer) -> BatchHeader:
     return header
 
 
+Verdict: TypeAlias = Validated | ApiError
+"""What validation says of a batch."""
+
+
+def may_need_thread(records: Buffer) -> bool:
+    """Whether `validate_batch` may raise `NeedsThread`: a cheap test that is false for most batches."""
+    return len(records) > INLINE_MAX_BYTES or (
+        len(records) >= HEADER_SIZE and bool(records[ATTRIBUTES_POSITION + 1] & _CODEC_MASK)
+    )
+
+
 def validate_produce(
-    records: Buffer, rules: ProduceRules, *, now_ms: int, zstd_allowed: bool = True
+    records: Buffer,
+    rules: ProduceRules,
+    *,
+    now_ms: int,
+    zstd_allowed: bool = True,
+    max_decompressed_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
+    on_loop: bool = False,
 ) -> Validated:
     """All checks on the record bytes that a client sent for one partition."""
     header = only_batch(records, zstd_allowed=zstd_allowed)
-    return validate_batch(records, header, rules, now_ms=now_ms)
+    return validate_batch(
+        records, header, rules, now_ms=now_ms, max_decompressed_bytes=max_decompressed_bytes, on_loop=on_loop
+    )
+
+
+def judge(
+    records: Buffer,
+    rules: ProduceRules,
+    now_ms: int,
+    zstd_allowed: bool,
+    max_decompressed_bytes: int,
+    *,
+    on_loop: bool,
+) -> Verdict:
+    """As `validate_produce`, with the refusal as a value; needs no state, and may run on a thread."""
+    try:
+        return validate_produce(
+            records,
+            rules,
+            now_ms=now_ms,
+            zstd_allowed=zstd_allowed,
+            max_decompressed_bytes=max_decompressed_bytes,
+            on_loop=on_loop,
+        )
+    except ApiError as error:
+        return error
 
 
 def validate_batch(
-    buffer: Buffer, header: BatchHeader, rules: ProduceRules, *, now_ms: int, from_client: bool = True
+    buffer: Buffer,
+    header: BatchHeader,
+    rules: ProduceRules,
+    *,
+    now_ms: int,
+    from_client: bool = True,
+    max_decompressed_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
+    on_loop: bool = False,
 ) -> Validated:
     """Checks one batch and makes it fit the topic. Coordinators (not clients) may write control batches."""
+    if on_loop and header.size_bytes > INLINE_MAX_BYTES:
+        raise NeedsThread
     if from_client and header.base_offset != 0:
         raise InvalidRecord(f"base offset of a produced batch must be 0, it is {header.base_offset}")
     if header.size_bytes > rules.max_message_bytes:
@@ -124,10 +188,21 @@ def validate_batch(
     if not verify_crc(buffer, header):
         raise CorruptBatch(f"batch does not match its CRC {header.crc:#x}")
     _check_header(header, from_client)
-    payload = records_payload(buffer, header, rules.max_decompressed_bytes)
+    if header.codec is Codec.LZ4 and has_linked_blocks(memoryview(buffer)[header.position + HEADER_SIZE :]):
+        raise InvalidRecord("the blocks of the LZ4 frame are linked, which Java clients cannot read")
+    payload = _payload(buffer, header, max_decompressed_bytes, on_loop)
     found = scan(payload, header.record_count, header.base_timestamp)
     _check_records(payload, header, found, rules, now_ms)
     return _fit(buffer, payload, header, found, rules, now_ms)
+
+
+def _payload(buffer: Buffer, header: BatchHeader, max_bytes: int, on_loop: bool) -> Buffer:
+    if not on_loop or max_bytes <= INLINE_MAX_BYTES:
+        return records_payload(buffer, header, max_bytes)
+    try:
+        return records_payload(buffer, header, INLINE_MAX_BYTES)
+    except BatchTooLarge:
+        raise NeedsThread from None
 
 
 def _check_header(header: BatchHeader, from_client: bool) -> None:
@@ -153,7 +228,7 @@ def _check_records(
     """Two comparisons for a good batch; only a bad one is walked again to name its records."""
     if (
         (rules.is_compacted and found.first_keyless >= 0)
-        or header.is_log_append_time
+        or _claims_append_time(header)
         or (
             rules.timestamp_type is TimestampType.CREATE_TIME
             and (
@@ -165,6 +240,11 @@ def _check_records(
         _raise_record_faults(payload, header, rules, now_ms)
 
 
+def _claims_append_time(header: BatchHeader) -> bool:
+    """Kafka lets it pass where nothing is compressed: the broker writes the topic's own type into the header."""
+    return header.is_log_append_time and header.is_compressed
+
+
 def _is_out_of_range(timestamp: int, rules: ProduceRules, now_ms: int) -> bool:
     if timestamp == NO_TIMESTAMP:
         return False
@@ -173,13 +253,18 @@ def _is_out_of_range(timestamp: int, rules: ProduceRules, now_ms: int) -> bool:
 
 
 def _raise_record_faults(payload: Buffer, header: BatchHeader, rules: ProduceRules, now_ms: int) -> None:
-    faults = list(_record_faults(payload, header, rules, now_ms))
-    errors = [(index, message) for index, message, _ in faults]
-    if all(is_time for _, _, is_time in faults):
+    errors: list[tuple[int, str]] = []
+    count, all_are_of_time = 0, True
+    for index, message, is_time in _record_faults(payload, header, rules, now_ms):
+        count += 1
+        all_are_of_time = all_are_of_time and is_time
+        if len(errors) < RECORD_ERRORS_MAX:
+            errors.append((index, message))
+    if all_are_of_time:
         raise InvalidTimestamp("One or more records have been rejected due to invalid timestamp", errors)
     shown = "; ".join(f"record {index}: {message}" for index, message in errors[:_ERRORS_SHOWN])
     raise InvalidRecord(
-        f"One or more records have been rejected due to {len(errors)} record errors in total, "
+        f"One or more records have been rejected due to {count} record errors in total, "
         f"the first {_ERRORS_SHOWN} at most are: {shown}",
         errors,
     )
@@ -194,7 +279,7 @@ def _record_faults(
     for index, record in enumerate(records):
         if rules.is_compacted and record.key is None:
             yield index, "Compacted topic cannot accept message without key", False
-        elif header.is_log_append_time:
+        elif _claims_append_time(header):
             yield index, "Producer should not set timestamp type to LogAppendTime", True
         elif rules.timestamp_type is TimestampType.CREATE_TIME and _is_out_of_range(
             record.timestamp, rules, now_ms

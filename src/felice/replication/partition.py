@@ -26,6 +26,7 @@ from felice.log.errors import FlushPostponed
 from felice.log.log import AppendInfo, AppendOrigin, Log
 from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.records.validate import Verdict
 from felice.replication import follower
 from felice.replication.dependencies import PartitionDependencies
 from felice.replication.follower import FetchPosition, RestartAt, TruncateTo
@@ -240,6 +241,7 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         zstd_allowed: bool = True,
         transaction_version: int = 0,
+        verdict: Verdict | None = None,
     ) -> AppendInfo:
         """Appends as the leader. `is_acknowledged` says whether the answer may leave at once."""
         leader = self.leader
@@ -255,6 +257,7 @@ class Partition:
                 origin=origin,
                 zstd_allowed=zstd_allowed,
                 transaction_version=transaction_version,
+                verdict=verdict,
             )
         except ApiError as error:
             self._refusals.judge(records, error)

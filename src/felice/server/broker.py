@@ -30,6 +30,7 @@ from felice.protocol.frame_memory import FrameMemory
 from felice.replication.partitions import Partitions
 from felice.replication.throttle import ReplicationThrottle
 from felice.server.auto_topics import AutoTopics
+from felice.server.batch_validation import BatchValidation
 from felice.server.cleaning import Cleaner
 from felice.server.closings import Closings
 from felice.server.connections import Connections
@@ -237,6 +238,7 @@ class Broker:
             turns=Turns(env.clock, self._config, self._sessions),
             large_requests=LargeRequests(env.clock),
             closings=Closings(env.clock.monotonic),
+            batch_validation=BatchValidation(self._config),
             frame_memory=FrameMemory(pool_bytes=_FRAME_POOL_BYTES, map_from_bytes=_MAPPED_FRAME_BYTES),
             directories=directories,
             partitions=partitions,

@@ -28,6 +28,12 @@ class Connection(Protocol):
     @property
     def listener_name(self) -> str: ...
 
+    def hold(self) -> None:
+        """Lets the connection's next requests wait until `release`."""
+        ...
+
+    def release(self) -> None: ...
+
 
 class RequestContext:
     """Where a request came from and what it may use."""

@@ -16,6 +16,7 @@ from felice.protocol.frame_memory import FrameMemory
 from felice.replication.partitions import Partitions
 from felice.replication.throttle import ReplicationThrottle
 from felice.server.auto_topics import AutoTopics
+from felice.server.batch_validation import BatchValidation
 from felice.server.closings import Closings
 from felice.server.config_entries import BrokerLayers
 from felice.server.connections import Connections
@@ -44,6 +45,7 @@ class Services:
     turns: Turns
     large_requests: LargeRequests
     closings: Closings
+    batch_validation: BatchValidation
     frame_memory: FrameMemory
     directories: LogDirectories
     partitions: Partitions

@@ -65,7 +65,6 @@ RULES = st.builds(
     timestamp_before_max_ms=st.sampled_from([10**8, 2**63 - 1]),
     timestamp_after_max_ms=st.sampled_from([10**8, 2**63 - 1]),
     is_compacted=st.booleans(),
-    max_decompressed_bytes=st.just(1 << 20),
 )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import random
 import struct
 import subprocess
 import sys
+import tracemalloc
 
 import cramjam
 import lz4.frame
@@ -15,6 +17,7 @@ import zstandard
 from felice.records.compression import Codec, compress, decompress
 from felice.records.errors import BatchTooLarge, CorruptBatch
 
+MIB = 1024 * 1024
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
 TEXT = b"".join(b"line %d of some text\n" % number for number in range(9000))
 
@@ -121,3 +124,44 @@ def test_codecs_are_not_imported_before_they_are_used() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_a_bomb_costs_little_more_memory_than_the_limit(codec: Codec) -> None:
+    bomb = bytes(compress(codec, bytes(128 * MIB)))
+    limit = 16 * MIB
+    whole = bytes(compress(codec, bytes(limit)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BatchTooLarge):
+            decompress(codec, bomb, limit)
+        assert tracemalloc.get_traced_memory()[1] < 2 * limit
+        tracemalloc.clear_traces()
+        assert len(decompress(codec, whole, limit)) == limit
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * limit
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_zstd_frame_that_does_not_tell_its_size_is_bounded_too() -> None:
+    stream = zstandard.ZstdCompressor().compressobj()
+    bomb = stream.compress(bytes(128 * MIB)) + stream.flush()
+    tracemalloc.start()
+    try:
+        with pytest.raises(BatchTooLarge):
+            decompress(Codec.ZSTD, bomb, 16 * MIB)
+        assert tracemalloc.get_traced_memory()[1] < 32 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", [0, 1, 256 * 1024, MIB - 1, MIB, MIB + 1, 3 * MIB + 17])
+def test_gzip_data_of_any_size_and_several_members_is_whole(size: int) -> None:
+    text = random.Random(size).randbytes(size)
+    packed = gzip.compress(text)
+    assert decompress(Codec.GZIP, packed) == text
+    assert decompress(Codec.GZIP, packed + gzip.compress(b"more")) == text + b"more"
+    with pytest.raises(CorruptBatch):
+        decompress(Codec.GZIP, packed[:-1])
+    with pytest.raises(CorruptBatch):
+        decompress(Codec.GZIP, packed + packed[:-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import lz4.frame
 import pytest
 
 from felice.config import TopicConfig
@@ -16,7 +17,16 @@ from felice.records.control import ControlType, EndTransactionMarker
 from felice.records.kernels import encode_record
 from felice.records.reader import read_records
 from felice.records.record import Record
-from felice.records.validate import ProduceRules, Validated, only_batch, validate_batch, validate_produce
+from felice.records.validate import (
+    INLINE_MAX_BYTES,
+    RECORD_ERRORS_MAX,
+    NeedsThread,
+    ProduceRules,
+    Validated,
+    only_batch,
+    validate_batch,
+    validate_produce,
+)
 
 NOW_MS = 1_700_000_000_000
 RULES = ProduceRules.of(TopicConfig())
@@ -185,8 +195,8 @@ def test_compressed_bytes_that_cannot_be_read(codec: Codec) -> None:
 
 def test_records_that_grow_beyond_the_limit() -> None:
     data = batch([Record(0, NOW_MS, None, bytes(100_000))], Codec.ZSTD)
-    assert refusal(data, replace(RULES, max_decompressed_bytes=99_999)).code is ErrorCode.MESSAGE_TOO_LARGE
-    assert validate(data, replace(RULES, max_decompressed_bytes=101_000)).records == data
+    assert refusal(data, max_decompressed_bytes=99_999).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert validate(data, max_decompressed_bytes=101_000).records == data
 
 
 def test_null_keys_on_a_compacted_topic_are_named() -> None:
@@ -238,7 +248,7 @@ def test_faults_of_both_kinds_are_an_invalid_record_with_all_of_them() -> None:
 
 @pytest.mark.parametrize("rules", [RULES, APPEND_TIME])
 def test_producers_may_not_set_append_time(rules: ProduceRules) -> None:
-    error = refusal(batch(timestamp_type=TimestampType.LOG_APPEND_TIME), rules)
+    error = refusal(batch(codec=Codec.ZSTD, timestamp_type=TimestampType.LOG_APPEND_TIME), rules)
     assert error.code is ErrorCode.INVALID_TIMESTAMP
     assert len(getattr(error, "record_errors", [])) == 5
 
@@ -341,3 +351,61 @@ def test_rules_come_from_the_topics_configuration() -> None:
     assert rules == ProduceRules(4000, Codec.ZSTD, 7, TimestampType.LOG_APPEND_TIME, 10, 20, True)
     assert (RULES.codec, RULES.level, RULES.is_compacted) == (None, None, False)
     assert ProduceRules.of(TopicConfig.parse({"compression.type": "uncompressed"})).codec is Codec.NONE
+
+
+# --- what Java clients cannot read
+
+
+def lz4_batch(*, linked: bool, text: bytes = b"x" * 200_000) -> bytearray:
+    payload = bytearray()
+    encode_record(payload, 0, 0, b"k", text)
+    frame = lz4.frame.compress(bytes(payload), block_linked=linked, block_size=lz4.frame.BLOCKSIZE_MAX64KB)
+    header = new_header(record_count=1, base_timestamp=NOW_MS, max_timestamp=NOW_MS)
+    header = header._replace(attributes=Codec.LZ4)
+    data = assemble(header, frame, Codec.NONE)
+    return changed(bytearray(data), attributes=int(Codec.LZ4))
+
+
+def test_an_lz4_frame_with_linked_blocks_is_refused() -> None:
+    assert refusal(lz4_batch(linked=True)).code == ErrorCode.INVALID_RECORD
+
+
+def test_an_lz4_frame_with_independent_blocks_is_taken() -> None:
+    assert validate(lz4_batch(linked=False)).header.codec is Codec.LZ4
+
+
+def test_a_claim_of_append_time_passes_only_without_compression() -> None:
+    claim = 0x08
+    taken = validate(changed(batch(), attributes=claim)).header
+    assert not taken.is_log_append_time
+    assert taken.max_timestamp == NOW_MS + 4
+    compressed = changed(batch(codec=Codec.GZIP), attributes=claim | int(Codec.GZIP))
+    assert refusal(compressed).code == ErrorCode.INVALID_TIMESTAMP
+
+
+# --- what is too much for the event loop
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_a_batch_that_expands_beyond_the_inline_limit_asks_for_a_thread(codec: Codec) -> None:
+    large = batch([Record(0, NOW_MS, b"k", bytes(INLINE_MAX_BYTES))], codec)
+    with pytest.raises(NeedsThread):
+        validate(large, on_loop=True)
+    assert validate(large).records == large
+    small = batch([Record(0, NOW_MS, b"k", bytes(INLINE_MAX_BYTES // 2))], codec)
+    assert validate(small, on_loop=True).records == small
+
+
+def test_a_plain_batch_beyond_the_inline_limit_asks_for_a_thread() -> None:
+    rules = replace(RULES, max_message_bytes=2 * INLINE_MAX_BYTES)
+    large = batch([Record(0, NOW_MS, b"k", bytes(INLINE_MAX_BYTES))])
+    with pytest.raises(NeedsThread):
+        validate(large, rules, on_loop=True)
+    assert validate(large, rules).records == large
+
+
+def test_at_most_a_thousand_records_at_fault_are_named() -> None:
+    records = [Record(index, NOW_MS, None, b"v") for index in range(5000)]
+    error = refusal(batch(records), COMPACT)
+    assert len(getattr(error, "record_errors", [])) == RECORD_ERRORS_MAX
+    assert "5000 record errors" in error.message

@@ -3,11 +3,14 @@
 Every partition stands alone: one that fails does not stop the others. acks=1 answers when the
 leader has the batch, acks=-1 when it is committed; acks=0 gets no answer, and where something
 failed its connection is closed, which is the only way to tell.
+Compressed and large batches are validated before anything is appended. While a large batch is validated on a
+thread, the connection's next requests wait: batches of one producer must be appended in their order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from felice.controller.topic_names import INTERNAL_TOPICS
@@ -28,7 +31,7 @@ from felice.protocol.messages.produce import (
 )
 from felice.protocol.primitives import ZERO_UUID, Buffer
 from felice.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE
-from felice.records.validate import only_batch
+from felice.records.validate import ProduceRules, Verdict, may_need_thread, only_batch
 from felice.replication.partition import ACKS_ALL, Partition
 from felice.server.admission import Flow, Refusals
 from felice.server.context import NO_REPLY, CloseConnection
@@ -60,33 +63,93 @@ _WITHOUT_LOG_START = (
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
 
+# Of the compressed and the large batches, by the `id` of their part of the request.
+_Judged: TypeAlias = dict[int, Verdict]
 _Pending: TypeAlias = list[tuple[PartitionProduceResponse, Partition, AppendInfo]]
+
+
+@dataclass(frozen=True, slots=True)
+class _LargeBatch:
+    key: int
+    records: Buffer
+    rules: ProduceRules
 
 
 def handle(
     request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse] | Any:
+    judged: _Judged = {}
+    large = _judge_small(request, context, judged)
+    if not large:
+        return _write(request, context, judged)
+    context.session.hold()
+    return _write_later(request, context, judged, large)
+
+
+def _judge_small(request: ProduceRequest, context: RequestContext, judged: _Judged) -> list[_LargeBatch]:
+    """Validates what may have to be decompressed; returns the batches that are too large for the event loop."""
+    large = []
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is None or not may_need_thread(data.records):
+                continue
+            partition = context.services.partitions.get(_name_of(topic, context), data.index)
+            if partition is None or not partition.is_leader:
+                continue  # `append` refuses it
+            rules, zstd_allowed = partition.log.produce_rules, context.version >= _ZSTD_FROM
+            verdict = context.services.batch_validation.judge_small(
+                data.records, rules, now_ms=context.now_ms, zstd_allowed=zstd_allowed
+            )
+            if verdict is None:
+                large.append(_LargeBatch(id(data), data.records, rules))
+            else:
+                judged[id(data)] = verdict
+    return large
+
+
+async def _write_later(
+    request: ProduceRequest, context: RequestContext, judged: _Judged, large: list[_LargeBatch]
+) -> Any:
+    try:
+        for batch in large:
+            judged[batch.key] = await context.services.batch_validation.judge_large(
+                batch.records,
+                batch.rules,
+                now_ms=context.now_ms,
+                zstd_allowed=context.version >= _ZSTD_FROM,
+            )
+        answer = _write(request, context, judged)
+    finally:
+        context.session.release()
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _write(
+    request: ProduceRequest, context: RequestContext, judged: _Judged
+) -> ProduceResponse | Awaitable[ProduceResponse] | Any:
     if request.transactional_id is None:
-        return _append(request, context, {})
+        return _append(request, context, {}, judged)
     writes = _transactional_writes(request, context)
     if len(writes) != 1:
         several = (where for partitions in writes.values() for where in partitions)
-        return _append(request, context, dict.fromkeys(several, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+        return _append(
+            request, context, dict.fromkeys(several, ErrorCode.INVALID_PRODUCER_ID_MAPPING), judged
+        )
     ((who, partitions),) = writes.items()
     flow = Flow(adds=context.version >= _ADDS_FROM, knows_abortable=context.version >= _ABORTABLE_FROM)
 
     def write(refusals: Refusals) -> ProduceResponse | Awaitable[ProduceResponse] | Any:
-        return _append(request, context, {**dict.fromkeys(partitions, ErrorCode.NONE), **refusals})
+        return _append(request, context, {**dict.fromkeys(partitions, ErrorCode.NONE), **refusals}, judged)
 
     return context.services.coordinators.admission.enter(who, list(partitions.values()), flow, write)
 
 
 def _append(
-    request: ProduceRequest, context: RequestContext, verdicts: Refusals
+    request: ProduceRequest, context: RequestContext, verdicts: Refusals, judged: _Judged
 ) -> ProduceResponse | Awaitable[ProduceResponse] | Any:
     pending: _Pending = []
     response = ProduceResponse(
-        responses=[_topic(topic, request, context, verdicts, pending) for topic in request.topic_data]
+        responses=[_topic(topic, request, context, verdicts, judged, pending) for topic in request.topic_data]
     )
     if request.acks == 0:
         _close_on_error(response)
@@ -104,6 +167,7 @@ def _topic(
     request: ProduceRequest,
     context: RequestContext,
     verdicts: Refusals,
+    judged: _Judged,
     pending: _Pending,
 ) -> TopicProduceResponse:
     name = _name_of(topic, context)
@@ -112,7 +176,7 @@ def _topic(
         try:
             if not name and context.version >= _TOPIC_IDS_FROM:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-            rows.append(_partition(name, data, request, context, verdicts, pending))
+            rows.append(_partition(name, data, request, context, verdicts, judged, pending))
         except ApiError as error:
             rows.append(_failed(data.index, error))
     return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
@@ -124,6 +188,7 @@ def _partition(
     request: ProduceRequest,
     context: RequestContext,
     verdicts: Refusals,
+    judged: _Judged,
     pending: _Pending,
 ) -> PartitionProduceResponse:
     try:
@@ -143,6 +208,7 @@ def _partition(
             now_ms=context.now_ms,
             zstd_allowed=context.version >= _ZSTD_FROM,
             transaction_version=V2 if is_transactional and context.version >= _ADDS_FROM else V1,
+            verdict=judged.get(id(data)),
         )
     except ApiError as error:
         _raise_earlier_fault(topic, data, context)

@@ -1,0 +1,45 @@
+"""Checks produced batches before they are appended, the large ones on threads.
+
+Keeps true:  at most `felice.large.batches.max.at.once` batches are decompressed on threads at a time, each to at most
+             `felice.batch.max.decompressed.bytes`: their product bounds the memory of all producers together.
+             A thread that works for a client that has left counts until it has ended.
+How:         `judge_small` checks on the event loop what takes milliseconds, and leaves the others to `judge_large`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from felice.config import BrokerConfig
+from felice.protocol.primitives import Buffer
+from felice.records.validate import NeedsThread, ProduceRules, Verdict, judge
+
+
+class BatchValidation:
+    def __init__(self, config: Callable[[], BrokerConfig]) -> None:
+        self._config = config
+        self._room = asyncio.Semaphore(config().felice_large_batches_max_at_once)
+
+    def judge_small(
+        self, records: Buffer, rules: ProduceRules, *, now_ms: int, zstd_allowed: bool
+    ) -> Verdict | None:
+        """None where the batch is large."""
+        limit = self._config().felice_batch_max_decompressed_bytes
+        try:
+            return judge(records, rules, now_ms, zstd_allowed, limit, on_loop=True)
+        except NeedsThread:
+            return None
+
+    async def judge_large(
+        self, records: Buffer, rules: ProduceRules, *, now_ms: int, zstd_allowed: bool
+    ) -> Verdict:
+        """On a thread, when there is room."""
+        limit = self._config().felice_batch_max_decompressed_bytes
+        await self._room.acquire()
+        work = asyncio.get_running_loop().run_in_executor(
+            None, partial(judge, records, rules, now_ms, zstd_allowed, limit, on_loop=False)
+        )
+        work.add_done_callback(lambda _: self._room.release())
+        return await asyncio.shield(work)

@@ -1,0 +1,215 @@
+"""Large batches are validated on threads, a bounded number at a time, and keep the order of their connection."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.wire import Wire
+from felice.config import BrokerConfig, TopicConfig
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from felice.protocol.messages.metadata import MetadataRequest
+from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from felice.records.batch import BatchHeader, write_header
+from felice.records.builder import build_batch
+from felice.records.compression import Codec
+from felice.records.record import Record
+from felice.records.validate import INLINE_MAX_BYTES, ProduceRules
+from felice.server import batch_validation
+from felice.server.batch_validation import BatchValidation
+from felice.server.embedded import EmbeddedBroker
+
+RULES = ProduceRules.of(TopicConfig())
+LIMIT_BYTES = 8 * 1024 * 1024
+
+
+def batch(size: int, codec: Codec = Codec.GZIP, sequence: int = -1, producer_id: int = -1) -> bytes:
+    now_ms = int(time.time() * 1000)
+    data = bytearray(build_batch([Record(0, now_ms, b"k", bytes(size))], codec))
+    if producer_id >= 0:
+        fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
+        write_header(data, BatchHeader.parse(data)._replace(**fields))
+    return bytes(data)
+
+
+LARGE = batch(INLINE_MAX_BYTES)
+TOO_LARGE = batch(LIMIT_BYTES)
+SMALL = batch(100)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    limits = {"felice.batch.max.decompressed.bytes": str(LIMIT_BYTES)}
+    with EmbeddedBroker(tmp_path / "data", properties=limits) as running:
+        yield running
+
+
+@pytest.fixture
+def wire(broker: EmbeddedBroker) -> Iterator[Wire]:
+    with Wire(broker.bootstrap) as connection:
+        for name, codec in (("t", "producer"), ("packed", "zstd")):
+            configs = [CreatableTopicConfig(name="compression.type", value=codec)]
+            topic = CreatableTopic(name=name, num_partitions=2, replication_factor=1, configs=configs)
+            assert connection.ask(CreateTopicsRequest(topics=[topic])).topics[0].error_code == 0
+        yield connection
+
+
+def request(*batches: bytes, topic: str = "t", acks: int = -1) -> ProduceRequest:
+    data = [PartitionProduceData(index=index, records=each) for index, each in enumerate(batches)]
+    return ProduceRequest(
+        acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+    )
+
+
+def rows(answer: Any) -> list[tuple[int, int]]:
+    return [(row.error_code, row.base_offset) for row in answer.responses[0].partition_responses]
+
+
+class Watching:
+    """`judge`, with a count of the calls under way, and where they ran."""
+
+    def __init__(self) -> None:
+        self.running = self.most = 0
+        self.large_on: list[str] = []
+        self.small_on: list[str] = []
+        self._lock = threading.Lock()
+        self._judge = batch_validation.judge
+
+    def __call__(self, *args: Any, on_loop: bool) -> Any:
+        if not on_loop:
+            with self._lock:
+                self.running += 1
+                self.most = max(self.most, self.running)
+        try:
+            (self.small_on if on_loop else self.large_on).append(threading.current_thread().name)
+            return self._judge(*args, on_loop=on_loop)
+        finally:
+            if not on_loop:
+                with self._lock:
+                    self.running -= 1
+
+
+@pytest.fixture
+def watching(monkeypatch: pytest.MonkeyPatch) -> Watching:
+    found = Watching()
+    monkeypatch.setattr(batch_validation, "judge", found)
+    return found
+
+
+def test_a_large_batch_is_validated_on_a_thread_and_a_small_one_on_the_loop(
+    wire: Wire, watching: Watching
+) -> None:
+    assert rows(wire.ask(request(LARGE, SMALL), 9)) == [(0, 0), (0, 0)]
+    assert len(watching.large_on) == 1
+    assert watching.large_on[0] not in watching.small_on
+
+
+def test_a_batch_that_expands_beyond_the_limit_is_refused_and_its_neighbour_is_not(wire: Wire) -> None:
+    assert rows(wire.ask(request(TOO_LARGE, LARGE), 9)) == [(ErrorCode.MESSAGE_TOO_LARGE, -1), (0, 0)]
+
+
+def test_a_large_batch_for_a_topic_with_a_codec_is_stored_in_that_codec(
+    wire: Wire, watching: Watching
+) -> None:
+    assert rows(wire.ask(request(LARGE, topic="packed"), 9)) == [(0, 0)]
+    assert len(watching.large_on) == 1
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_batches_of_one_producer_are_appended_in_their_order(wire: Wire, acks: int) -> None:
+    """The small ones behind a large one would be out of order if they overtook it."""
+    sent = [
+        request(batch(INLINE_MAX_BYTES if sequence % 2 == 0 else 10, Codec.GZIP, sequence, 7), acks=acks)
+        for sequence in range(6)
+    ]
+    numbers = [wire.send(each, 9) for each in sent]
+    answers = [rows(wire.receive(each, 9, number)) for each, number in zip(sent, numbers, strict=True)]
+    assert answers == [[(0, offset)] for offset in range(6)]
+
+
+def test_without_acks_a_large_batch_is_appended_or_closes_the_connection(
+    broker: EmbeddedBroker, wire: Wire
+) -> None:
+    wire.send(request(LARGE, acks=0), 9)
+    assert rows(wire.ask(request(SMALL), 9)) == [(0, 1)]
+    with Wire(broker.bootstrap) as other:
+        other.send(request(TOO_LARGE, acks=0), 9)
+        assert other.is_closed_by_peer()
+
+
+def test_other_connections_are_served_while_a_batch_is_on_a_thread(
+    broker: EmbeddedBroker, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    judge = batch_validation.judge
+
+    def blocked(*args: Any, on_loop: bool) -> Any:
+        assert on_loop or go_on.wait(60)
+        return judge(*args, on_loop=on_loop)
+
+    monkeypatch.setattr(batch_validation, "judge", blocked)
+    asked = request(LARGE)
+    wire.send(asked, 9)
+    with Wire(broker.bootstrap) as other:
+        assert other.ask(MetadataRequest(topics=[])).brokers
+        assert rows(other.ask(request(SMALL), 9)) == [(0, 0)]
+        go_on.set()
+        assert rows(wire.receive(asked, 9)) == [(0, 1)]
+
+
+def test_no_more_batches_are_on_threads_than_the_limit_says(watching: Watching) -> None:
+    async def scenario() -> None:
+        validation = BatchValidation(lambda: BrokerConfig(felice_large_batches_max_at_once=2))
+        verdicts = await asyncio.gather(
+            *(validation.judge_large(LARGE, RULES, now_ms=0, zstd_allowed=True) for _ in range(8))
+        )
+        assert not any(
+            isinstance(verdict, ApiError) and verdict.code == ErrorCode.CORRUPT_MESSAGE
+            for verdict in verdicts
+        )
+
+    asyncio.run(scenario())
+    assert len(watching.large_on) == 8
+    assert watching.most <= 2
+
+
+def test_a_thread_counts_until_it_has_ended_though_its_client_has_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    go_on, began = threading.Event(), []
+
+    def blocked(*args: Any, on_loop: bool) -> ApiError:
+        began.append(threading.get_ident())
+        assert go_on.wait(60)
+        return ApiError(ErrorCode.INVALID_RECORD)
+
+    monkeypatch.setattr(batch_validation, "judge", blocked)
+
+    async def scenario() -> None:
+        async with asyncio.timeout(60):
+            validation = BatchValidation(lambda: BrokerConfig(felice_large_batches_max_at_once=1))
+
+            def work() -> asyncio.Task[Any]:
+                return asyncio.create_task(validation.judge_large(LARGE, RULES, now_ms=0, zstd_allowed=True))
+
+            left = work()
+            while not began:
+                await asyncio.sleep(0.01)
+            left.cancel()
+            await asyncio.wait([left])
+            waits = work()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert len(began) == 1
+            go_on.set()
+            await waits
+            assert len(began) == 2
+
+    asyncio.run(scenario())
