@@ -7,6 +7,7 @@
 #   make lint    ruff and a strict type check
 #   make docs    the pages that are made from the code (docs/configuration.md)
 #   make bench   throughput, latency, start-up and memory, measured on this machine
+#   make attacks attacks on a broker beside healthy clients, whose waits are measured
 #   make crash-proof  losses of power at every moment of SEEDS (40) histories, and flipped bits
 #   make simulate  whole brokers and clients on virtual time: SEEDS=200 stories, or SEED=k with its trace, or BUGS=1;
 #                  KIND=broker or KIND=cluster for one half of them
@@ -27,7 +28,7 @@ MINUTES ?= 60
 OUT    ?= soak-result
 SEEDS  ?= 40
 
-.PHONY: demo test check dist dist-test publish lint format docs bench mutate simulate soak chaos crash-proof copier peers clean
+.PHONY: demo test check dist dist-test publish lint format docs bench attacks mutate simulate soak chaos crash-proof copier peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -78,6 +79,9 @@ bench: $(VENV)/.dev
 
 mutate: $(VENV)/.dev
 	PYTHONPATH=tests $(PY) -m mutation $(ONLY) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
+
+attacks: $(VENV)/.dev
+	$(PY) -m bench attacks --turns 1 $(ARGS)
 
 crash-proof: $(VENV)/.dev
 	CRASH_PROOF_SEEDS=$(SEEDS) $(PYTEST) tests/properties/crash --timeout 3600 $(ARGS)

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import workloads
+from bench.attacks import ATTACKS, misses, raise_own_limit, run_attack
 from bench.cluster_workloads import CLUSTER_WORKLOADS
 from bench.clusters import CLUSTERS
 from bench.rdkafka import CompilerMissing
@@ -32,7 +33,7 @@ STEADY: dict[str, Callable[..., Any]] = {
     "latency": lambda scale: workloads.latency(int(2000 * scale)),
 }
 SINGLE = [*STEADY, "start", "spark", "cleaner"]
-ALL = [*SINGLE, *CLUSTER_WORKLOADS]
+ALL = [*SINGLE, *CLUSTER_WORKLOADS, *ATTACKS, "attacks"]
 
 Results = dict[str, dict[str, list[Figures]]]
 
@@ -69,6 +70,18 @@ def run_cleaner(scale: float, turns: int) -> Results:
     from bench.cleaner import clean_keys
 
     return {"cleaner": {"felice": [clean_keys(int(1_000_000 * scale), 100) for _ in range(turns)]}}
+
+
+def run_attacks(names: list[str], turns: int) -> Results:
+    """Each attack on a broker of its own; says which targets were missed."""
+    raise_own_limit()
+    results: Results = {}
+    for name in names:
+        results[name] = {"felice": [run_attack(name) for _ in range(turns)]}
+        for figures in results[name]["felice"]:
+            for miss in misses(name, figures):
+                click.echo(miss, err=True)
+    return results
 
 
 def run_clusters(name: str, systems: list[str], turns: int, scale: float) -> Results:
@@ -123,6 +136,7 @@ def main(names: tuple[str, ...], systems: tuple[str, ...], turns: int, scale: fl
     \b
     python -m bench librdkafka-100b --system felice --system kafka
     python -m bench cluster-failover --system felice-zookeeper --system kafka
+    python -m bench attacks --turns 1
     """
     wanted = list(names or SINGLE)
     chosen = list(systems or ["felice"])
@@ -139,6 +153,9 @@ def main(names: tuple[str, ...], systems: tuple[str, ...], turns: int, scale: fl
         results |= run_spark(scale)
     if "cleaner" in wanted:
         results |= run_cleaner(scale, turns)
+    attacks = list(ATTACKS) if "attacks" in wanted else [name for name in wanted if name in ATTACKS]
+    if attacks:
+        results |= run_attacks(attacks, turns)
     for name in wanted:
         if name in CLUSTER_WORKLOADS:
             results |= run_clusters(name, chosen, turns, scale)

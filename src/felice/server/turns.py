@@ -3,10 +3,12 @@
 Keeps true: one turn of one connection ends after `felice.turn.max.requests`, `.bytes` or `.ms`, whichever comes
             first. A connection with more requests waits behind the other connections that wait.
             Between two slices of turns the event loop looks at its sockets, so a request that has just arrived on
-            an idle connection waits for one slice, however long the queue is.
+            an idle connection waits for a slice or two, however long the queue is.
             No turn begins while the replies in memory exceed `felice.unsent.max.bytes`.
-How:        the first turn after bytes arrived is taken at once. A connection that has more to do than one turn allows,
-            or that has room again, waits in a queue, which the event loop serves slice by slice.
+How:        the first turn after bytes arrived is taken at once while the slice lasts. A connection that has more to do
+            than one turn allows, or that has room again, waits in a queue, which the event loop serves slice by
+            slice. Connections whose first turn came after the end of a slice wait in a queue of their own; the
+            queues take turns, so that a new request does not wait for all that was there before.
 Leaves:     what happens in a turn to `session`; which bytes are unsent to `outbox`.
 """
 
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from felice.config import BrokerConfig
@@ -79,6 +81,9 @@ class Turns:
         self._config = config
         self._connections = connections
         self._queue: OrderedDict[Waiting, None] = OrderedDict()
+        self._arrived: OrderedDict[Waiting, None] = OrderedDict()
+        # How much of this slice was used by turns that were taken at once.
+        self._used_s = 0.0
         self._is_scheduled = False
         self._full_since: float | None = None
 
@@ -90,23 +95,29 @@ class Turns:
         """Whether too many replies wait in memory for any request to be handled."""
         return self.unsent.total_bytes > self._config().felice_unsent_max_bytes
 
-    def is_waiting(self, connection: Waiting) -> bool:
-        return connection in self._queue
-
     def take_or_wait(self, connection: Waiting) -> None:
         """Bytes have arrived: a turn at once, unless the connection waits already or nobody may have one."""
-        if self.is_full:
-            self.wait(connection)
-        elif connection not in self._queue:
-            connection.take_turn()
+        if connection in self._queue or connection in self._arrived:
+            return
+        if self.is_full or self._used_s >= _SLICE_S:
+            self._arrived[connection] = None
+            self._schedule()
+            return
+        begun = self._clock.monotonic()
+        connection.take_turn()
+        self._used_s += self._clock.monotonic() - begun
+        if self._used_s >= _SLICE_S:
+            self._schedule()
 
     def wait(self, connection: Waiting) -> None:
         """A turn for the connection, behind those that wait."""
-        self._queue[connection] = None
+        if connection not in self._arrived:
+            self._queue[connection] = None
         self._schedule()
 
     def forget(self, connection: Waiting) -> None:
         self._queue.pop(connection, None)
+        self._arrived.pop(connection, None)
 
     def _schedule(self, delay_s: float = 0.0) -> None:
         if self._is_scheduled:
@@ -124,14 +135,23 @@ class Turns:
         if self._memory_is_full():
             self._schedule(_LOOK_AGAIN_S)
             return
+        self._used_s = 0.0
         end = self._clock.monotonic() + _SLICE_S
-        for _ in range(len(self._queue)):
-            if not self._queue or self.is_full or self._clock.monotonic() >= end:
-                break
-            connection, _ = self._queue.popitem(last=False)
+        for queue in self._alternating():
+            connection, _ = queue.popitem(last=False)
             connection.take_turn()
-        if self._queue:
+            if self.is_full or self._clock.monotonic() >= end:
+                break
+        if self._queue or self._arrived:
             self._schedule()
+
+    def _alternating(self) -> Iterator[OrderedDict[Waiting, None]]:
+        """The queues that are not empty, in turns, as often as there are connections now."""
+        for _ in range(max(len(self._queue), len(self._arrived))):
+            if self._arrived:
+                yield self._arrived
+            if self._queue:
+                yield self._queue
 
     def _memory_is_full(self) -> bool:
         """Whether to look again later. Clients that go on not reading lose their connections."""

@@ -98,7 +98,9 @@ class Peer:
             felice_request_max_elements=MAX_ELEMENTS,
             felice_turn_max_ms=60_000,  # turns end by requests and bytes, also on a slow machine
         )
-        self.turns = turns or Turns(SystemClock(), lambda: config, lambda: [self.session])
+        # A clock that stands still: the speed of this machine ends no turn.
+        still = SimpleNamespace(monotonic=lambda: 0.0, now_ms=lambda: 0)
+        self.turns = turns or Turns(still, lambda: config, lambda: [self.session])
         self.memory = FrameMemory(pool_bytes=4 * 1024 * 1024, map_from_bytes=1024 * 1024)
         self.listener = SimpleNamespace(
             name="PLAINTEXT",

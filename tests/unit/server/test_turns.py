@@ -126,6 +126,23 @@ def test_a_new_request_waits_for_one_slice_however_many_connections_wait() -> No
     run(scenario)
 
 
+def test_bytes_that_arrive_after_the_slice_is_used_wait_beside_those_that_wait_longer() -> None:
+    async def scenario() -> None:
+        floor = Floor(5, felice_turn_max_requests=1)
+        floor.cost_s = 0.006
+        for peer in floor.peers[:3]:
+            peer.feed(questions(3))
+        assert floor.handled == [0, 1], "two turns use the slice of 10 ms up"
+        floor.peers[3].feed(question(1))
+        floor.peers[4].feed(question(1))
+        assert floor.handled == [0, 1]
+        while len(floor.handled) < 11:
+            await asyncio.sleep(0)
+        assert floor.handled == [0, 1, 2, 0, 3, 1, 4, 2, 0, 1, 2]
+
+    run(scenario)
+
+
 def test_requests_of_a_closed_connection_are_dropped() -> None:
     async def scenario() -> None:
         floor = Floor(2, felice_turn_max_requests=1)

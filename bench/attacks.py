@@ -1,0 +1,280 @@
+"""Attacks on one broker, beside healthy clients whose waits are measured.
+
+An attack is a function that prepares and returns attackers: functions that run in processes of their own until they
+are killed. Targets, on two idle cores: no wait of a healthy client above a second, less than 256 MiB of memory, and a
+broker that is idle five seconds after the attackers have gone.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import select
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from bench.healthy import HealthyClients, Line, create_topic
+from bench.systems import Felice, cpu_seconds
+from bench.workloads import Figures
+from felice.protocol.api import API
+from felice.protocol.frames import encode_request
+from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from felice.protocol.messages.describe_groups import DescribeGroupsRequest
+from felice.protocol.messages.fetch import FetchRequest, FetchTopic
+from felice.protocol.messages.init_producer_id import InitProducerIdRequest
+from felice.protocol.messages.list_transactions import ListTransactionsRequest
+from felice.protocol.messages.metadata import MetadataRequest
+from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from felice.records.builder import BatchBuilder
+from felice.records.compression import Codec
+
+ATTACK_S = 8.0
+LONGEST_WAIT_MS = 1000.0
+MOST_MIB = 256.0
+IDLE_AFTER_S = 5.0
+
+_OPTIONS = (
+    "group.initial.rebalance.delay.ms=0",
+    "offsets.topic.num.partitions=4",
+    "transaction.state.log.num.partitions=4",
+)
+_BOMB_BYTES = 256 * 1024 * 1024
+_MANY = 3_000_000
+_DESCRIPTORS = 256
+# The broker has used no more than this share of one core.
+_IDLE_SHARE = 0.05
+_WINDOW_S = 0.5
+_LONGEST_WAIT_FOR_IDLE_S = 120.0
+
+Attacker = Callable[[], None]
+Attack = Callable[[Felice], list[Attacker]]
+
+
+def nothing(broker: Felice) -> list[Attacker]:
+    """What healthy clients wait without an attack."""
+    return []
+
+
+def metadata_flood(broker: Felice) -> list[Attacker]:
+    """Twenty clients send 1,000 requests for the metadata of 5,000 partitions at once, and read the answers."""
+    return _metadata_clients(broker, _read_everything)
+
+
+def never_read(broker: Felice) -> list[Attacker]:
+    """The same, but they never read."""
+    return _metadata_clients(broker, lambda sockets: None)
+
+
+def _metadata_clients(broker: Felice, then: Callable[[list[socket.socket]], None]) -> list[Attacker]:
+    create_topic(broker.bootstrap, "large", 5_000)
+    data = encode_request(API.METADATA.key, 9, 1, "flood", MetadataRequest(topics=None)) * 1_000
+
+    def attack() -> None:
+        sockets = [Line(broker.bootstrap).socket for _ in range(20)]
+        for each in sockets:
+            each.setblocking(False)
+            with suppress(BlockingIOError):
+                each.send(data)
+        then(sockets)
+        _wait_for_the_end()
+
+    return [attack]
+
+
+def _read_everything(sockets: list[socket.socket]) -> None:
+    left = list(sockets)
+    while left:
+        for each in select.select(left, [], [])[0]:
+            try:
+                is_open = bool(each.recv(1 << 20))
+            except BlockingIOError:
+                continue
+            except OSError:
+                is_open = False
+            if not is_open:
+                left.remove(each)
+
+
+def regexes(broker: Felice) -> list[Attacker]:
+    """Patterns that backtrack for ever, against a transactional id that nearly matches."""
+    line = Line(broker.bootstrap)
+    beginning = InitProducerIdRequest(transactional_id="a" * 26 + "!", transaction_timeout_ms=60_000)
+    while line.ask(API.INIT_PRODUCER_ID, 4, beginning).error_code:
+        time.sleep(0.05)
+    line.close()
+    patterns = ["(a+)+$", "((a{1,1000}){1,1000}){1,1000}", "(" * 5000 + ")" * 5000, "a{1,99999999999}"]
+    requests = [ListTransactionsRequest(transactional_id_pattern=pattern) for pattern in patterns]
+    data = b"".join(encode_request(API.LIST_TRANSACTIONS.key, 2, 1, "regex", asked) for asked in requests)
+    return [lambda: _send_again_and_again(broker.bootstrap, data * 20, 4)]
+
+
+def decompression_bombs(broker: Felice) -> list[Attacker]:
+    """Eight batches of 245 KB that expand to 256 MiB each, to a topic whose broker compresses again."""
+    create_topic(broker.bootstrap, "bombs", compression_type="gzip")
+    builder = BatchBuilder(codec=Codec.GZIP)
+    builder.append(int(time.time() * 1000), b"k", bytes(_BOMB_BYTES))
+    partition = PartitionProduceData(index=0, records=bytes(builder.build()))
+    bomb = ProduceRequest(
+        acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name="bombs", partition_data=[partition])]
+    )
+    data = encode_request(API.PRODUCE.key, 9, 1, "bomb", bomb) * 8
+    return [lambda: _send_again_and_again(broker.bootstrap, data, 2)]
+
+
+def huge_arrays(broker: Felice) -> list[Attacker]:
+    """Requests with millions of empty elements."""
+    groups = DescribeGroupsRequest(groups=[""] * _MANY)
+    topics = FetchRequest(max_wait_ms=0, topics=[FetchTopic()] * _MANY)
+    data = encode_request(API.DESCRIBE_GROUPS.key, 5, 1, "arrays", groups)
+    data += encode_request(API.FETCH.key, 4, 1, "arrays", topics)
+    return [lambda: _send_again_and_again(broker.bootstrap, data, 4)]
+
+
+def descriptors(broker: Felice) -> list[Attacker]:
+    """More connections than the broker has descriptors, and a topic that is created meanwhile."""
+    resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
+    topic = CreatableTopic(name="late", num_partitions=20, replication_factor=1)
+    data = encode_request(API.CREATE_TOPICS.key, 5, 1, "many", CreateTopicsRequest(topics=[topic]))
+
+    def attack() -> None:
+        held = []
+        for _ in range(2 * _DESCRIPTORS):
+            held.append(_begin_to_connect(broker.bootstrap))
+        with suppress(OSError):
+            held[0].send(data)
+        _wait_for_the_end()
+
+    return [attack]
+
+
+def idle_connections(broker: Felice) -> list[Attacker]:
+    """5,000 connections that say nothing."""
+
+    def attack() -> None:
+        held = [Line(broker.bootstrap) for _ in range(5_000)]
+        _wait_for_the_end()
+        held.clear()
+
+    return [attack]
+
+
+def slow_connections(broker: Felice) -> list[Attacker]:
+    """500 connections that send their requests byte by byte, and read as slowly."""
+    data = encode_request(API.METADATA.key, 9, 1, "slow", MetadataRequest(topics=None)) * 1_000
+
+    def attack() -> None:
+        held = [Line(broker.bootstrap).socket for _ in range(500)]
+        for position in range(len(data)):
+            for each in held:
+                with suppress(OSError):
+                    each.send(data[position : position + 1])
+            time.sleep(0.01)
+
+    return [attack]
+
+
+ATTACKS: dict[str, Attack] = {
+    "attack-none": nothing,
+    "attack-metadata-flood": metadata_flood,
+    "attack-never-read": never_read,
+    "attack-regexes": regexes,
+    "attack-decompression-bombs": decompression_bombs,
+    "attack-huge-arrays": huge_arrays,
+    "attack-descriptors": descriptors,
+    "attack-idle-connections": idle_connections,
+    "attack-slow-connections": slow_connections,
+}
+
+
+def run_attack(name: str) -> Figures:
+    """The waits of healthy clients during one attack on a new broker, and what it leaves behind."""
+    with Felice(*_OPTIONS) as broker:
+        healthy = HealthyClients(broker.bootstrap)
+        context = multiprocessing.get_context("fork")
+        attackers = [context.Process(target=attack, daemon=True) for attack in ATTACKS[name](broker)]
+        for attacker in attackers:
+            attacker.start()
+        time.sleep(ATTACK_S)
+        for attacker in attackers:
+            attacker.kill()
+            attacker.join()
+        gone = time.monotonic()
+        waits = healthy.stop()
+        idle_after_s = _seconds_until_idle(broker.pid, gone)
+        return waits | {"peak MiB": _peak_mib(broker.pid), "idle after s": idle_after_s}
+
+
+def misses(name: str, figures: Figures) -> list[str]:
+    """The targets that one attack missed, in words."""
+    limits = {"peak MiB": MOST_MIB, "idle after s": IDLE_AFTER_S}
+    limits |= {figure: LONGEST_WAIT_MS for figure in figures if figure.endswith("longest ms")}
+    limits |= {figure: 0.0 for figure in figures if figure.endswith("failed")}
+    return [
+        f"{name}: {figure} is {figures[figure]:,.1f}, at most {limit:,.0f} is the target"
+        for figure, limit in limits.items()
+        if figures[figure] > limit
+    ]
+
+
+def _send_again_and_again(bootstrap: str, data: bytes, connections: int) -> NoReturn:
+    """Every connection sends it, reads what comes, and begins anew when the broker closes it or has answered."""
+    open_now: dict[socket.socket, int] = {}
+    while True:
+        while len(open_now) < connections:
+            opened = Line(bootstrap).socket
+            opened.setblocking(False)
+            open_now[opened] = 0
+        readable, writable, _ = select.select(list(open_now), list(open_now), [], 1.0)
+        for each in set(readable) | set(writable):
+            try:
+                if each in writable:
+                    open_now[each] = (open_now[each] + each.send(data[open_now[each] :])) % len(data)
+                if each in readable and not each.recv(1 << 20):
+                    raise ConnectionResetError
+            except BlockingIOError:
+                continue
+            except OSError:
+                each.close()
+                del open_now[each]
+                time.sleep(0.01)
+
+
+def _begin_to_connect(bootstrap: str) -> socket.socket:
+    host, _, port = bootstrap.rpartition(":")
+    found = socket.socket()
+    found.setblocking(False)
+    with suppress(BlockingIOError):
+        found.connect((host, int(port)))
+    time.sleep(0.002)
+    return found
+
+
+def _wait_for_the_end() -> NoReturn:
+    while True:
+        time.sleep(1)
+
+
+def _seconds_until_idle(pid: int, since: float) -> float:
+    """How long after `since` the broker stopped working."""
+    while True:
+        before, begun = cpu_seconds(pid), time.monotonic()
+        time.sleep(_WINDOW_S)
+        share = (cpu_seconds(pid) - before) / (time.monotonic() - begun)
+        if share <= _IDLE_SHARE or begun - since > _LONGEST_WAIT_FOR_IDLE_S:
+            return begun - since
+
+
+def _peak_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1024
+
+
+def raise_own_limit() -> None:
+    """The attackers need thousands of descriptors, too."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
