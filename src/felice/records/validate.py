@@ -165,6 +165,8 @@ def judge(
             on_loop=on_loop,
         )
     except ApiError as error:
+        # The frames that it came through hold what was decompressed so far.
+        error.__traceback__ = error.__context__ = None
         return error
 
 

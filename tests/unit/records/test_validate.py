@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from felice.records.validate import (
     NeedsThread,
     ProduceRules,
     Validated,
+    judge,
     only_batch,
     validate_batch,
     validate_produce,
@@ -409,3 +411,16 @@ def test_at_most_a_thousand_records_at_fault_are_named() -> None:
     error = refusal(batch(records), COMPACT)
     assert len(getattr(error, "record_errors", [])) == RECORD_ERRORS_MAX
     assert "5000 record errors" in error.message
+
+
+def test_a_refusal_does_not_keep_what_was_decompressed() -> None:
+    bomb = batch([Record(0, NOW_MS, b"k", bytes(16 << 20))], Codec.GZIP)
+    tracemalloc.start()
+    try:
+        verdicts = [judge(bomb, RULES, NOW_MS, True, 8 << 20, on_loop=False) for _ in range(5)]
+        assert {verdict.code for verdict in verdicts if isinstance(verdict, ApiError)} == {
+            ErrorCode.MESSAGE_TOO_LARGE
+        }
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
