@@ -20,11 +20,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from felice.coordinator.transaction.initialisation import InitWish
-from felice.coordinator.transaction.metadata import LAST_EPOCH, V1, V2, TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.metadata import LAST_EPOCH, V1, V2, TransactionMetadata
 from felice.coordinator.transaction.records import TransactionRecord, TransactionRecordCodec, by_topic
 from felice.coordinator.transaction.settings import TransactionSettings
 from felice.coordinator.transaction.shard import Ended, Identity, Initialised, TransactionShard
 from felice.protocol.errors import ErrorCode
+from felice.protocol.topic_partition import TopicPartition
 from scenarios.coordinator_world import CoordinatorWorld
 
 ID = "tx"

@@ -17,7 +17,8 @@ from felice.assignment.assignors import (
     StickyAssignor,
     UniformAssignor,
 )
-from felice.assignment.values import Assignment, RebalanceProtocol, Subscription, TopicPartition
+from felice.assignment.values import Assignment, RebalanceProtocol, Subscription
+from felice.protocol.topic_partition import TopicPartition
 
 __all__ = [
     "ASSIGNORS",

@@ -23,8 +23,8 @@ from felice.assignment.values import (
     Assignment,
     RebalanceProtocol,
     Subscription,
-    TopicPartition,
 )
+from felice.protocol.topic_partition import TopicPartition
 
 
 class Assignor(Protocol):

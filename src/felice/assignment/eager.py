@@ -11,11 +11,11 @@ from itertools import count
 from felice.assignment.values import (
     Assignment,
     Subscription,
-    TopicPartition,
     members_in_order,
     partitions_of,
     subscribed_topics,
 )
+from felice.protocol.topic_partition import TopicPartition
 
 
 def assign_range(

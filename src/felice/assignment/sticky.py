@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from felice.assignment.values import (
     Assignment,
     Subscription,
-    TopicPartition,
     partitions_of,
     subscribed_topics,
 )
+from felice.protocol.topic_partition import TopicPartition
 
 
 def assign_sticky(

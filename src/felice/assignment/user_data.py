@@ -12,7 +12,8 @@ import struct
 from collections.abc import Iterable
 from itertools import groupby
 
-from felice.assignment.values import NO_GENERATION, TopicPartition
+from felice.assignment.values import NO_GENERATION
+from felice.protocol.topic_partition import TopicPartition
 
 _INT32 = struct.Struct(">i")
 _INT16 = struct.Struct(">h")

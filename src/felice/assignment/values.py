@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+
+from felice.protocol.topic_partition import TopicPartition
 
 NO_GENERATION = -1
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
 
 
 Assignment = dict[str, list[TopicPartition]]

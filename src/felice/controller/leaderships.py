@@ -7,7 +7,6 @@ How:        `election` and `reassignment` decide on the image, `writing` writes;
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
 
 from felice.controller import reassignment
 from felice.controller.duties import MOVES_A_TRANSACTION, Decision, StateChange, state_change, topic_change
@@ -18,8 +17,7 @@ from felice.metadata import ClusterImage, MetadataStore, TopicImage
 from felice.metadata.layout import NO_LEADER
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
-
-TopicPartition: TypeAlias = tuple[str, int]
+from felice.protocol.topic_partition import PartitionKey
 
 _MAX_ATTEMPTS = 10
 
@@ -31,11 +29,11 @@ class Leaderships:
 
     @answering
     async def elect(
-        self, wanted: Iterable[TopicPartition] | None, *, is_unclean: bool
-    ) -> dict[TopicPartition, ApiError | None]:
+        self, wanted: Iterable[PartitionKey] | None, *, is_unclean: bool
+    ) -> dict[PartitionKey, ApiError | None]:
         """Each partition's outcome (all of them, if None is asked for); the image shows the leaders."""
         pending = _all_partitions(self._watcher.image) if wanted is None else list(dict.fromkeys(wanted))
-        outcome: dict[TopicPartition, ApiError | None] = {}
+        outcome: dict[PartitionKey, ApiError | None] = {}
         for _ in range(_MAX_ATTEMPTS):
             image = self._watcher.image
             decisions: list[Decision] = []
@@ -124,7 +122,7 @@ def _move(
     return reassignment.begin(partition, replicas, image.brokers, image.controller_epoch)
 
 
-def _all_partitions(image: ClusterImage) -> list[TopicPartition]:
+def _all_partitions(image: ClusterImage) -> list[PartitionKey]:
     return [(topic.name, row.partition) for topic in image.topics.values() for row in topic.partitions]
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from felice.env import Disk
 from felice.log.captured_file import CapturedFile
 from felice.log.errors import LogDirectoryError
+from felice.protocol.topic_partition import PartitionKey
 
 _logger = logging.getLogger(__name__)
 
-TopicPartition = tuple[str, int]
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
@@ -34,7 +34,7 @@ _COSTS = {
 }
 
 
-def parse(text: str) -> dict[TopicPartition, int]:
+def parse(text: str) -> dict[PartitionKey, int]:
     lines = text.split("\n")
     if lines[0] != "0" or len(lines) < 2:
         raise ValueError(f"version {lines[0]!r} is not 0")
@@ -48,7 +48,7 @@ def parse(text: str) -> dict[TopicPartition, int]:
     return offsets
 
 
-def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
+def format_offsets(offsets: Mapping[PartitionKey, int]) -> str:
     lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())]
     return "".join([f"0\n{len(lines)}\n", *lines])
 
@@ -57,7 +57,7 @@ class Checkpoint:
     def __init__(self, disk: Disk, path: Path) -> None:
         self._file = CapturedFile(disk, path.parent, path.name)
 
-    def read(self) -> dict[TopicPartition, int]:
+    def read(self) -> dict[PartitionKey, int]:
         """The offsets in the file; none where there is no file. Raises `LogDirectoryError` where it is damaged."""
         data, path = self._file.read(), self._file.path
         if data is None:
@@ -74,6 +74,6 @@ class Checkpoint:
             _logger.warning("%s %s: logs are cleaned from their starts again", path.parent, reason)
             return {}
 
-    def capture(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
+    def capture(self, offsets: Mapping[PartitionKey, int]) -> Callable[[], None]:
         """What the file should hold as of now; the result writes it and may raise OSError."""
         return self._file.capture(format_offsets(offsets).encode("utf-8"))

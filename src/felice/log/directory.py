@@ -28,13 +28,14 @@ from uuid import UUID
 from felice.config import TopicConfig
 from felice.env import Clock, Disk, DiskLocked, Lock
 from felice.log import checkpoints, failed_sync, meta_properties, partition_metadata
-from felice.log.checkpoints import Checkpoint, TopicPartition
+from felice.log.checkpoints import Checkpoint
 from felice.log.errors import LogDirectoryError, is_shortage
 from felice.log.files import DEFAULT_LIMIT, OpenFiles
 from felice.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
 from felice.log.meta_properties import MetaProperties
 from felice.log.strays import Strays
 from felice.protocol.errors import ApiError
+from felice.protocol.topic_partition import PartitionKey
 
 _logger = logging.getLogger(__name__)
 
@@ -67,13 +68,13 @@ class LogDirectory:
     ) -> None:
         self.path = path
         self.directory_id: UUID | None = None
-        self.logs: dict[TopicPartition, Log] = {}
+        self.logs: dict[PartitionKey, Log] = {}
         # Replicas on their way here from another directory (`server/replica_moves.py`).
-        self.futures: dict[TopicPartition, Log] = {}
-        self.unfinished_moves: list[TopicPartition] = []
-        self.failed: dict[TopicPartition, str] = {}
-        self.high_watermarks: dict[TopicPartition, int] = {}
-        self.clean_offsets: dict[TopicPartition, int] = {}
+        self.futures: dict[PartitionKey, Log] = {}
+        self.unfinished_moves: list[PartitionKey] = []
+        self.failed: dict[PartitionKey, str] = {}
+        self.high_watermarks: dict[PartitionKey, int] = {}
+        self.clean_offsets: dict[PartitionKey, int] = {}
         self.was_clean = False
         self._sync_failed = False
         self.offline_reason: str | None = None
@@ -90,10 +91,10 @@ class LogDirectory:
         self._log_starts = Checkpoint(disk, path / checkpoints.LOG_START_OFFSETS)
         self._high_watermarks = Checkpoint(disk, path / checkpoints.HIGH_WATERMARKS)
         self._clean_offsets = Checkpoint(disk, path / checkpoints.CLEAN_OFFSETS)
-        self._read_recovery_points: dict[TopicPartition, int] = {}
-        self._read_log_starts: dict[TopicPartition, int] = {}
+        self._read_recovery_points: dict[PartitionKey, int] = {}
+        self._read_log_starts: dict[PartitionKey, int] = {}
         # Partitions that are gone, but that the checkpoints on disk may still tell of.
-        self._forgotten: set[TopicPartition] = set()
+        self._forgotten: set[PartitionKey] = set()
         self._deleted: list[tuple[int, Path]] = []
         self.strays = Strays(disk)
         self._set_aside_count = 0
@@ -177,7 +178,7 @@ class LogDirectory:
             self._disk.remove(marker)
             self._disk.sync_dir(self.path)
 
-    def _partition_directories(self) -> list[tuple[TopicPartition, Path]]:
+    def _partition_directories(self) -> list[tuple[PartitionKey, Path]]:
         found = []
         for name in self._disk.listdir(self.path):
             path = self.path / name
@@ -200,7 +201,7 @@ class LogDirectory:
         else:
             self.strays.on_found(path)
 
-    def _open_or_reason(self, topic_partition: TopicPartition, path: Path, config: TopicConfig) -> Log | str:
+    def _open_or_reason(self, topic_partition: PartitionKey, path: Path, config: TopicConfig) -> Log | str:
         try:
             return self._open(
                 topic_partition, path, config,
@@ -214,7 +215,7 @@ class LogDirectory:
             return str(error)
 
     def _open(
-        self, topic_partition: TopicPartition, path: Path, config: TopicConfig, *,
+        self, topic_partition: PartitionKey, path: Path, config: TopicConfig, *,
         recovery_point: int, log_start_offset: int, clean_shutdown: bool, sync_failed: bool = False,
     ) -> Log:  # fmt: skip
         return Log.open(
@@ -224,7 +225,7 @@ class LogDirectory:
             producer_id_expiration_ms=self._producer_id_expiration_ms,
         )  # fmt: skip
 
-    def _adopt(self, topic_partition: TopicPartition, log: Log) -> None:
+    def _adopt(self, topic_partition: PartitionKey, log: Log) -> None:
         log.on_failure = self._on_log_failure
         log.on_recovery_point_lowered = lambda log: self._on_truncated(topic_partition, log)
         self.logs[topic_partition] = log
@@ -232,7 +233,7 @@ class LogDirectory:
             # A recovery cut the log below: what comes there now was never cleaned.
             self.clean_offsets[topic_partition] = log.log_end_offset
 
-    def _on_truncated(self, topic_partition: TopicPartition, log: Log) -> None:
+    def _on_truncated(self, topic_partition: PartitionKey, log: Log) -> None:
         """What is written again above the cut is neither on disk nor clean."""
         self.capture_recovery_points()()
         self.capture_log_starts()()
@@ -254,7 +255,7 @@ class LogDirectory:
         return log
 
     def create_many(
-        self, wanted: Sequence[tuple[TopicPartition, TopicConfig, UUID]]
+        self, wanted: Sequence[tuple[PartitionKey, TopicConfig, UUID]]
     ) -> Callable[[], Callable[[], None]]:
         """As `create`, in three steps: here and now, then on any thread, then here again with what that gave.
 
@@ -266,7 +267,7 @@ class LogDirectory:
             self._forget_on_disk(topic_partition)
 
         def begin() -> Callable[[], None]:
-            begun: dict[TopicPartition, Log] = {}
+            begun: dict[PartitionKey, Log] = {}
             for topic_partition, config, topic_id in wanted:
                 path = self.path / f"{topic_partition[0]}-{topic_partition[1]}"
                 with suppress(OSError):
@@ -276,14 +277,14 @@ class LogDirectory:
 
         return begin
 
-    def _adopt_many(self, begun: Mapping[TopicPartition, Log]) -> None:
+    def _adopt_many(self, begun: Mapping[PartitionKey, Log]) -> None:
         for topic_partition, log in begun.items():
             self._adopt(topic_partition, log)
             if self.offline_reason is not None:
                 log.take_offline(self.offline_reason)
 
     def _begin(
-        self, topic_partition: TopicPartition, path: Path, config: TopicConfig, topic_id: UUID | None
+        self, topic_partition: PartitionKey, path: Path, config: TopicConfig, topic_id: UUID | None
     ) -> Log:
         try:
             self._forget_on_disk(topic_partition)
@@ -293,7 +294,7 @@ class LogDirectory:
             raise LogDirectoryError(self.path, f"cannot take a new partition: {error}") from error
 
     def _begin_files(
-        self, topic_partition: TopicPartition, path: Path, config: TopicConfig, topic_id: UUID | None
+        self, topic_partition: PartitionKey, path: Path, config: TopicConfig, topic_id: UUID | None
     ) -> Log:
         """On any thread."""
         if path in self._half_made:
@@ -364,7 +365,7 @@ class LogDirectory:
         unique = f"{self._clock.now_ms():016x}{self._set_aside_count:016x}{suffix}"
         return self.path / f"{name[: _NAME_MAX_LENGTH - len(unique) - 1]}.{unique}"
 
-    def _forget_on_disk(self, topic_partition: TopicPartition) -> None:
+    def _forget_on_disk(self, topic_partition: PartitionKey) -> None:
         """Else a crash would let a new partition begin with the recovery point of one that had its name."""
         if topic_partition in self._forgotten:
             self._write_checkpoints()
@@ -384,7 +385,7 @@ class LogDirectory:
 
     # -- logs that had no room -------------------------------------------------------------------------
 
-    def reopen(self, topic_partition: TopicPartition) -> Callable[[], Callable[[], Log | None]]:
+    def reopen(self, topic_partition: PartitionKey) -> Callable[[], Callable[[], Log | None]]:
         """Looks again at a log that went offline for want of room, as a start after a crash would.
 
         In three steps, as `create_many`. The last gives the log that takes its place, None if there is still no room.
@@ -418,7 +419,7 @@ class LogDirectory:
             old.wants_room = False
             _logger.error("partition %s stays offline: %s", old.name, error)
 
-    def _take_back(self, topic_partition: TopicPartition, old: Log, log: Log) -> Log | None:
+    def _take_back(self, topic_partition: PartitionKey, old: Log, log: Log) -> Log | None:
         if self.offline_reason is not None or self.logs.get(topic_partition) is not old:
             log.close(clean=False)
             return None
@@ -512,14 +513,14 @@ class LogDirectory:
         }
         return self._log_starts.capture({**self._kept(self._read_log_starts), **moved})
 
-    def capture_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
+    def capture_high_watermarks(self, offsets: Mapping[PartitionKey, int]) -> Callable[[], None]:
         return self._high_watermarks.capture({**self._kept(self.high_watermarks), **offsets})
 
     def capture_clean_offsets(self) -> Callable[[], None]:
         """How far the cleaner got in each log."""
         return self._clean_offsets.capture(self.clean_offsets)
 
-    def _kept(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _kept(self, offsets: Mapping[PartitionKey, int]) -> dict[PartitionKey, int]:
         return {
             topic_partition: offset
             for topic_partition, offset in offsets.items()
@@ -561,7 +562,7 @@ class LogDirectory:
 
     # -- closing ---------------------------------------------------------------------------------------
 
-    def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+    def close(self, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
         """Brings everything to disk and gives the directory back. Only a stop without fault counts as clean."""
         try:
             if self.offline_reason is None:
@@ -571,7 +572,7 @@ class LogDirectory:
         finally:
             self._release()
 
-    def _close_logs(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+    def _close_logs(self, high_watermarks: Mapping[PartitionKey, int]) -> None:
         with self._workers("log-closing") as each:
             outcomes = list(each(_close_cleanly, self.logs.values()))
         # For all of them that are new.

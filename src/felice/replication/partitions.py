@@ -21,6 +21,7 @@ from felice.log.errors import LogDirectoryError
 from felice.log.log import Log
 from felice.metadata import ClusterImage, PartitionImage, TopicImage
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.topic_partition import PartitionKey
 from felice.replication.dependencies import PartitionDependencies
 from felice.replication.partition import Partition
 
@@ -30,7 +31,6 @@ _log = logging.getLogger("felice.replication")
 _MANY_LOGS = 8
 _LOGS_AT_ONCE = 64
 
-_Key = tuple[str, int]
 ConfigOf = Callable[[ClusterImage, str], TopicConfig]
 
 
@@ -48,14 +48,14 @@ class Partitions:
         self._dependencies = dependencies
         self._directories = list(directories)
         self._config_of = config_of
-        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._partitions: dict[PartitionKey, Partition] = {}
         self._image = ClusterImage()
         # Here, but not to be told from another topic's: a person must look.
-        self._damaged: set[tuple[str, int]] = set()
+        self._damaged: set[PartitionKey] = set()
         # Made for an image that is not shown yet.
         self._made_ahead: list[tuple[LogDirectory, Log]] = []
         # Replicas whose logs there was no room to make; none of them has anything yet.
-        self._unmade: dict[_Key, None] = {}
+        self._unmade: dict[PartitionKey, None] = {}
         # What a directory may hold that could not be used at the start, by topic id: it is not new.
         self._unreachable: set[tuple[UUID, int]] | None = None
 
@@ -146,11 +146,13 @@ class Partitions:
                 _report_failure(directory.delete, key)
         self._made_ahead.clear()
 
-    def _planned_logs(self, new: ClusterImage) -> dict[LogDirectory, list[tuple[_Key, TopicConfig, UUID]]]:
+    def _planned_logs(
+        self, new: ClusterImage
+    ) -> dict[LogDirectory, list[tuple[PartitionKey, TopicConfig, UUID]]]:
         if any(directory.offline_reason is not None for directory in self._directories):
             # What is missing may be there, and not new: `apply` looks closer.
             return {}
-        planned: dict[LogDirectory, list[tuple[_Key, TopicConfig, UUID]]] = {
+        planned: dict[LogDirectory, list[tuple[PartitionKey, TopicConfig, UUID]]] = {
             directory: [] for directory in self._directories
         }
         changed = [topic for name, topic in new.topics.items() if self._image.topics.get(name) is not topic]
@@ -178,7 +180,7 @@ class Partitions:
         for partition in self:
             partition.shrink_isr()
 
-    def high_watermarks(self, directory: LogDirectory) -> dict[tuple[str, int], int]:
+    def high_watermarks(self, directory: LogDirectory) -> dict[PartitionKey, int]:
         """Of the partitions in one directory, for its checkpoint."""
         return {
             key: partition.high_watermark
@@ -208,7 +210,7 @@ class Partitions:
         if self.on_unservable is not None:
             self.on_unservable(partition.topic, partition.topic_id, partition.partition, partition.replicas)
 
-    def without_room(self) -> list[_Key]:
+    def without_room(self) -> list[PartitionKey]:
         """Whose logs went offline for want of room, or are back, but not taken up; of those not made yet the first."""
         held = [
             key
@@ -217,7 +219,7 @@ class Partitions:
         ]
         return held + list(self._unmade)[:1]
 
-    async def retry_log(self, key: _Key, is_free: Callable[[Log], bool]) -> bool:
+    async def retry_log(self, key: PartitionKey, is_free: Callable[[Log], bool]) -> bool:
         """Looks again at one of those; whether it is back, for `take_up`.
 
         No image may be applied meanwhile. `is_free` says of which logs nobody else has the files in hand.
@@ -242,7 +244,7 @@ class Partitions:
         )
         return True
 
-    def take_up(self, key: _Key) -> None:
+    def take_up(self, key: PartitionKey) -> None:
         """In the role that the image gives: whoever had to give it up follows, a last member leads on."""
         if key in self._unmade:
             self._make_unmade()
@@ -317,7 +319,7 @@ class Partitions:
         self._partitions[key] = partition
         return partition
 
-    def _report_unmade(self, key: _Key, error: ApiError | LogDirectoryError) -> None:
+    def _report_unmade(self, key: PartitionKey, error: ApiError | LogDirectoryError) -> None:
         """The partition answers KAFKA_STORAGE_ERROR; the others go on."""
         was_known = key in self._unmade
         self._unmade.pop(key, None)
@@ -327,10 +329,10 @@ class Partitions:
                 return
         _log.error("partition is offline", extra={"partition": f"{key[0]}-{key[1]}", "reason": str(error)})
 
-    def _checkpointed(self, key: tuple[str, int]) -> int:
+    def _checkpointed(self, key: PartitionKey) -> int:
         return max((directory.high_watermarks.get(key, 0) for directory in self._directories), default=0)
 
-    def _existing_log(self, key: tuple[str, int], topic_id: UUID) -> Log | None:
+    def _existing_log(self, key: PartitionKey, topic_id: UUID) -> Log | None:
         found = [(directory, directory.logs[key]) for directory in self._directories if key in directory.logs]
         # Twice here is a replica whose move a crash cut short; appends after it went to the longer one.
         own = [log for _, log in found if log.topic_id == topic_id]
@@ -386,7 +388,7 @@ class Partitions:
                     reason = f"the topic's id was {topic.topic_id} and is {other_id}"
                     _report_failure(partial(directory.set_aside_as_stray, reason=reason), key)
 
-    def _delete_partition(self, key: tuple[str, int], reason: ErrorCode) -> None:
+    def _delete_partition(self, key: PartitionKey, reason: ErrorCode) -> None:
         self._unmade.pop(key, None)
         partition = self._partitions.pop(key, None)
         if partition is not None:
@@ -421,7 +423,7 @@ def _take_role(partition: Partition, image: PartitionImage) -> None:
         partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-def _report_failure(act: Callable[[str, int], None], key: tuple[str, int]) -> None:
+def _report_failure(act: Callable[[str, int], None], key: PartitionKey) -> None:
     """The directory has gone offline by itself; what the image says goes on."""
     try:
         act(*key)

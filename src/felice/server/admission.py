@@ -17,7 +17,6 @@ from typing import Protocol, TypeVar
 
 from felice.config import BrokerConfig
 from felice.coordinator.transaction.coordinator import TransactionCoordinator
-from felice.coordinator.transaction.metadata import TopicPartition
 from felice.coordinator.transaction.records import by_topic
 from felice.coordinator.transaction.shard import Identity
 from felice.env import Clock
@@ -30,6 +29,7 @@ from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from felice.protocol.topic_partition import TopicPartition
 from felice.replication.partition import Partition
 from felice.replication.peers import Peers, PeerUnavailable
 from felice.server.partition_additions import add_partitions

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from felice.controller.topic_names import INTERNAL_TOPICS
 from felice.coordinator.transaction.coordinator import TransactionCoordinator
-from felice.coordinator.transaction.metadata import V1, V2, TopicPartition
+from felice.coordinator.transaction.metadata import V1, V2
 from felice.coordinator.transaction.shard import Identity
 from felice.metadata import ClusterImage
 from felice.protocol.errors import ErrorCode
@@ -20,6 +20,7 @@ from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from felice.protocol.topic_partition import TopicPartition
 from felice.server.transactions import as_client_error, settled
 
 _SEVERAL_SINCE = 4

@@ -17,9 +17,9 @@ from felice.protocol.frames import (
     encode_response,
 )
 from felice.protocol.messages.consumer_protocol import (
+    AssignedTopic,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
 )
 from felice.protocol.schema import FIRST_OWN_TAG, Field, schema_of
 from properties.protocol.catalogue import API_CLASSES, DATA_CLASSES, name_of, sample
@@ -171,6 +171,6 @@ def test_aiokafka_reads_our_consumer_protocol() -> None:
 
     subscription = encode_data(ConsumerProtocolSubscription(topics=["a", "b"], user_data=b"u"), 0)
     assert ConsumerProtocolMemberMetadata.decode(io.BytesIO(subscription)).subscription == ["a", "b"]
-    assigned = [TopicPartition(topic="a", partitions=[1, 2])]
+    assigned = [AssignedTopic(topic="a", partitions=[1, 2])]
     assignment = encode_data(ConsumerProtocolAssignment(assigned_partitions=assigned), 0)
     assert ConsumerProtocolMemberAssignment.decode(io.BytesIO(assignment)).assignment == [("a", [1, 2])]

@@ -10,7 +10,7 @@ import pytest
 
 from felice.coordinator.transaction import markers
 from felice.coordinator.transaction.markers import MarkerSender, marker_request
-from felice.coordinator.transaction.metadata import V1, V2, TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.metadata import V1, V2, TransactionMetadata
 from felice.coordinator.transaction.states import TransactionState
 from felice.metadata.image import ClusterImage, PartitionImage, TopicImage
 from felice.protocol.errors import ApiError, ErrorCode
@@ -21,6 +21,7 @@ from felice.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from felice.protocol.topic_partition import TopicPartition
 
 DECIDED = TransactionMetadata(
     producer_id=7,

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from felice.coordinator.transaction.metadata import V2, TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.metadata import V2, TransactionMetadata
 from felice.coordinator.transaction.records import TransactionRecord, TransactionRecordCodec
 from felice.coordinator.transaction.states import PREVIOUS_STATES, TransactionState
 from felice.protocol.codec import encode_data
 from felice.protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from felice.protocol.primitives import MalformedMessage
+from felice.protocol.topic_partition import TopicPartition
 
 CODEC = TransactionRecordCodec(lambda: 0)
 ONGOING = TransactionMetadata(

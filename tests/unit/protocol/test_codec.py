@@ -14,7 +14,7 @@ from felice.protocol.codec import (
     join_parts,
     parts_size,
 )
-from felice.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
+from felice.protocol.messages.consumer_protocol import AssignedTopic, ConsumerProtocolSubscription
 from felice.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from felice.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -275,7 +275,7 @@ def test_size_of_a_view_is_counted_in_bytes() -> None:
 
 def test_newer_version_between_consumers_is_read_as_the_newest_known() -> None:
     message = ConsumerProtocolSubscription(
-        topics=["t"], owned_partitions=[TopicPartition(topic="t", partitions=[1])], rack_id="r"
+        topics=["t"], owned_partitions=[AssignedTopic(topic="t", partitions=[1])], rack_id="r"
     )
     data = encode_data(message, 3)
     assert decode_data(ConsumerProtocolSubscription, b"\x00\x09" + data[2:] + b"more") == message

@@ -11,7 +11,6 @@ from typing import Any, cast
 import pytest
 
 from felice.config import BrokerConfig
-from felice.coordinator.transaction.metadata import TopicPartition
 from felice.coordinator.transaction.shard import Identity
 from felice.env import Environment
 from felice.log.producers import ProducerState, ProducerStates
@@ -23,6 +22,7 @@ from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
+from felice.protocol.topic_partition import TopicPartition
 from felice.records.batch import BatchHeader
 from felice.records.builder import build_control
 from felice.records.control import ControlType, EndTransactionMarker

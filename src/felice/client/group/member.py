@@ -23,10 +23,10 @@ from felice.protocol.codec import decode_data, encode_data
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_protocol import (
     PROTOCOL_TYPE,
+    AssignedTopic,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
-from felice.protocol.messages.consumer_protocol import TopicPartition as WirePartitions
 from felice.protocol.messages.heartbeat import HeartbeatRequest
 from felice.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -270,11 +270,9 @@ class GroupMember:
         self.is_leader = False
 
 
-def _to_wire(partitions: Iterable[Partition]) -> list[WirePartitions]:
-    return [
-        WirePartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()
-    ]
+def _to_wire(partitions: Iterable[Partition]) -> list[AssignedTopic]:
+    return [AssignedTopic(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
 
 
-def _from_wire(rows: Iterable[WirePartitions]) -> list[Partition]:
+def _from_wire(rows: Iterable[AssignedTopic]) -> list[Partition]:
     return [(row.topic, number) for row in rows for number in row.partitions]

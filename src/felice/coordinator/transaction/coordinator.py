@@ -24,7 +24,7 @@ from felice.coordinator.shard import Instant, Outcome, Waiter
 from felice.coordinator.transaction import listing
 from felice.coordinator.transaction.initialisation import InitWish
 from felice.coordinator.transaction.markers import MarkerChannel, MarkerSender
-from felice.coordinator.transaction.metadata import V1, TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.metadata import V1, TransactionMetadata
 from felice.coordinator.transaction.records import TransactionRecord, TransactionRecordCodec
 from felice.coordinator.transaction.settings import TransactionSettings
 from felice.coordinator.transaction.shard import Ended, Identity, Initialised, TransactionShard
@@ -34,6 +34,7 @@ from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.describe_transactions import TransactionState
 from felice.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from felice.protocol.patterns import Pattern
+from felice.protocol.topic_partition import TopicPartition
 from felice.records.batch import NO_PRODUCER_ID
 
 TRANSACTION_TOPIC = "__transaction_state"

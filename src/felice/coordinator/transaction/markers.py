@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from felice.coordinator.transaction.metadata import TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.metadata import TransactionMetadata
 from felice.coordinator.transaction.records import by_topic
 from felice.coordinator.transaction.states import TransactionState
 from felice.metadata.image import ClusterImage
@@ -23,6 +23,7 @@ from felice.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from felice.protocol.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ chosen with the decision, and takes its place when every partition knows.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from felice.coordinator.transaction.states import COMPLETION, PREVIOUS_STATES, TransactionState
+from felice.protocol.topic_partition import TopicPartition
 from felice.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 NO_START = -1
@@ -22,11 +22,6 @@ V1, V2 = 0, 2
 """The two flows of transactions, as levels of the feature `transaction.version`."""
 # The last epoch is kept for the fence of whoever holds the one before.
 LAST_EPOCH = 2**15 - 1
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
 
 
 @dataclass(frozen=True, slots=True)

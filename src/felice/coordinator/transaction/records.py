@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from felice.coordinator.transaction.metadata import V2, TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.metadata import V2, TransactionMetadata
 from felice.coordinator.transaction.states import TransactionState
 from felice.protocol.codec import data_version, decode_data, encode_data
 from felice.protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from felice.protocol.primitives import MalformedMessage
+from felice.protocol.topic_partition import TopicPartition
 
 _TRANSACTION_TYPE = 0
 _PLAIN, _FLEXIBLE = 0, 1

@@ -26,11 +26,12 @@ from felice.coordinator.shard import (
 )
 from felice.coordinator.transaction import ending, initialisation
 from felice.coordinator.transaction.initialisation import InitWish
-from felice.coordinator.transaction.metadata import V1, TopicPartition, TransactionMetadata
+from felice.coordinator.transaction.metadata import V1, TransactionMetadata
 from felice.coordinator.transaction.records import TransactionRecord
 from felice.coordinator.transaction.settings import TransactionSettings
 from felice.coordinator.transaction.states import PREVIOUS_STATES, TransactionState
 from felice.protocol.errors import ErrorCode
+from felice.protocol.topic_partition import TopicPartition
 from felice.records.batch import NO_PRODUCER_EPOCH
 
 Change = TransactionMetadata | ErrorCode

@@ -13,7 +13,7 @@ PROTOCOL_TYPE = "consumer"
 
 
 @struct
-class TopicPartition:
+class AssignedTopic:
     """Partitions of one topic."""
 
     topic: str = string()
@@ -26,7 +26,7 @@ class ConsumerProtocolSubscription:
 
     topics: list[str] = array(string)
     user_data: bytes | None = binary(nullable="0+", default=None)
-    owned_partitions: list[TopicPartition] = array(TopicPartition, versions="1+", ignorable=True)
+    owned_partitions: list[AssignedTopic] = array(AssignedTopic, versions="1+", ignorable=True)
     generation_id: int = int32(versions="2+", default=-1, ignorable=True)
     rack_id: str | None = string(versions="3+", nullable="3+", default=None, ignorable=True)
 
@@ -35,5 +35,5 @@ class ConsumerProtocolSubscription:
 class ConsumerProtocolAssignment:
     """What a member gets."""
 
-    assigned_partitions: list[TopicPartition] = array(TopicPartition)
+    assigned_partitions: list[AssignedTopic] = array(AssignedTopic)
     user_data: bytes | None = binary(nullable="0+", default=None)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from felice.controller.topic_names import CONSUMER_OFFSETS
-from felice.coordinator.transaction.metadata import TopicPartition
 from felice.coordinator.transaction.shard import Identity
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from felice.protocol.topic_partition import TopicPartition
 from felice.server.transactions import as_client_error, settled
 
 if TYPE_CHECKING:

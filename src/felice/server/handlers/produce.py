@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from felice.controller.topic_names import INTERNAL_TOPICS
-from felice.coordinator.transaction.metadata import V1, V2, TopicPartition
+from felice.coordinator.transaction.metadata import V1, V2
 from felice.coordinator.transaction.shard import Identity
 from felice.log.log import AppendInfo
 from felice.protocol.errors import ApiError, ErrorCode
@@ -30,6 +30,7 @@ from felice.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from felice.protocol.primitives import ZERO_UUID, Buffer
+from felice.protocol.topic_partition import TopicPartition
 from felice.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE
 from felice.records.validate import ProduceRules, Verdict, may_need_thread, only_batch
 from felice.replication.partition import ACKS_ALL, Partition

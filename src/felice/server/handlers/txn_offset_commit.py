@@ -9,10 +9,10 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.controller.topic_names import CONSUMER_OFFSETS
-from felice.coordinator.transaction.metadata import TopicPartition
 from felice.coordinator.transaction.shard import Identity
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from felice.protocol.topic_partition import TopicPartition
 from felice.server.admission import Flow, Refusals
 
 if TYPE_CHECKING:

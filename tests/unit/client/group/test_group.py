@@ -4,9 +4,9 @@ from felice.client.group.member import GroupMember, GroupSettings, Next, next_st
 from felice.protocol.codec import decode_data, encode_data
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_protocol import (
+    AssignedTopic,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
 )
 from felice.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 
@@ -22,7 +22,7 @@ def joined(member_id: str = "me", leader: str = "me", generation: int = 3) -> Jo
 
 
 def assignment(*numbers: int) -> bytes:
-    rows = [TopicPartition(topic="t", partitions=list(numbers))] if numbers else []
+    rows = [AssignedTopic(topic="t", partitions=list(numbers))] if numbers else []
     return encode_data(ConsumerProtocolAssignment(assigned_partitions=rows), 0)
 
 

@@ -11,7 +11,7 @@ from felice.client import Consumer, KafkaError, aio
 from felice.client.net import waiting
 from felice.protocol.codec import encode_data
 from felice.protocol.errors import ErrorCode
-from felice.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
+from felice.protocol.messages.consumer_protocol import AssignedTopic, ConsumerProtocolAssignment
 from felice.protocol.messages.find_coordinator import Coordinator as FoundCoordinator
 from felice.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from felice.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -41,7 +41,7 @@ class Coordinator(FakeBroker):
 
     def __init__(self) -> None:
         super().__init__({"t": 1})
-        rows = [TopicPartition(topic="t", partitions=[0])]
+        rows = [AssignedTopic(topic="t", partitions=[0])]
         assignment = encode_data(ConsumerProtocolAssignment(assigned_partitions=rows), 0)
         self.handlers[JoinGroupRequest] = lambda request, version: JoinGroupResponse(
             generation_id=len(self.asked(JoinGroupRequest)),
