@@ -17,6 +17,7 @@
 #   make copier  100,000 records copied exactly once by each client under kills; CLIENT=java for one of them
 #   make dist    builds the source distribution and the wheel into dist/; make dist-test installs and tries both;
 #                make publish uploads them to PyPI
+#   make spark-kills  an exactly-once copy by Spark while KILLS (300) of its drivers, workers and brokers are killed
 #   make peers   what the tests with other people's clients need: jars, modules, packages
 
 PYTHON ?= python3
@@ -27,8 +28,9 @@ TEST_LOGS := .pytest_cache
 MINUTES ?= 60
 OUT    ?= soak-result
 SEEDS  ?= 40
+KILLS  ?= 300
 
-.PHONY: demo test check dist dist-test publish lint format docs bench attacks mutate simulate soak chaos crash-proof copier peers clean
+.PHONY: demo test check dist dist-test publish lint format docs bench attacks mutate simulate soak chaos crash-proof copier spark-kills peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -116,6 +118,8 @@ dist-test: dist $(VENV)/.dev
 
 publish: dist-test
 	$(PY) -m twine upload dist/*
+spark-kills: $(VENV)/.dev
+	$(PY) tests/conformance/spark_kills.py $(KILLS) $(SEED)
 
 peers: $(VENV)/.dev
 	$(PY) tests/peers/prepare.py

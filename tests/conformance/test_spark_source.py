@@ -91,7 +91,8 @@ def consume(broker: Target, topic: str, count: int) -> list[Any]:
 
 
 def open_transactions(broker: Target) -> list[str]:
-    return BlockingCoordinators(BlockingClient(broker.bootstrap)).list_open("felice-spark-")
+    with BlockingClient(broker.bootstrap) as client:
+        return BlockingCoordinators(client).list_open("felice-spark-")
 
 
 def values(frame: Any) -> list[int]:

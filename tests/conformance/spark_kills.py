@@ -1,0 +1,262 @@
+"""The exactly-once copy of a topic by Spark, with drivers, commits, workers and brokers killed at random.
+
+`python tests/conformance/spark_kills.py KILLS [SEED]` runs until so many were killed and everything is copied, then
+reads the copy as a read_committed consumer: each record stands in it once. A commit is killed at one of its requests,
+before it is sent or after it was answered; every other victim at a random moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from confluent_kafka import Producer
+
+from conformance.copying import mortal_broker, nothing_is_open, read_all
+from conformance.topics import create_topic_over, wait_until
+from conformance.wire import Wire
+from peers import java
+from peers.cache import PROGRAMS
+
+SOURCE, TARGET = "source", "copy"
+PARTITIONS = 2
+LAST_REQUEST = 26
+"""A commit's requests, each counted before and after; a higher number lets the commit live."""
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`victims`: what is killed, in this order, one after `batches_between` batches or so."""
+
+    victims: tuple[str, ...]
+    batch_rows: int = 300
+    batches_between: int = 2
+    deadline_s: int = 240
+
+    @property
+    def records(self) -> int:
+        """Enough for the kills; a kill between two batches costs one of them at most."""
+        return self.batch_rows * (len(self.victims) * self.batches_between + 4)
+
+
+QUICK = Plan(("worker", "broker", "commit", "worker", "commit"))
+
+
+def full(kills: int, seed: int) -> Plan:
+    dice = random.Random(seed)
+    victims = dice.choices(("worker", "broker", "commit", "driver"), (40, 20, 30, 10), k=kills)
+    return Plan(tuple(victims), deadline_s=60 + 45 * kills)
+
+
+@dataclass(slots=True)
+class Story:
+    """What happened."""
+
+    killed: Counter[str] = field(default_factory=Counter)
+    lives: int = 0
+    batches: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        killed = ", ".join(f"{count} {name}" for name, count in sorted(self.killed.items()))
+        failed = f"{len(self.failures)} failures of the query"
+        return f"killed: {killed}; {self.lives} lives of the driver, {self.batches} batches, {failed}"
+
+
+class SparkCopy:
+    """The program, started again until everything is copied."""
+
+    def __init__(
+        self, bootstrap: str, place: Path, plan: Plan, seed: int, kill_broker: Callable[[], None]
+    ) -> None:
+        self._bootstrap, self._place, self._plan = bootstrap, place, plan
+        self._dice = random.Random(seed)
+        self._left = list(plan.victims)
+        self._kill_broker = kill_broker
+        self._armed = False
+        self.story = Story()
+
+    def run(self) -> Story:
+        until = time.monotonic() + self._plan.deadline_s
+        while not self._live(until):
+            assert time.monotonic() < until, f"{self.story}; {self.story.failures[-3:]}"
+        assert not self._left, f"finished before {self._left} were killed: {self.story}"
+        return self.story
+
+    def _live(self, until: float) -> bool:
+        """One life of the driver; whether everything was copied at its end."""
+        self.story.lives += 1
+        tasks = self._dice.choice(("0", "3"))
+        program = [
+            sys.executable,
+            str(PROGRAMS / "python" / "spark_copier.py"),
+            self._bootstrap,
+            SOURCE,
+            TARGET,
+        ]
+        errors = (self._place / "stderr").open("ab")
+        process = subprocess.Popen(
+            [*program, str(self._place), str(self._plan.batch_rows), tasks],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+        assert process.stdout
+        watchdog = threading.Timer(
+            max(0.0, until - time.monotonic()), os.killpg, (process.pid, signal.SIGKILL)
+        )
+        watchdog.start()
+        is_done, since, spark = False, 0, 0
+        try:
+            for line in process.stdout:
+                word, _, rest = line.strip().partition(" ")
+                is_done = is_done or word == "DONE"
+                if word == "SPARK":
+                    spark = int(rest)
+                if word == "FAILED":
+                    self.story.failures.append(rest)
+                if word == "BATCH":
+                    self.story.batches += 1
+                    since += 1
+                    # A commit with fewer requests than ordered has survived; the next one is tried.
+                    self._armed = self._armed and (self._place / "die").exists()
+                    if (
+                        self._left
+                        and not self._armed
+                        and since >= self._dice.randint(1, self._plan.batches_between)
+                    ):
+                        since = 0
+                        self._kill(self._left[0], spark, process.pid)
+        finally:
+            watchdog.cancel()
+            # Workers of a driver that was killed go on for a moment. So may they, but not after the test.
+            if is_done or time.monotonic() >= until:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            process.stdout.close()
+            errors.close()
+        self._note_commit(is_done)
+        return is_done
+
+    def _kill(self, victim: str, spark: int, driver: int) -> None:
+        time.sleep(self._dice.random() * 0.3)
+        if victim == "commit":
+            self._armed = True
+            (self._place / "new").write_text(str(self._dice.randint(1, LAST_REQUEST)))
+            (self._place / "new").rename(self._place / "die")
+            return
+        if victim == "worker" and not self._kill_worker(spark):
+            return
+        if victim == "broker":
+            self._kill_broker()
+        if victim == "driver":
+            for pid in (spark, driver):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self._left.pop(0)
+        self.story.killed[victim] += 1
+
+    def _kill_worker(self, spark: int) -> bool:
+        workers = [pid for child in children_of(spark) for pid in children_of(child)]
+        for pid in self._dice.sample(workers, min(1, len(workers))):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                return True
+        return False
+
+    def _note_commit(self, is_done: bool) -> None:
+        if not is_done and self._armed and not (self._place / "die").exists():
+            self._left.pop(0)
+            self.story.killed["commit"] += 1
+        self._armed = False
+        (self._place / "die").unlink(missing_ok=True)
+
+
+def children_of(parent: int) -> list[int]:
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The name in parentheses may hold spaces.
+            if int(status.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(status.parent.name))
+    return found
+
+
+def fill(bootstrap: str, records: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 10})
+    for number in range(records):
+        producer.produce(SOURCE, b"%08d" % number, b"k%d" % (number % 97), number % PARTITIONS)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def judge(bootstrap: str, records: int) -> None:
+    """Each record once, in the partition it came from; no transaction is left open."""
+    found = Counter(value for _, value in read_all(bootstrap, TARGET, PARTITIONS))
+    twice = sorted(value for value, count in found.items() if count > 1)
+    missing = sorted({b"%08d" % number for number in range(records)} - found.keys())
+    assert not twice and not missing, f"{len(twice)} twice {twice[:5]}, {len(missing)} missing {missing[:5]}"
+    assert len(found) == records
+    wait_until(lambda: nothing_is_open(bootstrap))
+
+
+def judge_by_java(bootstrap: str, records: int) -> None:
+    """The same as Java's read_committed consumer sees it."""
+    arguments = ("--topic", TARGET, "--from-beginning", "--isolation-level", "read_committed")
+    limits = ("--timeout-ms", "15000")
+    done = java.run_tool(
+        CONSOLE_CONSUMER, "--bootstrap-server", bootstrap, *arguments, *limits, timeout_s=300, check=False
+    )
+    found = Counter(done.stdout.split())
+    assert found == Counter(f"{number:08d}" for number in range(records)), done.stderr[-500:]
+
+
+def copy_under_kills(
+    bootstrap: str, place: Path, plan: Plan, seed: int, kill_broker: Callable[[], None]
+) -> Story:
+    with Wire(bootstrap) as wire:
+        for topic in (SOURCE, TARGET):
+            create_topic_over(wire, topic, PARTITIONS)
+    fill(bootstrap, plan.records)
+    story = SparkCopy(bootstrap, place, plan, seed, kill_broker).run()
+    judge(bootstrap, plan.records)
+    return story
+
+
+@contextlib.contextmanager
+def workplace(directory: Path) -> Iterator[tuple[Path, str, Callable[[], None]]]:
+    (place := directory / "spark").mkdir()
+    with mortal_broker(directory / "data") as (bootstrap, kill):
+        yield place, bootstrap, kill
+
+
+def main() -> None:
+    kills, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
+    plan = full(kills, seed)
+    with tempfile.TemporaryDirectory() as directory, workplace(Path(directory)) as (place, bootstrap, kill):
+        print(f"seed {seed}: {plan.records} records, {kills} kills", flush=True)
+        began = time.monotonic()
+        story = copy_under_kills(bootstrap, place, plan, seed, kill)
+        judge_by_java(bootstrap, plan.records)
+        print(f"one copy of each record after {time.monotonic() - began:.0f} s; {story}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

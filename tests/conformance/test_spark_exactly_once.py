@@ -1,0 +1,196 @@
+"""Spark's exactly-once sink: killed at random it leaves one copy, and what it writes is seen whole or not at all."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
+
+from conformance.spark_kills import QUICK, copy_under_kills, judge, judge_by_java, workplace
+from conformance.targets import Target
+from conformance.topics import create_topic
+from conformance.wire import unique_name
+from felice.client.blocking.coordinators import BlockingCoordinators
+from felice.client.error import KafkaException
+from felice.pipelines.spark.commit import Decision, Outcome, Prepared, commit_batch
+from felice.pipelines.spark.connections import client_of
+from felice.pipelines.spark.ledger import BrokerLedger, TaskIdentity, task_prefix
+from felice.pipelines.spark.options import SinkOptions
+from felice.pipelines.spark.writer import Written, abort_parts, commit_parts, write_part
+
+
+@pytest.mark.felice_only
+@pytest.mark.timeout(280)
+def test_drivers_workers_and_brokers_that_are_killed_leave_one_copy(tmp_path: Path) -> None:
+    with workplace(tmp_path) as (place, bootstrap, kill):
+        story = copy_under_kills(bootstrap, place, QUICK, seed=3, kill_broker=kill)
+        assert story.killed == {"worker": 2, "broker": 1, "commit": 2}
+        judge_by_java(bootstrap, QUICK.records)
+
+
+def test_the_judge_tells_what_is_wrong_with_a_copy(broker: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    from conformance import spark_kills
+
+    for copied, reproach in (([0, 1, 1, 2], "1 twice"), ([0, 2], "1 missing")):
+        rows = [(0, b"%08d" % number) for number in copied]
+        monkeypatch.setattr(spark_kills, "read_all", lambda *_, rows=rows: iter(rows))
+        with pytest.raises(AssertionError, match=reproach):
+            judge(broker.bootstrap, 3)
+
+
+class Query:
+    """A query's writes without Spark: tasks write, drivers commit, each as often as a test wants."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.options = SinkOptions.parse({"kafka.bootstrap.servers": bootstrap, "topic": topic})
+        self.name = str(uuid.uuid4())
+        self.bootstrap, self.topic = bootstrap, topic
+
+    def write(self, batch: int, run: str, *parts: list[str], attempt: int = 0) -> list[Written]:
+        import pyarrow as pa
+
+        return [
+            write_part(
+                iter([pa.RecordBatch.from_pydict({"value": rows})]),
+                self.options,
+                TaskIdentity(self.name, run, batch, slot, attempt),
+            )
+            for slot, rows in enumerate(parts)
+        ]
+
+    def commit(self, written: list[Written]) -> None:
+        commit_parts(written, self.options)
+
+    def abort(self, written: list[Written]) -> None:
+        abort_parts(written, self.options)
+
+    def coordinators(self) -> BlockingCoordinators:
+        return BlockingCoordinators(client_of(self.options.client))
+
+    def ledger(self) -> BrokerLedger:
+        return BrokerLedger(self.coordinators(), self.name, [self.topic])
+
+    def visible(self) -> list[str]:
+        from conformance.copying import read_all
+
+        return sorted(value.decode() for _, value in read_all(self.bootstrap, self.topic, 2))
+
+    def open_now(self) -> list[str]:
+        return self.coordinators().list_open(task_prefix(self.name))
+
+
+@pytest.fixture
+def query(broker: Target) -> Iterator[Query]:
+    made = Query(broker.bootstrap, create_topic(broker, unique_name("once"), partitions=2))
+    yield made
+    client_of(made.options.client).close()
+
+
+def prepared(written: list[Written]) -> list[Prepared]:
+    return [message.prepared for message in written if message.prepared is not None]
+
+
+def test_a_batch_is_visible_when_it_is_committed_and_a_replay_adds_nothing(query: Query) -> None:
+    written = query.write(0, "a", ["1", "2"], ["3"])
+    assert query.visible() == []
+    query.commit(written)
+    assert query.visible() == ["1", "2", "3"]
+    query.commit(query.write(0, "b", ["1", "2", "3"]))
+    assert query.visible() == ["1", "2", "3"]
+    query.commit(query.write(1, "b", ["4"]))
+    assert query.visible() == ["1", "2", "3", "4"]
+    assert query.open_now() == []
+
+
+def test_the_next_driver_carries_out_a_decision_although_its_rows_differ(query: Query) -> None:
+    first = prepared(query.write(0, "a", ["1"], ["2"], ["3"]))
+    ledger = query.ledger()
+    ledger.take_over()
+    ledger.decide(Decision(0, tuple(first)))
+    ledger.commit(first[:1])
+    query.commit(query.write(0, "b", ["3"], ["x"]))
+    assert query.visible() == ["1", "2", "3"]
+    assert query.open_now() == []
+
+
+def test_an_abort_of_a_replay_leaves_what_is_decided(query: Query) -> None:
+    first = query.write(0, "a", ["1"], ["2"])
+    ledger = query.ledger()
+    ledger.take_over()
+    ledger.decide(Decision(0, tuple(prepared(first))))
+    query.abort(first)
+    assert len(query.open_now()) == 2
+    query.commit(query.write(0, "b", ["other"]))
+    assert query.visible() == ["1", "2"]
+
+
+def test_an_aborted_batch_is_written_again_and_what_was_left_open_is_aborted(query: Query) -> None:
+    query.abort(query.write(0, "a", ["1"], ["2"]))
+    query.write(0, "b", ["1"], ["2"])  # its driver dies
+    query.commit(query.write(0, "c", ["1", "2"]))
+    assert query.visible() == ["1", "2"]
+    assert query.open_now() == []
+
+
+def test_what_a_speculative_attempt_left_open_is_aborted(query: Query) -> None:
+    query.commit(query.write(0, "a", ["1"]))
+    first = query.write(1, "a", ["2"])
+    query.write(1, "a", ["2"], attempt=1)
+    assert len(query.open_now()) == 2
+    first += query.write(1, "a", [], ["3"], attempt=1)[1:]
+    query.commit(first)
+    assert query.visible() == ["1", "2", "3"]
+    assert query.open_now() == []
+
+
+def test_a_batch_torn_by_a_timeout_is_completed_by_a_replay_of_the_same_parts(query: Query) -> None:
+    first = prepared(query.write(0, "a", ["1"], ["2"]))
+    ledger = query.ledger()
+    ledger.take_over()
+    ledger.decide(Decision(0, tuple(first)))
+    assert ledger.commit(first[:1]) == {first[0]: Outcome.COMMITTED}
+    query.ledger().abort(first[1:])  # as the broker does after the timeout
+    assert ledger.commit(first) == {first[0]: Outcome.COMMITTED, first[1]: Outcome.ABORTED}
+    with pytest.raises(Exception, match="batch 0 was committed in part: the transactions of tasks 1 of 2"):
+        query.commit(query.write(0, "b", ["1"], ["other"]))
+    query.commit(query.write(0, "c", ["1"], ["2"]))
+    assert query.visible() == ["1", "2"]
+    assert query.open_now() == []
+
+
+def test_an_older_driver_cannot_decide(query: Query) -> None:
+    older, first = query.ledger(), prepared(query.write(0, "a", ["1"]))
+    older.take_over()
+    query.commit(query.write(0, "b", ["1"]))
+    with pytest.raises(KafkaException, match=r"FENCED|PRODUCER_EPOCH|fenced|epoch"):
+        older.decide(Decision(0, tuple(first)))
+    assert query.visible() == ["1"]
+
+
+def test_a_batch_whose_transaction_has_ended_is_not_decided(query: Query) -> None:
+    first = prepared(query.write(0, "a", ["1"], ["2"]))
+    query.ledger().abort(first[:1])
+    with pytest.raises(Exception, match="1 of its transactions ended before the batch could be committed"):
+        commit_batch(query.ledger(), 0, first, strays=False)
+    assert query.visible() == []
+
+
+def test_a_batch_write_is_done_once_under_its_name(
+    broker: Target, spark: Any, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(values: list[str], version: int) -> None:
+        frame = spark.createDataFrame([(value,) for value in values], "value string").repartition(2)
+        named = {"txnAppId": query.name, "txnVersion": version}
+        target = frame.write.format("felice").option("kafka.bootstrap.servers", broker.bootstrap)
+        target.options(topic=query.topic, **named).mode("append").save()
+
+    write(["1", "2"], 0)
+    write(["1", "2"], 0)
+    write(["3"], 1)
+    assert query.visible() == ["1", "2", "3"]
+    assert query.open_now() == []
