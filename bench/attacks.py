@@ -25,6 +25,7 @@ from felice.protocol.frames import encode_request
 from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from felice.protocol.messages.describe_groups import DescribeGroupsRequest
 from felice.protocol.messages.fetch import FetchRequest, FetchTopic
+from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
 from felice.protocol.messages.list_transactions import ListTransactionsRequest
 from felice.protocol.messages.metadata import MetadataRequest
@@ -102,7 +103,11 @@ def _read_everything(sockets: list[socket.socket]) -> None:
 def regexes(broker: Felice) -> list[Attacker]:
     """Patterns that backtrack for ever, against a transactional id that nearly matches."""
     line = Line(broker.bootstrap)
-    beginning = InitProducerIdRequest(transactional_id="a" * 26 + "!", transaction_timeout_ms=60_000)
+    name = "a" * 26 + "!"
+    finding = FindCoordinatorRequest(key_type=1, coordinator_keys=[name])
+    while line.ask(API.FIND_COORDINATOR, 4, finding).coordinators[0].error_code:
+        time.sleep(0.05)
+    beginning = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
     while line.ask(API.INIT_PRODUCER_ID, 4, beginning).error_code:
         time.sleep(0.05)
     line.close()
