@@ -42,6 +42,7 @@ _OPTIONS = (
     "group.initial.rebalance.delay.ms=0",
     "offsets.topic.num.partitions=4",
     "transaction.state.log.num.partitions=4",
+    "socket.listen.backlog.size=4096",
 )
 _BOMB_BYTES = 256 * 1024 * 1024
 _MANY = 3_000_000

@@ -18,7 +18,7 @@ from felice.env.descriptors import SHORTAGES, has_room_for_connections
 
 _log = logging.getLogger("felice.env")
 
-_ACCEPTED_IN_ONE_TURN = 16
+_ACCEPTED_IN_ONE_TURN = 64
 _LOOK_AGAIN_S = 0.1
 _LOG_INTERVAL_S = 60.0
 
