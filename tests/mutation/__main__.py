@@ -14,20 +14,15 @@ from mutation.sample import Share, draw
 def main() -> int:
     options = _options()
     mutants = trial.generate()
-    targets = options.only or list(trial.PACKAGES)
-    population = {target: trial.chosen(mutants, target) for target in targets}
-    samples = {target: draw(found, options.sample, options.seed) for target, found in population.items()}
-    names = sorted({name for sample in samples.values() for name in sample})
-    print(f"{len(names)} of {len(mutants)} mutants, seed {options.seed}", flush=True)
-    survivors = {survivor.mutant: survivor for survivor in trial.survivors_of(names)}
-    for survivor in survivors.values():
-        print(f"\n{survivor}")
-    print()
     shares = []
-    for target, sample in samples.items():
-        alive = [survivors[name] for name in sample if name in survivors]
-        shares.append(_report(target, alive, len(sample), len(population[target])))
-    return 1 if any(share.value >= options.limit for share in shares) else 0
+    for target in options.only or trial.PACKAGES:
+        population = trial.chosen(mutants, target)
+        sample = draw(population, options.sample, options.seed)
+        print(f"{target}: {len(sample)} of {len(population)} mutants, seed {options.seed}", flush=True)
+        shares.append(_report(target, trial.survivors_of(sample, target), len(sample), len(population)))
+    print("\nSurvivors:")
+    print("\n".join(line for line, _ in shares))
+    return 1 if any(share.value >= options.limit for _, share in shares) else 0
 
 
 def _options() -> argparse.Namespace:
@@ -41,16 +36,20 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _report(target: str, alive: Sequence[trial.Survivor], sample: int, population: int) -> Share:
+def _report(target: str, alive: Sequence[trial.Survivor], sample: int, population: int) -> tuple[str, Share]:
     unnoticed = [survivor for survivor in alive if not survivor.refused_by_mypy]
     share = Share(len(unnoticed), sample, population)
-    print(f"{target}: {share}; mypy refuses {len(alive) - len(unnoticed)} more")
     files: dict[str, int] = defaultdict(int)
+    for survivor in alive:
+        print(f"\n{survivor}")
     for survivor in unnoticed:
         files[survivor.mutant.partition(".x")[0]] += 1
+    line = f"{target}: {share}; mypy refuses {len(alive) - len(unnoticed)} more"
+    print(f"\n{line}")
     for name, count in sorted(files.items(), key=lambda item: (-item[1], item[0])):
         print(f"  {count:3} {name}")
-    return share
+    sys.stdout.flush()
+    return line, share
 
 
 if __name__ == "__main__":

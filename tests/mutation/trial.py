@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import libcst as cst
 from mutmut import __main__ as mutmut
+from mutmut.configuration import config
 from mutmut.mutation import diff_apply
 from mutmut.stats import status_by_exit_code
 
 from mutation import operators, steady
 
-PACKAGES = ("log", "replication", "coordinator", "controller", "client")
+# The quick tests of each package.
+PACKAGES = {
+    "log": ("unit/log", "properties/log"),
+    "replication": ("unit/replication", "scenarios/test_replication.py", "properties/replication"),
+    "coordinator": (
+        "unit/coordinator",
+        "scenarios/test_groups.py",
+        "scenarios/test_transactions.py",
+        "properties/coordinator",
+    ),
+    "controller": ("unit/controller", "scenarios/test_controller.py"),
+    # The other two use most of the client.
+    "client": ("unit/client", "properties/client", "unit/cli", "unit/testing"),
+}
 WORKPLACE = Path("mutants")
 _SOURCES = Path("src/felice")
 
@@ -62,7 +78,7 @@ def _clear_workplace() -> None:
     if not made.exists() or made.stat().st_mtime < Path(operators.__file__).stat().st_mtime:
         shutil.rmtree(WORKPLACE, ignore_errors=True)
     shutil.rmtree(WORKPLACE / "tests", ignore_errors=True)
-    for leftover in [WORKPLACE / "mutmut-stats.json", made, *_without_source()]:
+    for leftover in [made, *_without_source()]:
         leftover.unlink(missing_ok=True)
     WORKPLACE.mkdir(exist_ok=True)
 
@@ -81,15 +97,21 @@ def chosen(mutants: Sequence[str], target: str) -> list[str]:
     return found
 
 
-def survivors_of(mutants: Sequence[str]) -> list[Survivor]:
-    """Runs the tests against each mutant, in a process of its own."""
+def survivors_of(mutants: Sequence[str], target: str) -> list[Survivor]:
+    """Runs the tests of the target's package against each mutant, in a process of its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
+        verdicts = process.submit(_verdicts, mutants, PACKAGES[target.partition("/")[0]]).result()
+    return [_survivor(name, verdict) for name, verdict in sorted(verdicts.items()) if _survives(verdict)]
+
+
+def _verdicts(mutants: Sequence[str], tests: Sequence[str]) -> dict[str, str]:
+    """mutmut keeps what it knows of tests in global state: hence a process for each package."""
+    config().pytest_add_cli_args_test_selection = [f"tests/{name}" for name in tests]
+    (WORKPLACE / "mutmut-stats.json").unlink(missing_ok=True)
     with _quiet():
         mutmut._run(list(mutants), 1)
-    verdicts = {
-        name: status_by_exit_code[verdict]
-        for _, name, verdict in mutmut.collect_source_file_mutation_data(mutant_names=list(mutants))[0]
-    }
-    return [_survivor(name, verdict) for name, verdict in sorted(verdicts.items()) if _survives(verdict)]
+    tried = mutmut.collect_source_file_mutation_data(mutant_names=list(mutants))[0]
+    return {name: status_by_exit_code[verdict] for _, name, verdict in tried}
 
 
 def _survives(verdict: str) -> bool:

@@ -313,3 +313,32 @@ def test_after_a_restart_the_earliest_open_transaction_decides_whatever_the_orde
     assert restored.states.first_unstable_offset(3) == 1
     assert restored.end(8, commit=False) == AbortedTransaction(8, 2, 3, 1)
     assert restored.states.first_unstable_offset(4) == 1
+
+
+def test_a_restored_snapshot_replaces_all_that_was_known(log: Appender) -> None:
+    log.append(0, now_ms=10 * DAY)
+    entries = log.states.entries()
+    other = Appender()
+    other.append(0, pid=8, txn=True)
+    other.append(0, pid=9, txn=True)
+    other.end(9)
+    other.states.restore(entries, 5, now_ms=10 * DAY + 1)
+    assert [(state.producer_id, state.last_sequence) for state in other.states] == [(PID, 0)]
+    assert (other.states.end_offset, other.states.first_unstable_offset(0)) == (5, None)
+
+
+def test_a_snapshot_after_a_transaction_has_none_open_and_the_coordinators_epoch(log: Appender) -> None:
+    log.append(0, 2, txn=True)
+    assert log.states.entries()[0].current_txn_first_offset == 0
+    log.end(coordinator_epoch=4)
+    [entry] = log.states.entries()
+    assert (entry.current_txn_first_offset, entry.coordinator_epoch) == (-1, 4)
+
+
+def test_every_marker_of_a_producer_is_counted_with_and_without_a_transaction(log: Appender) -> None:
+    for number in range(3):
+        log.append(number, txn=True)
+        log.end(commit=bool(number % 2))
+        log.end()
+        state = log.states.get(PID)
+        assert state is not None and state.markers_seen == 2 * number + 2
