@@ -13,7 +13,7 @@ image of that moment, and what of it could be written. Commands:
     look [stale]                the controller looks at the image, or at the one that it had before the last command
     zombie                      the controller of before looks, with its old epoch
     balance PERCENTAGE          leadership goes back to the preferred replicas
-    reassign NAME-P 2,3 | cancel NAME-P
+    reassign NAME-P 2,3 [same-factor] | cancel NAME-P
     prefer NAME-P | force NAME-P    ElectLeaders of either type
     show [NAME]                 every partition
     handmade NAME P=1,2         a topic's node alone, as a person may write it
@@ -165,16 +165,18 @@ class ControllerWorld:
 
     # Clients
 
-    async def _do_reassign(self, where: str, replicas: str) -> list[str]:
-        return await self._reassign(where, list(_ids(replicas)))
+    async def _do_reassign(self, where: str, replicas: str, rule: str = "") -> list[str]:
+        return await self._reassign(where, list(_ids(replicas)), may_change_factor=rule != "same-factor")
 
     async def _do_cancel(self, where: str) -> list[str]:
         return await self._reassign(where, None)
 
-    async def _reassign(self, where: str, replicas: list[int] | None) -> list[str]:
+    async def _reassign(
+        self, where: str, replicas: list[int] | None, *, may_change_factor: bool = True
+    ) -> list[str]:
         topic, index = _where(where)
         asked = Leaderships(self._store, self._watcher).reassign(
-            topic, {index: replicas}, may_change_factor=True
+            topic, {index: replicas}, may_change_factor=may_change_factor
         )
         found = await asked
         return [_outcome(found[index]), *await self._do_show(topic)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from felice.config import BrokerConfig
-from felice.controller import cluster_admin, deletion, leaderships
+from felice.controller import cluster_admin, deletion, leaderships, writing
 from felice.controller.cluster_admin import ClusterAdmin, NewTopic
 from felice.controller.duties import TopicChange, state_change
 from felice.controller.leaderships import Leaderships
@@ -414,6 +414,31 @@ def test_one_topic_that_has_gone_costs_the_others_nothing() -> None:
         version = f.watcher.image.controller_epoch_version
         assert await write_decisions(f.store, version, decisions) == [decisions[0]]
         assert layout.decode_state((await f.store.get(layout.state_path("b", 0))).data).leader_epoch == 1
+
+    run(scenario)
+
+
+def test_decisions_that_lost_a_race_are_told_of_every_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(f: Fixture) -> None:
+        names = ["a", "b", "c", "d", "e"]
+        for name in names:
+            await f.admin.create_topic(NewTopic(name, 1))
+        topics = f.watcher.image.topics
+        decisions = [
+            state_change(topics[name], topics[name].partitions[0], StateNode(1, 7, 1, (1,))) for name in names
+        ]
+        for outrun in ("a", "c", "e"):
+            node = await f.store.get(layout.state_path(outrun, 0))
+            await f.store.set(layout.state_path(outrun, 0), node.data)
+        monkeypatch.setattr(writing, "STATES_A_TRANSACTION", 2)
+        version = f.watcher.image.controller_epoch_version
+        lost = await write_decisions(f.store, version, decisions)
+        assert [decision.topic for decision in lost] == ["a", "c", "e"]
+        epochs = [
+            layout.decode_state((await f.store.get(layout.state_path(name, 0))).data).leader_epoch
+            for name in names
+        ]
+        assert epochs == [0, 7, 0, 7, 0]
 
     run(scenario)
 

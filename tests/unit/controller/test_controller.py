@@ -243,6 +243,26 @@ def test_who_takes_over_gives_leaderships_back_soon_however_long_it_has_run(
     run(scenario)
 
 
+def test_where_leaders_are_not_balanced_automatically_they_stay() -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        one, admin = (
+            Candidate(ensemble.connect(), 1, auto_leader_rebalance_enable="false"),
+            ensemble.connect(),
+        )
+        await _topic_led_by_the_dead(admin)
+        node = await admin.get(layout.broker_path(2))
+        await admin.create(layout.broker_path(1), node.data)
+        await admin.set(layout.state_path("a", 0), layout.encode_state(StateNode(2, 1, 4, (1, 2))), 0)
+        await one.start()
+        await one.sees(lambda image: image.controller_id == 1)
+        for _ in range(20):
+            await _turns()
+        assert _leader(one.watcher.image) == 2
+        await one.stop()
+
+    run(scenario)
+
+
 COUNT = 2 * STATES_A_TRANSACTION + 1
 
 
