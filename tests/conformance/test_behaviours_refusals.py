@@ -7,8 +7,8 @@ import pytest
 from conformance.batches import fetch_request
 from conformance.group_calls import find_coordinator
 from conformance.targets import Target
-from conformance.topics import batch_of, create_topic, new_topic, produce_request, wait_until
-from conformance.transaction_calls import PRODUCE_V2, TXN_OFFSET_COMMIT_V2, WireProducer
+from conformance.topics import batch_of, create_topic, new_topic, produce_request, record, wait_until
+from conformance.transaction_calls import PRODUCE_V2, TXN_OFFSET_COMMIT_V2, WireProducer, fetch_row
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.add_partitions_to_txn import (
@@ -27,7 +27,10 @@ from felice.protocol.messages.describe_producers import DescribeProducersRequest
 from felice.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from felice.protocol.messages.describe_topic_partitions import TopicRequest as DescribedTopic
 from felice.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from felice.protocol.messages.fetch import FetchRequest
 from felice.protocol.messages.list_groups import ListGroupsRequest
+from felice.records.builder import build_batch
+from felice.records.compression import Codec
 
 
 @pytest.fixture
@@ -96,6 +99,49 @@ def test_a_refused_batch_is_answered_with_the_start_of_its_log(wire: Wire) -> No
         (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 2),
         (ErrorCode.MESSAGE_TOO_LARGE, -1),
     ]
+
+
+def test_the_topic_and_the_batch_are_judged_before_the_acknowledgements(wire: Wire, topic: str) -> None:
+    zstd = build_batch([record()], Codec.ZSTD)
+    rows = [
+        wire.ask(produce_request(name, batch, acks=2), 6).responses[0].partition_responses[0]
+        for name, batch in ((unique_name("missing"), zstd), (topic, zstd), (topic, batch_of(b"a")))
+    ]
+    assert [(row.error_code, row.log_start_offset) for row in rows] == [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1),
+        (ErrorCode.INVALID_REQUIRED_ACKS, -1),
+    ]
+
+
+def test_two_batches_in_one_partition_open_no_transaction(
+    wire: Wire, producer: WireProducer, topic: str
+) -> None:
+    asked = producer.produce_request(topic, b"a")
+    data = asked.topic_data[0].partition_data[0]
+    data.records = data.records + data.records
+    row = wire.ask(asked, PRODUCE_V2).responses[0].partition_responses[0]
+    assert row.error_code == ErrorCode.INVALID_RECORD
+    found = wire.ask(DescribeTransactionsRequest(transactional_ids=[producer.transactional_id]))
+    assert found.transaction_states[0].transaction_state == "Empty"
+
+
+def test_a_partition_knows_a_fenced_producer_whatever_id_it_gives(
+    wire: Wire, producer: WireProducer, topic: str
+) -> None:
+    producer.write_v2(topic, b"a")
+    assert producer.end_v2(True) == 0
+    wait_until(lambda: fetch_row(wire, topic).last_stable_offset == 2)
+    producer.epoch -= 1
+    producer.transactional_id = unique_name("another")
+    assert producer.send(topic, b"b", version=PRODUCE_V2).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_fetch_session_may_begin_without_partitions(wire: Wire) -> None:
+    asked = FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=0)
+    answer = wire.ask(asked, 12)
+    assert answer.error_code == 0
+    assert answer.session_id != 0
 
 
 def test_a_duplicate_is_answered_with_the_time_of_the_batch_that_was_kept(wire: Wire, topic: str) -> None:

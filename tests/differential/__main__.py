@@ -76,7 +76,7 @@ def run(comparison: Comparison, seed: int, operations: int, minimise: bool) -> i
         if is_new:
             kept = told[: confirmed.index + 1]
             if minimise:
-                kept = comparison.minimise(kept, confirmed.operation.api)
+                kept = comparison.minimise(kept, confirmed.signature)
                 confirmed = comparison.confirm(kept) or confirmed
             click.echo(f"\nstory {seed}/{stories - 1}\n{describe(confirmed, kept)}")
     click.echo(f"\n{compared} operations in {stories} stories, {time.monotonic() - begun:.0f} s")

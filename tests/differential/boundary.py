@@ -23,6 +23,7 @@ _LEFT_OUT = frozenset(
         "JoinGroup",
         "SyncGroup",
         "DescribeLogDirs",
+        "DescribeTopicPartitions",
     }
 )
 _UNKNOWN_ID = "00000000-0000-0000-0000-000000000007"

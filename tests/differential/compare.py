@@ -90,8 +90,8 @@ class Comparison:
         """Whether it is there with time for everything, too."""
         return self.play(operations, PATIENT_SETTLE_S).divergence
 
-    def minimise(self, operations: Sequence[Operation], api: str, budget: int = 40) -> list[Operation]:
-        """The story without what the difference does not need, in at most `budget` further plays."""
+    def minimise(self, operations: Sequence[Operation], signature: str, budget: int = 40) -> list[Operation]:
+        """The story without what this difference does not need, in at most `budget` further plays."""
         kept = list(operations)
         size = max(1, len(kept) // 2)
         while budget > 0:
@@ -100,7 +100,7 @@ class Comparison:
                 shorter = kept[:index] + kept[min(index + size, len(kept) - 1) :]
                 budget -= 1
                 found = self.play(shorter, PATIENT_SETTLE_S / 3).divergence
-                if found is not None and found.operation.api == api:
+                if found is not None and found.signature == signature:
                     kept = shorter[: found.index + 1]
                 else:
                     index += size

@@ -217,7 +217,7 @@ class Side:
             case "seq":
                 topic, partition, delta = more
                 key = (*self.producers.get(name, (-1, -1)), self._text(topic), partition)
-                return self.sequences.get(key, 0) + delta
+                return max(0, self.sequences.get(key, 0) + delta)
         raise LookupError(kind)
 
     # Learning

@@ -30,6 +30,7 @@ from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from felice.protocol.topic_partition import TopicPartition
+from felice.records.batch import NO_PRODUCER_EPOCH
 from felice.replication.partition import Partition
 from felice.replication.peers import Peers, PeerUnavailable
 from felice.server.partition_additions import add_partitions
@@ -153,7 +154,12 @@ class Admission:
         """
         config = self._config()
         deadline = self._clock.monotonic() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
-        refusals: dict[TopicPartition, ErrorCode] = {}
+        # A partition that has seen a later epoch knows without the coordinator that the producer is fenced.
+        refusals = {
+            _where(partition): ErrorCode.INVALID_PRODUCER_EPOCH
+            for partition in partitions
+            if _last_epoch(partition, who) > who.epoch
+        }
         agreed: dict[TopicPartition, int] = {}
         while True:
             seen = {_where(partition): _markers_seen(partition, who) for partition in partitions}
@@ -207,6 +213,11 @@ def _where(partition: Partition) -> TopicPartition:
 def _markers_seen(partition: Partition, who: Identity) -> int:
     state = partition.log.producers.get(who.producer_id)
     return 0 if state is None else state.markers_seen
+
+
+def _last_epoch(partition: Partition, who: Identity) -> int:
+    state = partition.log.producers.get(who.producer_id)
+    return NO_PRODUCER_EPOCH if state is None else state.epoch
 
 
 def _is_open(partition: Partition, who: Identity) -> bool:
