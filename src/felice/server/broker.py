@@ -36,6 +36,7 @@ from felice.server.closings import Closings
 from felice.server.connections import Connections
 from felice.server.coordinators import Coordinators
 from felice.server.fetch_sessions import FetchSessions
+from felice.server.group_lookups import GroupLookups
 from felice.server.handlers.table import OFFERED, Handle, Handlers
 from felice.server.identity import broker_id_of, prepare_store
 from felice.server.image_follower import ImageFollower
@@ -246,6 +247,7 @@ class Broker:
             cluster_admin=admin,
             leaderships=Leaderships(store, watcher),
             coordinators=coordinators,
+            group_lookups=GroupLookups(env.clock.monotonic),
             auto_topics=auto_topics,
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots, env.random),

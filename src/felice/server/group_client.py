@@ -12,4 +12,5 @@ if TYPE_CHECKING:
 
 def client_of(context: RequestContext) -> Client:
     """The host as Java prints an address, with a slash: it goes into DescribeGroups and the group's record."""
+    context.services.group_lookups.on_group_request(context)
     return Client(context.version, context.client_id or "", f"/{context.session.peer}")

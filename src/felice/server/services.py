@@ -22,6 +22,7 @@ from felice.server.config_entries import BrokerLayers
 from felice.server.connections import Connections
 from felice.server.coordinators import Coordinators
 from felice.server.fetch_sessions import FetchSessions
+from felice.server.group_lookups import GroupLookups
 from felice.server.image_follower import ImageFollower
 from felice.server.large_requests import LargeRequests
 from felice.server.lifecycle import Lifecycle
@@ -53,6 +54,7 @@ class Services:
     cluster_admin: ClusterAdmin
     leaderships: Leaderships
     coordinators: Coordinators
+    group_lookups: GroupLookups
     auto_topics: AutoTopics
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions

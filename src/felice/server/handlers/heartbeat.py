@@ -11,4 +11,5 @@ if TYPE_CHECKING:
 
 
 def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+    context.services.group_lookups.on_group_request(context)
     return context.services.coordinators.groups.heartbeat(request)

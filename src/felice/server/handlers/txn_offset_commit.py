@@ -26,6 +26,7 @@ def handle(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     services = context.services
+    services.group_lookups.on_group_request(context)
     nothing_to_commit = services.coordinators.groups.answer_without_transaction(request)
     if nothing_to_commit is not None:
         return nothing_to_commit
