@@ -12,12 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from felice.env.clock import RateLimit
-
-if TYPE_CHECKING:
-    from felice.server.context import RequestContext
 
 _log = logging.getLogger("felice.server")
 
@@ -31,13 +28,28 @@ _INTERVAL_S = 60.0
 _Key = tuple[str, str | None]
 
 
+class _Connection(Protocol):
+    peer: str
+    client_software: str
+
+
+class _Context(Protocol):
+    """What is used of a request's context."""
+
+    @property
+    def client_id(self) -> str | None: ...
+
+    @property
+    def session(self) -> _Connection: ...
+
+
 class GroupLookups:
     def __init__(self, monotonic: Callable[[], float], wait_s: float = WAIT_S) -> None:
         self._wait_s = wait_s
         self._lines = RateLimit(monotonic, _INTERVAL_S)
         self._waiting: dict[_Key, asyncio.TimerHandle] = {}
 
-    def on_lookup(self, context: RequestContext, group: str) -> None:
+    def on_lookup(self, context: _Context, group: str) -> None:
         """After a client was told that this broker coordinates the group."""
         software = context.session.client_software
         key = _key(context)
@@ -46,7 +58,7 @@ class GroupLookups:
         loop = asyncio.get_running_loop()
         self._waiting[key] = loop.call_later(self._wait_s, self._report, key, group, software)
 
-    def on_group_request(self, context: RequestContext) -> None:
+    def on_group_request(self, context: _Context) -> None:
         """Before any request about a group is handled."""
         if self._waiting and (timer := self._waiting.pop(_key(context), None)) is not None:
             timer.cancel()
@@ -61,5 +73,5 @@ class GroupLookups:
             )
 
 
-def _key(context: RequestContext) -> _Key:
+def _key(context: _Context) -> _Key:
     return context.session.peer, context.client_id

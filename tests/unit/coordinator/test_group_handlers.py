@@ -20,6 +20,7 @@ from felice.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchResponseGroup,
 )
+from felice.server.group_lookups import GroupLookups
 from felice.server.handlers import find_coordinator, join_group, leave_group, offset_fetch
 
 
@@ -33,10 +34,12 @@ def context(version: int, **answers: Any) -> Any:
     return SimpleNamespace(
         version=version,
         client_id="c",
-        session=SimpleNamespace(peer="127.0.0.1"),
+        session=SimpleNamespace(peer="127.0.0.1", client_software=""),
         listener_name="PLAINTEXT",
         services=SimpleNamespace(
             coordinators=SimpleNamespace(groups=coordinator),
+            broker_id=1,
+            group_lookups=GroupLookups(lambda: 0.0),
             image=image,
             auto_topics=SimpleNamespace(fault_of=lambda topic: None),
         ),
