@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
+import json
 import uuid
 from typing import Any
 
@@ -285,3 +287,78 @@ def test_asyncio_clients_turn_objects(kafka: Any, broker: Target, topic: str) ->
         await consumer.close()
 
     asyncio.run(main())
+
+
+@BOTH
+def test_fenced_producer_learns_it_whatever_it_does_next(kafka: Any, broker: Target, topic: str) -> None:
+    config = {
+        "bootstrap.servers": broker.bootstrap,
+        "transactional.id": f"fenced-{kafka.__name__}-{topic}",
+        "error_cb": lambda error: None,
+    }
+    old = kafka.Producer(config)
+    old.init_transactions(30)
+    old.begin_transaction()
+    old.produce(topic, b"old", partition=0)
+    old.flush(30)
+    new = kafka.Producer(config)
+    new.init_transactions(30)
+    old.produce(topic, b"zombie", partition=0)
+    with contextlib.suppress(kafka.KafkaException):
+        old.flush(30)
+    with pytest.raises(kafka.KafkaException) as failed:
+        old.commit_transaction(30)
+    error = failed.value.args[0]
+    assert (error.name(), error.fatal(), error.txn_requires_abort()) == ("_FENCED", True, False)
+    new.begin_transaction()
+    new.produce(topic, b"new", partition=0)
+    new.commit_transaction(30)
+
+
+@BOTH
+def test_statistics_have_the_fields_that_dashboards_read(kafka: Any, broker: Target, topic: str) -> None:
+    documents: dict[str, list[Any]] = {"p": [], "c": []}
+    base = {"bootstrap.servers": broker.bootstrap, "statistics.interval.ms": 200, "client.id": "watched"}
+    producer = kafka.Producer({**base, "stats_cb": lambda text: documents["p"].append(json.loads(text))})
+    group = f"watched-{kafka.__name__}-{topic}"
+    consumer = kafka.Consumer(
+        {
+            **base,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "stats_cb": lambda text: documents["c"].append(json.loads(text)),
+        }
+    )
+    consumer.subscribe([topic])
+    for number in range(20):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(30) == 0
+    assert len(consumed(consumer, 20)) == 20
+
+    def of_partition(kind: str) -> Any:
+        return documents[kind][-1]["topics"].get(topic, {}).get("partitions", {}).get("0", {})
+
+    for _ in range(200):
+        producer.poll(0.05)
+        assert consumer.poll(0.05) is None
+        if documents["p"] and documents["c"]:
+            both = of_partition("p").get("txmsgs") == 20, of_partition("c").get("hi_offset") == 20
+            if all(both) and documents["c"][-1].get("cgrp", {}).get("rebalance_cnt"):
+                break
+    assert of_partition("p")["txmsgs"] == 20 and of_partition("p")["leader"] == of_partition("p")["broker"]
+    assert of_partition("c")["app_offset"] == of_partition("c")["next_offset"] == 20
+    assert (of_partition("c")["lo_offset"], of_partition("c")["hi_offset"]) == (0, 20)
+    assert of_partition("c")["fetch_state"] == "active"
+    sent, read = documents["p"][-1], documents["c"][-1]
+    assert (sent["type"], read["type"], sent["client_id"]) == ("producer", "consumer", "watched")
+    assert sent["name"].startswith("watched#producer-") and sent["ts"] > 0 and sent["age"] > 0
+    assert (sent["txmsgs"], sent["msg_cnt"], read["rxmsgs"]) == (20, 0, 20)
+    assert read["cgrp"]["assignment_size"] == 2 and read["cgrp"]["state"] == "up"
+    assert sent["topics"][topic]["batchsize"].keys() >= {"min", "max", "avg", "p50", "p99", "cnt"}
+    up = [row for row in sent["brokers"].values() if row["nodeid"] >= 0 and row["state"] == "UP"]
+    assert up and all(name == row["name"] for name, row in sent["brokers"].items())
+    assert sum(row["req"]["Produce"] for row in up) >= 1 and sum(row["tx"] for row in up) >= 1
+    assert f"{topic}-0" in {name for row in up for name in row["toppars"]}
+    answered = [row["rtt"] for document in documents["p"] for row in document["brokers"].values()]
+    assert any(window["cnt"] and 0 < window["min"] <= window["p50"] <= window["max"] for window in answered)
+    consumer.close()

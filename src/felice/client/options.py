@@ -1,7 +1,8 @@
 """Every configuration key of the client, as data, and their parsing.
 
-Keeps true:  a key that is accepted has an effect; a key that is not known, or a value that cannot be, is refused
-             by name with what was expected. Nothing is accepted and ignored.
+Keeps true:  a key that is not known, or a value that cannot be, is refused by name with what was expected. A key
+             that is accepted has an effect; or it belongs to the other kind of client, or tunes what only librdkafka
+             has (`tuning`): then one warning for each client names all such keys.
 Names are librdkafka's and Java's; where the two differ one is the name and the other an alias. Where they differ
 in the default, ours is librdkafka's, except idempotence, which is on as in Java (KIP-679).
 """
@@ -9,12 +10,14 @@ in the default, ours is librdkafka's, except idempotence, which is on as in Java
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 from felice.client.error import KafkaError, failure
+from felice.client.tuning import TUNING, UNSUPPORTED, Tuning
 from felice.env import Environment
 
 _INT_MAX = 2**31 - 1
@@ -22,13 +25,15 @@ _INT_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`clients` holds p, c or a for each kind of client that takes the key."""
+    """`clients` holds p, c or a for each kind of client in which the key has an effect, `silent` for each other kind
+    in which librdkafka accepts it without a word."""
 
     name: str
     parse: Callable[[Any], Any]
     default: Any
     clients: str = "pca"
     aliases: tuple[str, ...] = ()
+    silent: str = ""
 
 
 def _integer(low: int, high: int = _INT_MAX) -> Callable[[Any], int]:
@@ -126,6 +131,45 @@ PARTITIONER_NAMES = (
     "sticky",
     "round_robin",
 )
+
+
+def _contexts(value: Any) -> str:
+    names = _names_in(_text(value))
+    unknown = [name for name in names if name not in DEBUG_CONTEXTS]
+    if unknown:
+        raise ValueError(f"expected a comma-separated list of {', '.join(DEBUG_CONTEXTS)}")
+    return ",".join(names)
+
+
+def _names_in(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+# librdkafka's contexts, and the logger below the client's that each of them turns on ("": the client's own).
+DEBUG_CONTEXTS = {
+    "all": "",
+    "generic": "broker",
+    "broker": "broker",
+    "topic": "broker",
+    "metadata": "broker",
+    "feature": "broker",
+    "security": "broker",
+    "conf": "broker",
+    "protocol": "protocol",
+    "queue": "sender",
+    "msg": "sender",
+    "eos": "transactions",
+    "cgrp": "group",
+    "consumer": "group",
+    "assignor": "group",
+    "fetch": "fetch",
+    "admin": "protocol",
+    "interceptor": "",
+    "plugin": "",
+    "mock": "",
+    "telemetry": "",
+}
+
 _ACKS = {"-1": -1, "all": -1, "0": 0, "1": 1}
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _RESETS = {
@@ -137,7 +181,7 @@ _RESETS = {
 KEYS = (
     Key("bootstrap.servers", _text, "", aliases=("metadata.broker.list",)),
     Key("client.id", _text, "felice"),
-    Key("client.rack", _text, "", "c"),
+    Key("client.rack", _text, "", "c", silent="pa"),
     Key("security.protocol", _plaintext, "PLAINTEXT"),
     Key("request.timeout.ms", _integer(1), 30_000, aliases=("socket.timeout.ms",)),
     Key("socket.connection.setup.timeout.ms", _integer(1), 30_000),
@@ -149,9 +193,15 @@ KEYS = (
     Key("retry.backoff.max.ms", _integer(1), 1_000),
     Key("connections.max.idle.ms", _integer(0), 540_000),
     Key("metadata.max.age.ms", _integer(1), 300_000, aliases=("topic.metadata.refresh.interval.ms",)),
-    Key("topic.metadata.propagation.max.ms", _integer(0), 30_000, "p"),
-    Key("max.in.flight.requests.per.connection", _integer(1, 1000), 5, "p", ("max.in.flight",)),
-    Key("error_cb", _function, None, "pc"),
+    Key("topic.metadata.propagation.max.ms", _integer(0), 30_000, "p", silent="ca"),
+    Key("max.in.flight.requests.per.connection", _integer(1, 1_000_000), 5, "p", ("max.in.flight",), "ca"),
+    Key("socket.keepalive.enable", _boolean, False),
+    Key("allow.auto.create.topics", _boolean, False, "pc", silent="a"),
+    Key("error_cb", _function, None, "pc", silent="a"),
+    Key("throttle_cb", _function, None, "pc", silent="a"),
+    Key("stats_cb", _function, None, "pc", silent="a"),
+    Key("statistics.interval.ms", _integer(0, 86_400_000), 0, "pc", silent="a"),
+    Key("debug", _contexts, ""),
     Key("logger", lambda value: value, None),
     # Producer
     Key("acks", lambda value: _named(**_ACKS)(value), -1, "p", ("request.required.acks",)),
@@ -166,7 +216,7 @@ KEYS = (
     Key("buffer.memory", _integer(1, 2**62), None, "p"),
     Key("compression.type", _named(**_CODECS), 0, "p", ("compression.codec",)),
     Key("compression.level", _integer(-1, 22), -1, "p"),
-    Key("message.max.bytes", _integer(1), 1_000_000, "p", ("max.request.size",)),
+    Key("message.max.bytes", _integer(1), 1_000_000, "p", ("max.request.size",), "ca"),
     Key("retries", _integer(0), _INT_MAX, "p", ("message.send.max.retries",)),
     Key("delivery.timeout.ms", _integer(0), 300_000, "p", ("message.timeout.ms",)),
     Key("partitioner", _partitioner, "murmur2_random", "p"),
@@ -195,12 +245,8 @@ KEYS = (
     Key("isolation.level", _named(read_uncommitted=0, read_committed=1), 1, "c"),
     Key("enable.partition.eof", _boolean, False, "c"),
     Key("check.crcs", _boolean, True, "c"),
-    Key("allow.auto.create.topics", _boolean, False, "c"),
     Key("on_commit", _function, None, "c"),
 )
-
-# Well known from other clients; here they would have no effect, so they are refused, and not as misspelt.
-_NOT_YET = ("sasl.", "ssl.", "stats_cb", "statistics.", "oauthbearer", "debug", "log_level")
 
 _BY_NAME = {name: key for key in KEYS for name in (key.name, *key.aliases)}
 _CLIENTS = {"p": "producer", "c": "consumer", "a": "admin client"}
@@ -215,6 +261,15 @@ class Settings(dict[str, Any]):
         self.explicit = explicit
         # Where the client's network, wall time and randomness come from.
         self.env = env
+        # Keys that were given and change nothing in this client.
+        self.without_effect: tuple[str, ...] = ()
+
+    def logger(self, name: str = "") -> logging.Logger:
+        """The application's logger, or `felice.client`; `name` is a logger below it."""
+        base: logging.Logger = self["logger"] or logging.getLogger("felice.client")
+        # A logger that the application made without `getLogger` has no children that reach its handlers.
+        registered = isinstance(base, logging.Logger) and base.manager.loggerDict.get(base.name) is base
+        return base.getChild(name) if name and registered else base
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
@@ -224,16 +279,49 @@ class Settings(dict[str, Any]):
 def parse_settings(kind: str, given: Mapping[str, Any], env: Environment | None = None) -> Settings:
     """`kind` is p, c or a. Raises `KafkaException` with _INVALID_ARG naming the key at fault."""
     values = {key.name: key.default for key in KEYS if kind in key.clients}
+    if kind == "p":
+        values["allow.auto.create.topics"] = True
     explicit: set[str] = set()
-    for name, value in given.items():
-        if value is None:
-            continue
-        key = _find(name, kind)
-        values[key.name] = _parse(key, name, value)
-        explicit.add(key.name)
+    without_effect: list[str] = []
+    for name, value in _flattened(given).items():
+        key = _find(name)
+        parsed = _parse(key.parse, name, value)
+        if isinstance(key, Tuning):
+            if parsed not in key.followed:
+                without_effect.append(name)
+        elif kind in key.clients:
+            values[key.name] = parsed
+            explicit.add(key.name)
+        elif kind not in key.silent and not (kind == "a" and "p" in key.clients):
+            without_effect.append(name)
     settings = Settings(kind, values, explicit, env or _machine())
     _check(settings)
+    settings.without_effect = tuple(sorted(without_effect))
+    _turn_on_debug(settings)
+    if without_effect:
+        named = ", ".join(settings.without_effect)
+        settings.logger().warning("configuration without effect in this %s: %s", _CLIENTS[kind], named)
     return settings
+
+
+def _turn_on_debug(settings: Settings) -> None:
+    """Let the loggers of these contexts speak, on standard error where the application has set up no logging."""
+    for context in _names_in(settings["debug"]):
+        settings.logger(DEBUG_CONTEXTS[context]).setLevel(logging.DEBUG)
+    base = settings.logger()
+    if settings["debug"] and not base.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+        base.addHandler(handler)
+
+
+def _flattened(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Without values that are None; `default.topic.config` holds further keys, which yield to those beside it."""
+    nested = given.get("default.topic.config") or {}
+    if not isinstance(nested, Mapping):
+        raise _invalid('Configuration property "default.topic.config": expected a dict')
+    flat = {**nested, **{name: given[name] for name in given if name != "default.topic.config"}}
+    return {name: value for name, value in flat.items() if value is not None}
 
 
 def _machine() -> Environment:
@@ -241,23 +329,20 @@ def _machine() -> Environment:
     return replace(Environment.system(), random=Random())
 
 
-def _find(name: str, kind: str) -> Key:
-    key = _BY_NAME.get(name)
-    if key is None and str(name).startswith(_NOT_YET):
+def _find(name: str) -> Key | Tuning:
+    key = _BY_NAME.get(name) or TUNING.get(name)
+    if key is not None:
+        return key
+    if str(name).startswith(UNSUPPORTED):
         raise _invalid(f'Configuration property "{name}" is not supported by this client')
-    if key is None:
-        near = difflib.get_close_matches(str(name), _BY_NAME, n=1, cutoff=0.6)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise _invalid(f'No such configuration property: "{name}"{hint}')
-    if kind not in key.clients:
-        owner = " and ".join(_CLIENTS[letter] for letter in key.clients)
-        raise _invalid(f'Configuration property "{name}" belongs to the {owner}, not to the {_CLIENTS[kind]}')
-    return key
+    near = difflib.get_close_matches(str(name), [*_BY_NAME, *TUNING], n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise _invalid(f'No such configuration property: "{name}"{hint}')
 
 
-def _parse(key: Key, name: str, value: Any) -> Any:
+def _parse(parse: Callable[[Any], Any], name: str, value: Any) -> Any:
     try:
-        return key.parse(value)
+        return parse(value)
     except (ValueError, TypeError, AttributeError) as error:
         raise _invalid(f'Invalid value {value!r} for configuration property "{name}": {error}') from None
 

@@ -87,6 +87,9 @@ class ScriptedCluster:
     async def call_any(self, request: Any) -> InitProducerIdResponse:
         return InitProducerIdResponse(producer_id=1, producer_epoch=0)
 
+    def traffic_to(self, leader: int) -> None:
+        """Nothing is counted."""
+
     def open_connection(self, leader: int) -> "ScriptedConnection | None":
         return self._connection
 

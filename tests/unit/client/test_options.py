@@ -1,7 +1,9 @@
+import logging
+
 import pytest
 
 from felice.client.error import KafkaError, KafkaException
-from felice.client.options import KEYS, parse_addresses, parse_settings
+from felice.client.options import KEYS, Settings, parse_addresses, parse_settings
 
 BASE = {"bootstrap.servers": "localhost:9092"}
 
@@ -24,9 +26,69 @@ def test_what_this_client_cannot_do_yet_is_refused_as_such() -> None:
         assert "not supported by this client" in refused("p", **{name: "x"}).str()
 
 
-def test_key_of_the_other_client_is_refused_and_says_whose_it_is() -> None:
-    assert "belongs to the consumer" in refused("p", group_id="g").str()
-    assert "belongs to the producer" in refused("c", linger_ms=1).str()
+def accepted(kind: str, **keys: object) -> Settings:
+    return parse_settings(kind, {**BASE, **{name.replace("_", "."): value for name, value in keys.items()}})
+
+
+def test_one_dict_serves_both_kinds_of_clients(caplog: pytest.LogCaptureFixture) -> None:
+    both = {**BASE, "group.id": "g", "auto.offset.reset": "earliest", "acks": "all", "linger.ms": 1}
+    assert parse_settings("p", both)["linger.ms"] == 1
+    assert parse_settings("c", both)["group.id"] == "g"
+    assert caplog.messages == [
+        "configuration without effect in this producer: auto.offset.reset, group.id",
+        "configuration without effect in this consumer: acks, linger.ms",
+    ]
+
+
+def test_values_of_the_other_client_are_checked_all_the_same() -> None:
+    assert "expected" in refused("p", auto_offset_reset="never").str()
+
+
+def test_what_tunes_librdkafka_alone_is_accepted_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    keys = {"broker.address.ttl": 1000, "log.connection.close": False, "broker.address.family": "v4"}
+    assert parse_settings("p", {**BASE, **keys}).without_effect == tuple(sorted(keys))
+    assert len(caplog.messages) == 1 and all(key in caplog.messages[0] for key in keys)
+
+
+def test_what_this_client_does_anyway_needs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    keys = {"broker.address.family": "any", "api.version.request": "true", "queuing.strategy": "fifo"}
+    assert parse_settings("p", {**BASE, **keys}).without_effect == ()
+    assert caplog.messages == []
+
+
+def test_warning_goes_to_the_logger_of_the_application() -> None:
+    heard: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.append(record.getMessage())
+
+    logger = logging.Logger("mine")
+    logger.addHandler(Handler())
+    accepted("c", acks="1", logger=logger)
+    assert heard == ["configuration without effect in this consumer: acks"]
+
+
+def test_guarantee_that_this_client_does_not_give_is_refused() -> None:
+    assert accepted("p", enable_gapless_guarantee="false").without_effect == ()
+    assert "expected one of false" in refused("p", enable_gapless_guarantee="true").str()
+    for name in ("topic_blacklist", "plugin_library_paths", "group_remote_assignor"):
+        assert "not supported by this client" in refused("c", **{name: "x"}).str()
+
+
+def test_topic_defaults_may_be_nested_and_yield_to_what_is_beside_them() -> None:
+    settings = accepted("p", acks="all", default_topic_config={"acks": "0", "compression.type": "lz4"})
+    assert (settings["acks"], settings["compression.type"]) == (-1, 3)
+    assert "expected a dict" in refused("p", default_topic_config="acks=1").str()
+
+
+@pytest.mark.parametrize(("context", "name"), [("cgrp", "group"), ("msg", "sender"), ("all", "protocol")])
+def test_debug_contexts_turn_on_loggers(context: str, name: str) -> None:
+    base = logging.getLogger(f"application.{context}")
+    base.setLevel(logging.WARNING)
+    settings = accepted("c", debug=context, logger=base)
+    assert settings.logger(name).isEnabledFor(logging.DEBUG)
+    assert "comma-separated" in refused("c", debug="everything").str()
 
 
 @pytest.mark.parametrize(
@@ -102,11 +164,10 @@ def test_bootstrap_servers_are_required() -> None:
             {"transactional_id": "t", "transaction_timeout_ms": 1000, "delivery_timeout_ms": 1001},
         ),
         ("from 1 to", {"transactional_id": "t", "delivery_timeout_ms": 0}),
-        ("belongs to the producer", {"transactional_id": "t"}),
     ],
 )
 def test_what_a_transactional_producer_cannot_be_is_refused(said: str, keys: dict[str, object]) -> None:
-    assert said in refused("c" if "belongs" in said else "p", **keys).str()
+    assert said in refused("p", **keys).str()
 
 
 def test_records_are_not_delivered_behind_the_end_of_their_transaction() -> None:

@@ -72,7 +72,7 @@ class Admin:
 
     def __init__(self, config: Mapping[str, Any] | Settings, *, env: Environment | None = None) -> None:
         self._settings = config if isinstance(config, Settings) else parse_settings("a", config, env)
-        self._log: logging.Logger = self._settings["logger"] or logging.getLogger("felice.client")
+        self._log: logging.Logger = self._settings.logger()
         self._cluster: Cluster | None = None
 
     @property

@@ -29,9 +29,8 @@ from felice.env import Environment
 class _LoopInbox:
     """Reports are served where they arise: on the loop."""
 
-    def __init__(self, accumulator: Accumulator, error_cb: Callable[[KafkaError], Any] | None) -> None:
+    def __init__(self, accumulator: Accumulator) -> None:
         self._accumulator = accumulator
-        self._error_cb = error_cb
         self._callbacks = Callbacks(_log_raised)
         self.room = asyncio.Event()
 
@@ -49,9 +48,8 @@ class _LoopInbox:
             record.report(error, dropped_message(record, error))
         self.room.set()
 
-    def on_error(self, error: KafkaError) -> None:
-        if self._error_cb is not None:
-            self._callbacks.call(self._error_cb, error)
+    def tell(self, callback: Callable[..., Any], *arguments: Any) -> None:
+        self._callbacks.call(callback, *arguments)
 
 
 def _log_raised(error: Exception) -> None:
@@ -80,7 +78,7 @@ class AsyncProducer:
     def start_now(self) -> None:
         """Bind to the running loop, from a plain function that runs on it."""
         if self._core is None:
-            self._inbox = _LoopInbox(self._accumulator, self._settings["error_cb"])
+            self._inbox = _LoopInbox(self._accumulator)
             self._core = ProducerCore(self._settings, self._accumulator, self._inbox)
 
     async def __aenter__(self) -> AsyncProducer:

@@ -12,8 +12,9 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 from felice.client.error import KafkaError, KafkaException, error_of, failure, kafka_exception
 from felice.client.group.requests import offsets_of
@@ -28,12 +29,15 @@ from felice.client.produce.sender import Delivered
 from felice.client.produce.transactor import timed_out
 from felice.client.produce.values import Content, HeadersInput, as_bytes, as_headers
 
+# A batch, a dropped record with its report and size, or another callback that is due.
+_Finished: TypeAlias = Delivered | tuple[Report, KafkaError, Message, int] | Callable[[], Any]
+
 
 class _Inbox:
     """Finished batches on their way from the loop's thread to the caller's."""
 
     def __init__(self, accumulator: Accumulator, only_errors: bool) -> None:
-        self.finished: deque[Delivered | tuple[Report, KafkaError, Message, int] | KafkaError] = deque()
+        self.finished: deque[_Finished] = deque()
         self.changed = threading.Condition()
         self._accumulator = accumulator
         self._only_errors = only_errors
@@ -56,8 +60,8 @@ class _Inbox:
             self.finished.append((record.report, error, message, record.size_bytes))
         self._notify()
 
-    def on_error(self, error: KafkaError) -> None:
-        self.finished.append(error)
+    def tell(self, callback: Callable[..., Any], *arguments: Any) -> None:
+        self.finished.append(partial(callback, *arguments))
         self._notify()
 
     def _notify(self) -> None:
@@ -74,7 +78,6 @@ class Producer:
         self._accumulator = make_accumulator(settings)
         self._inbox = _Inbox(self._accumulator, settings["delivery.report.only.error"])
         self._default_report: Report | None = settings["on_delivery"]
-        self._error_cb = settings["error_cb"]
         self._due: deque[tuple[Report, KafkaError | None, Message]] = deque()
         self._thread = LoopThread("felice-producer")
         self._core: ProducerCore = self._thread.run(
@@ -281,19 +284,18 @@ class Producer:
                 report(error, message)
         return served
 
-    def _expand(self, item: Delivered | tuple[Report, KafkaError, Message, int] | KafkaError) -> int:
+    def _expand(self, item: _Finished) -> int:
         """Queue the callbacks of one finished thing; those not yet called survive an exception in another."""
-        if isinstance(item, KafkaError):
-            if self._error_cb is not None:
-                self._error_cb(item)
-            return 1
         if isinstance(item, Delivered):
             self._due.extend(reports_of(item))
             count, size = item.batch.record_count, item.batch.size_bytes
-        else:
+        elif isinstance(item, tuple):
             report, error, message, size = item
             self._due.append((report, error, message))
             count = 1
+        else:
+            item()
+            return 1
         with self._accumulator.lock:
             self._accumulator.release(count, size)
         return 0

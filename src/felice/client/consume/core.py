@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from felice.client.consume.delivery import Delivery
 from felice.client.consume.fetcher import Fetcher
 from felice.client.consume.offsets import EARLIEST, LATEST, commit_offsets, fetch_committed, list_offsets
+from felice.client.consume.statistics import describe_consumer
 from felice.client.consume.subscription import Subscription
 from felice.client.error import KafkaError, KafkaException, error_of, failure
 from felice.client.group.membership import Membership
@@ -29,10 +29,12 @@ from felice.client.model import (
     ConsumerGroupMetadata,
     OffsetAndTimestamp,
     Partition,
+    ThrottleEvent,
     TopicPartition,
     error_message,
 )
 from felice.client.net.cluster import Cluster
+from felice.client.net.statistics import Document, Statistics
 from felice.client.options import Settings
 from felice.protocol.errors import ErrorCode
 
@@ -55,8 +57,7 @@ class ConsumerCore:
         self.settings = settings
         self.delivery = delivery
         self.subscription = Subscription()
-        log = settings["logger"] or logging.getLogger("felice.client")
-        self.cluster = Cluster(settings, log, self._on_cluster_error)
+        self.cluster = Cluster(settings, settings.logger(), self._on_cluster_error, self._on_throttled)
         self.fetcher = Fetcher(self.cluster, self.subscription, delivery, settings)
         self.membership: Membership | None = None
         self.last_poll = asyncio.get_running_loop().time()
@@ -66,6 +67,8 @@ class ConsumerCore:
         self._assigned_by_application = False
         self._auto_commit: asyncio.Task[None] | None = None
         self._commit_lock = asyncio.Lock()
+        self.statistics = Statistics(self.cluster, settings, self._describe, tell)
+        self.statistics.start()
 
     @classmethod
     async def start(
@@ -79,6 +82,13 @@ class ConsumerCore:
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             # Who waits for a coordinator may go on waiting: many applications end at the first error of a poll.
             self.delivery.put(error_message(error))
+
+    def _describe(self, document: Document) -> None:
+        describe_consumer(document, self.cluster, self.subscription, self.delivery, self.membership)
+
+    def _on_throttled(self, event: ThrottleEvent) -> None:
+        if self.settings["throttle_cb"] is not None:
+            self._tell(self.settings["throttle_cb"], event)
 
     # Subscription and assignment
 

@@ -20,6 +20,7 @@ from felice.client.model import (
     TIMESTAMP_LOG_APPEND_TIME,
     Message,
     Origin,
+    Partition,
     error_message,
     message_of,
 )
@@ -71,6 +72,8 @@ class Delivery:
         # Each is written by one side only.
         self._put_bytes = 0
         self._taken_bytes = 0
+        # Records and bytes that were ever put in, by partition.
+        self.received: dict[Partition, tuple[int, int]] = {}
 
     @property
     def buffered_bytes(self) -> int:
@@ -87,6 +90,8 @@ class Delivery:
             item.lease.put_bytes += len(item.records)
             item.lease.put_records += item.record_count
             self._put_bytes += len(item.records)
+            records, size = self.received.get(item.partition.key, (0, 0))
+            self.received[item.partition.key] = (records + item.record_count, size + len(item.records))
         self._queue.append(item)
         self.notify()
 

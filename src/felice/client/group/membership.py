@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -59,7 +58,7 @@ class Membership:
         self._subscription = subscription
         self._settings = settings
         self._rebalances = rebalances
-        self._log = logging.getLogger("felice.client.group")
+        self._log = settings.logger("group")
         self._loop = asyncio.get_running_loop()
         self.member = GroupMember(
             GroupSettings(
@@ -78,12 +77,29 @@ class Membership:
         self._coordinator = -1
         self._tasks: list[asyncio.Task[None]] = []
         self._stable = False
+        self.rebalance_count = 0
+        self._rebalanced_at = self._loop.time()
         self._attempt = 0
         self._joined_topics: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
         self._complained: set[str] = set()
         # For the coordinator that is there to take this member in.
         self._waiting = Waiting(self._loop.time, cluster.tell_of_waiting)
+
+    @property
+    def stable(self) -> bool:
+        """An assignment is in force."""
+        return self._stable
+
+    @property
+    def last_reason(self) -> str:
+        """Why the last rebalance was begun, as far as this member knows."""
+        return self._why
+
+    @property
+    def rebalance_age_ms(self) -> int:
+        """Milliseconds since the last assignment came into force, or since the start."""
+        return int((self._loop.time() - self._rebalanced_at) * 1000)
 
     @property
     def cooperative(self) -> bool:
@@ -187,6 +203,8 @@ class Membership:
     async def _take_up(self, data: bytes) -> None:
         change = self.member.on_assignment(data)
         self._stable = True
+        self.rebalance_count += 1
+        self._rebalanced_at = self._loop.time()
         if self.cooperative:
             await self._revoke(change.revoked)
         self.member.own(change.assigned)

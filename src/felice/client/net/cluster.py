@@ -18,10 +18,11 @@ from random import Random
 from typing import Any
 
 from felice.client.error import KafkaError, KafkaException, failure
-from felice.client.model import BrokerMetadata
+from felice.client.model import BrokerMetadata, ThrottleEvent
 from felice.client.net.connection import Connection, connect
 from felice.client.net.requests import metadata_request
 from felice.client.net.topology import Topology
+from felice.client.net.traffic import BrokerTraffic
 from felice.client.net.waiting import WAITING_LOGGER, Waiting
 from felice.client.net.wire import ByVersion
 from felice.client.options import Settings
@@ -82,13 +83,18 @@ class Cluster:
         settings: Settings,
         logger: logging.Logger,
         on_error: Callable[[KafkaError], None] | None = None,
+        on_throttled: Callable[[ThrottleEvent], None] | None = None,
     ) -> None:
         self.settings = settings
+        self.traffic: dict[tuple[str, int], BrokerTraffic] = {}
+        self._on_throttled = on_throttled
+        self._protocol_log = settings.logger("protocol")
         self.topology = Topology()
         self.timeout_s: float = settings["request.timeout.ms"] / 1000
         self.interesting: set[str] = set()
-        self.allow_auto_create = settings.kind == "p" or bool(settings.get("allow.auto.create.topics"))
+        self.allow_auto_create = bool(settings.get("allow.auto.create.topics"))
         self._log = logger
+        self._broker_log = settings.logger("broker")
         self._on_error = on_error
         self._complained = False
         self._loop = asyncio.get_running_loop()
@@ -143,6 +149,16 @@ class Cluster:
         broker = self.topology.brokers.get(node_id)
         return None if broker is None else self._node(broker.host, broker.port, purpose).open_connection
 
+    def connections(self, host: str, port: int) -> list[Connection]:
+        """The connections to an address that are open now."""
+        nodes = (node for key, node in self._nodes.items() if key[:2] == (host, port))
+        return [connection for node in nodes if (connection := node.open_connection) is not None]
+
+    def traffic_to(self, node_id: int) -> BrokerTraffic | None:
+        """What passed over the connections to a broker by id."""
+        broker = self.topology.brokers.get(node_id)
+        return None if broker is None else self.traffic_of(broker.host, broker.port)
+
     def _node(self, host: str, port: int, purpose: str = "") -> _Node:
         return self._nodes.setdefault((host, port, purpose), _Node(host, port))
 
@@ -168,6 +184,8 @@ class Cluster:
                 timeout_s=setup_s,
                 silence_s=self.timeout_s,
                 prepare=self._prepare,
+                traffic=self.traffic_of(node.host, node.port),
+                log=self._protocol_log,
             )
         except KafkaException as error:
             first, limit = self.settings["reconnect.backoff.ms"], self.settings["reconnect.backoff.max.ms"]
@@ -176,11 +194,29 @@ class Cluster:
             )
             node.failures += 1
             node.last_error = error
-            self._log.debug("connect failed: %s", error.error.str())
+            self._broker_log.debug("connect failed: %s", error.error.str())
             raise
         node.failures = 0
         node.last_error = None
+        traffic = self.traffic_of(node.host, node.port)
+        traffic.connects += 1
+        traffic.connected_at = self._loop.time()
+        self._broker_log.debug("connected to %s:%d", node.host, node.port)
         return node.connection
+
+    def traffic_of(self, host: str, port: int) -> BrokerTraffic:
+        """What passed over the connections to this address."""
+        traffic = self.traffic.get((host, port))
+        if traffic is None:
+            traffic = self.traffic[host, port] = BrokerTraffic(f"{host}:{port}", self._throttled)
+        return traffic
+
+    def _throttled(self, address: str, throttle_ms: int) -> None:
+        if self._on_throttled is None:
+            return
+        brokers = self.topology.brokers.values()
+        node_id = next((row.id for row in brokers if f"{row.host}:{row.port}" == address), -1)
+        self._on_throttled(ThrottleEvent(address, node_id, throttle_ms / 1000))
 
     def _prepare(self, sock: socket.socket) -> None:
         for key, option in (
@@ -189,6 +225,8 @@ class Cluster:
         ):
             if self.settings[key] > 0:
                 sock.setsockopt(socket.SOL_SOCKET, option, self.settings[key])
+        if self.settings["socket.keepalive.enable"]:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     # Requests
 
@@ -271,7 +309,7 @@ class Cluster:
             await self.refresh(sorted(self.interesting), allow_auto_create=self.allow_auto_create)
             self._complained = False
         except KafkaException as error:
-            self._log.debug("metadata refresh failed: %s", error.error.str())
+            self._broker_log.debug("metadata refresh failed: %s", error.error.str())
             self._complain(error.error)
         finally:
             self._refreshed_at = self._loop.time()

@@ -9,12 +9,14 @@ Leaves:      when to connect again to `cluster`, frames to `protocol.connection`
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from felice.client.error import KafkaError, KafkaException, failure
+from felice.client.net.traffic import BrokerTraffic
 from felice.client.net.wire import (
     MAX_FRAME_BYTES,
     BrokerVersions,
@@ -28,18 +30,30 @@ from felice.protocol.api import Api
 from felice.protocol.codec import join_parts
 from felice.protocol.connection import ClientConnection
 
+_log = logging.getLogger("felice.client.protocol")
+
 
 @dataclass(slots=True)
 class _Waiting:
     future: asyncio.Future[Any]
     api: Api
+    sent_at: float
 
 
 class Connection(asyncio.BufferedProtocol):
     """Made by `connect`; usable until `closed`."""
 
-    def __init__(self, address: str, client_id: str, silence_s: float = float("inf")) -> None:
+    def __init__(
+        self,
+        address: str,
+        client_id: str,
+        silence_s: float = float("inf"),
+        traffic: BrokerTraffic | None = None,
+        log: logging.Logger = _log,
+    ) -> None:
         self.address = address
+        self._traffic = traffic
+        self._log = log
         self.closed = False
         self.versions = BrokerVersions()
         self.last_used = 0.0
@@ -63,7 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         api = api_of(type(request))
         number = self._send(api, version, request)
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting[number] = _Waiting(future, api)
+        self._waiting[number] = _Waiting(future, api, self._loop.time())
         timer = self._loop.call_later(timeout_s, self._give_up, number, timeout_s)
         try:
             return await future
@@ -83,12 +97,19 @@ class Connection(asyncio.BufferedProtocol):
             )
         number, parts = self._frames.send(api, version, request, expect_response=answered)
         # Joined, since a batch that is renumbered for a retry must not change while it waits to leave here.
-        self._transport.write(join_parts(parts))
+        data = join_parts(parts)
+        self._transport.write(data)
+        if self._traffic is not None:
+            self._traffic.on_sent(api.name, len(data))
+        if self._log.isEnabledFor(logging.DEBUG):
+            self._log.debug("%s: sent %s v%d, %d bytes", self.address, api.name, version, len(data))
         self.last_used = self._loop.time()
         return number
 
     def _give_up(self, number: int, timeout_s: float) -> None:
         waiting = self._waiting.pop(number, None)
+        if self._traffic is not None:
+            self._traffic.timeouts += 1
         if waiting is not None and not waiting.future.done():
             what = f"{self.address}: no reply to {waiting.api.name} in {timeout_s * 1000:.0f} ms"
             waiting.future.set_exception(failure(KafkaError._TIMED_OUT, what, retriable=True))
@@ -104,6 +125,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.closed = True
         self._failure = error
+        if self._traffic is not None:
+            self._traffic.disconnects += 1
+        self._log.debug("%s: closed: %s", self.address, error.error.str())
         waiting, self._waiting = self._waiting, {}
         for request in waiting.values():
             if not request.future.done():
@@ -126,15 +150,28 @@ class Connection(asyncio.BufferedProtocol):
         return self._frames.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._last_heard = self._loop.time()
+        now = self._last_heard = self._loop.time()
+        if self._traffic is not None:
+            self._traffic.received_bytes += nbytes
         for response in self._frames.received(nbytes):
             waiting = self._waiting.pop(response.correlation_id, None)
-            if waiting is not None and not waiting.future.done():
+            if waiting is None:
+                continue
+            self._on_reply(waiting, response.message, now - waiting.sent_at)
+            if not waiting.future.done():
                 waiting.future.set_result(response.message)
         if self._frames.failure is not None and not self.closed:
             self._on_violation(self._frames.failure)
 
+    def _on_reply(self, waiting: _Waiting, message: Any, seconds: float) -> None:
+        if self._traffic is not None:
+            self._traffic.on_reply(message, seconds)
+        if self._log.isEnabledFor(logging.DEBUG):
+            self._log.debug("%s: %s answered in %.1f ms", self.address, waiting.api.name, seconds * 1000)
+
     def _on_violation(self, error: Exception) -> None:
+        if self._traffic is not None:
+            self._traffic.bad_replies += 1
         unreadable = self._frames.unreadable
         waiting = self._waiting.pop(unreadable, None) if unreadable is not None else None
         if waiting is not None and not waiting.future.done():
@@ -151,6 +188,8 @@ async def connect(
     timeout_s: float,
     silence_s: float = float("inf"),
     prepare: Callable[[socket.socket], None] | None = None,
+    traffic: BrokerTraffic | None = None,
+    log: logging.Logger = _log,
 ) -> Connection:
     """Open a connection and learn the broker's versions; errors name the address and the reason."""
     address = f"{host}:{port}"
@@ -159,7 +198,7 @@ async def connect(
     try:
         async with asyncio.timeout(timeout_s):
             transport, protocol = await network.connect(
-                lambda: Connection(address, client_id, silence_s), host, port
+                lambda: Connection(address, client_id, silence_s, traffic, log), host, port
             )
     except socket.gaierror as error:
         raise failure(KafkaError._RESOLVE, f"{address}: {error.strerror}", retriable=True) from None

@@ -7,17 +7,18 @@ only in how a caller waits and where its callbacks run; each gives the core an `
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from felice.client.error import KafkaError, failure
-from felice.client.model import ClusterMetadata
+from felice.client.model import ClusterMetadata, ThrottleEvent
 from felice.client.net.cluster import Cluster
+from felice.client.net.statistics import Document, Statistics
 from felice.client.options import Settings
 from felice.client.produce.accumulator import Accumulator, HeldRecord, Limits
 from felice.client.produce.partitioners import make_partitioner
 from felice.client.produce.sender import Delivered, Sender
+from felice.client.produce.statistics import describe_producer
 from felice.client.produce.transaction import Transaction
 from felice.client.produce.transactor import Transactor
 
@@ -46,7 +47,7 @@ class Inbox(Protocol):
 
     def on_delivered(self, delivered: Delivered) -> None: ...
     def on_dropped(self, record: HeldRecord, error: KafkaError) -> None: ...
-    def on_error(self, error: KafkaError) -> None: ...
+    def tell(self, callback: Callable[..., Any], *arguments: Any) -> None: ...
 
 
 class ProducerCore:
@@ -54,13 +55,27 @@ class ProducerCore:
 
     def __init__(self, settings: Settings, accumulator: Accumulator, inbox: Inbox) -> None:
         self.accumulator = accumulator
-        log = settings["logger"] or logging.getLogger("felice.client")
-        self.cluster = Cluster(settings, log, inbox.on_error)
+        self._settings = settings
+        self._inbox = inbox
+        self.cluster = Cluster(settings, settings.logger(), self._on_error, self._on_throttled)
         self.sender = Sender(self.cluster, accumulator, settings, inbox.on_delivered, inbox.on_dropped)
+        self.statistics = Statistics(self.cluster, settings, self._describe, inbox.tell)
+        self.statistics.start()
         transaction = accumulator.transaction
         self._transactor = (
             Transactor(self.cluster, self.sender, transaction, settings) if transaction is not None else None
         )
+
+    def _on_error(self, error: KafkaError) -> None:
+        if self._settings["error_cb"] is not None:
+            self._inbox.tell(self._settings["error_cb"], error)
+
+    def _on_throttled(self, event: ThrottleEvent) -> None:
+        if self._settings["throttle_cb"] is not None:
+            self._inbox.tell(self._settings["throttle_cb"], event)
+
+    def _describe(self, document: Document) -> None:
+        describe_producer(document, self.cluster, self.accumulator, self.sender.counts)
 
     @property
     def transactor(self) -> Transactor:

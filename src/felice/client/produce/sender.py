@@ -13,7 +13,6 @@ How:         one coroutine per request; `_pump` runs on the loop whenever there 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +27,7 @@ from felice.client.net.wire import ByVersion
 from felice.client.options import Settings
 from felice.client.produce.accumulator import Accumulator, HeldRecord
 from felice.client.produce.batches import ANONYMOUS, PartitionQueue, ProducerBatch, ProducerIdentity
+from felice.client.produce.counts import ProducerCounts
 from felice.client.produce.transaction import Transaction
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -72,8 +72,9 @@ class Sender:
         self._on_delivered = on_delivered
         self._on_dropped = on_dropped
         self._transaction = accumulator.transaction
+        self.counts = ProducerCounts()
         self.on_transaction_changed: Callable[[], None] = lambda: None
-        self._log = logging.getLogger("felice.client.sender")
+        self._log = settings.logger("sender")
         self._loop = asyncio.get_running_loop()
         self._acks: int = settings["acks"]
         self._in_flight: dict[int, int] = {}
@@ -344,6 +345,7 @@ class Sender:
         )
         try:
             connection = connection or await self._cluster.connection(leader)
+            self._count_sent(leader, [batch for _, batch in batches])
             if self._acks == 0:
                 connection.send_unanswered(request)
                 rows: dict[tuple[str, int], Any] = {}
@@ -362,6 +364,16 @@ class Sender:
         finally:
             self._in_flight[leader] -= 1
             self.wake()
+
+    def _count_sent(self, leader: int, batches: list[ProducerBatch]) -> None:
+        traffic = self._cluster.traffic_to(leader)
+        now = self._loop.time()
+        for batch in batches:
+            self.counts.on_sent(batch)
+            if traffic is not None and batch.attempts > 1:
+                traffic.retries += 1
+            elif traffic is not None:
+                traffic.internal_latency_us.add((now - batch.created) * 1e6)
 
     def _rows(self, response: Any) -> dict[tuple[str, int], Any]:
         names = self._cluster.topology.names_by_id
@@ -405,6 +417,7 @@ class Sender:
 
     def _deliver(self, queue: PartitionQueue, batch: ProducerBatch, offset: int, append_time_ms: int) -> None:
         queue.in_flight.remove(batch)
+        self.counts.on_delivered(batch)
         self._finish(batch, None, offset, append_time_ms)
 
     def _give_back(self, queue: PartitionQueue, batch: ProducerBatch, again: list[ProducerBatch]) -> None:

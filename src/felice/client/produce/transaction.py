@@ -162,6 +162,7 @@ class Transaction:
         self._ended = False
         self._needs_epoch = False
         self._unmapped = False
+        self._epoch_in_doubt = False
 
     # The application's calls
 
@@ -170,6 +171,9 @@ class Transaction:
         if self.state is State.FATAL:
             raise self._raised()
         target = _CALLS[name].get(self.state)
+        if name == "commit_transaction" and self.is_epoch_in_doubt:
+            self._drained = False
+            return
         if target is None and self.state is State.FAILED:
             raise self._raised()
         if target is None:
@@ -191,6 +195,8 @@ class Transaction:
 
     def outcome(self) -> bool:
         """Whether the call that was made is over; raises if it failed. Taking its outcome makes way for the next."""
+        if self.is_epoch_in_doubt:
+            return False
         if self.state in (State.FAILED, State.FATAL):
             raise self._raised()
         if self.state in _OUTCOMES:
@@ -211,6 +217,12 @@ class Transaction:
     def may_abort(self) -> bool:
         """An end is due that nobody has asked for."""
         return self.state in (State.OPEN, State.FAILED)
+
+    @property
+    def is_epoch_in_doubt(self) -> bool:
+        """A partition's leader refused the epoch, and the coordinator was not asked yet whether another producer has
+        the transactional id now: then the error is fatal, else the transaction can be aborted. A commit asks."""
+        return self.state is State.FAILED and self._epoch_in_doubt
 
     def refusal(self) -> KafkaError | None:
         """Why no record is taken in now; read by other threads too."""
@@ -233,6 +245,8 @@ class Transaction:
             self._fail_for_good(error)
             return
         self._needs_epoch = self._needs_epoch or numbered
+        if error.code() == ErrorCode.INVALID_PRODUCER_EPOCH and self.may_send:
+            self._epoch_in_doubt = True
         if self.may_send:
             self._fail(error)
 
@@ -246,6 +260,8 @@ class Transaction:
         """What to ask a coordinator now; None where there is nothing to ask, or to wait for."""
         if self.state is State.INITIALIZING:
             return InitProducerId()
+        if self.is_epoch_in_doubt:
+            return self._settling_step() if self._drained else None
         if self.state is State.ABORTING:
             return self._abort_step() if self._drained else None
         if not self.may_send:
@@ -286,6 +302,10 @@ class Transaction:
         self._finish()
         return None
 
+    def _settling_step(self) -> Step:
+        """The coordinator refuses the producer if another one has its id. If not, the abort that is due is done."""
+        return EndTxn(False) if self._begun else InitProducerId(self.identity)
+
     def _finish(self) -> None:
         self.state = State.COMMITTED if self.state is State.COMMITTING else State.ABORTED
         self.error = None
@@ -325,7 +345,7 @@ class Transaction:
             self.identity = identity
         match step:
             case InitProducerId():
-                self._needs_epoch = self._unmapped = False
+                self._needs_epoch = self._unmapped = self._epoch_in_doubt = False
                 self._ended = True
                 if self.state is State.INITIALIZING:
                     self.state = State.INITIALIZED
@@ -339,6 +359,7 @@ class Transaction:
                 self._offsets = None
             case EndTxn():
                 self._ended = True
+                self._epoch_in_doubt = False
                 if self.state is State.COMMITTING:
                     self._finish()
 
@@ -352,6 +373,7 @@ class Transaction:
         if severity is _Severity.FATAL:
             self._fail_for_good(error)
             return
+        self._epoch_in_doubt = False
         self._unmapped = self._unmapped or severity is _Severity.UNMAPPED
         self._fail(error)
 

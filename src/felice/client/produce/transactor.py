@@ -100,7 +100,7 @@ class Transactor:
         self._sender.wake()
 
     async def finish_ending(self, name: str, timeout_s: float | None) -> None:
-        if self.transaction.state in (State.COMMITTING, State.ABORTING):
+        if self.transaction.state in (State.COMMITTING, State.ABORTING) or self.transaction.is_epoch_in_doubt:
             self.transaction.on_drained()
         await self._outcome(name, timeout_s, self._timeout_ms)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from felice.client import KafkaError, KafkaException, Message, Producer, aio
+from felice.client import KafkaError, KafkaException, Message, Producer, ThrottleEvent, aio
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from felice.protocol.messages.metadata import MetadataRequest
@@ -356,3 +356,20 @@ def test_asyncio_producer_tells_of_an_outage() -> None:
 
     asyncio.run(main())
     assert errors and errors[0] == KafkaError._ALL_BROKERS_DOWN
+
+
+def test_broker_that_throttles_is_told_to_the_application_and_once_more_when_it_is_over(
+    broker: FakeBroker,
+) -> None:
+    slow = InitProducerIdResponse(throttle_time_ms=1500, producer_id=1, producer_epoch=0)
+    broker.script(InitProducerIdRequest, slow)
+    events: list[ThrottleEvent] = []
+    config = {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "throttle_cb": events.append}
+    with Producer(config) as made:
+        send(made, [b"v"])
+    assert [(event.broker_name, event.throttle_time) for event in events] == [
+        (broker.bootstrap, 1.5),
+        (broker.bootstrap, 0.0),
+    ]
+    assert str(events[0]) == f"{broker.bootstrap}/{events[0].broker_id} throttled for 1500 ms"
+    assert events[0].broker_id >= 0

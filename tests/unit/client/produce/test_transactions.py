@@ -359,6 +359,35 @@ def test_old_epoch_of_a_record_can_be_aborted_but_a_fenced_one_is_the_end() -> N
     assert failed_with(error_of(ErrorCode.PRODUCER_FENCED)).state is State.FATAL
 
 
+def with_old_epoch() -> Transaction:
+    """The leader of a partition refused the epoch of a record, and then the application commits."""
+    transaction = writing()
+    transaction.on_record_failed(error_of(ErrorCode.INVALID_PRODUCER_EPOCH), numbered=True)
+    transaction.call("commit_transaction")
+    assert transaction.next_step() is None, "what is under way must be answered for first"
+    assert not transaction.outcome()
+    transaction.on_drained()
+    return transaction
+
+
+def test_commit_after_an_old_epoch_is_fatal_if_another_producer_has_the_id() -> None:
+    transaction = with_old_epoch()
+    answered(transaction, EndTxn(False), ErrorCode.PRODUCER_FENCED)
+    error = raised(transaction)
+    assert error == KafkaError._FENCED and error.fatal()
+
+
+def test_commit_after_an_old_epoch_asks_for_an_abort_otherwise_and_it_is_done_already() -> None:
+    transaction = with_old_epoch()
+    answered(transaction, EndTxn(False))
+    error = raised(transaction)
+    assert error == ErrorCode.INVALID_PRODUCER_EPOCH and error.txn_requires_abort()
+    transaction.call("abort_transaction")
+    transaction.on_drained()
+    answered(transaction, InitProducerId(FIRST), identity=BUMPED)
+    assert transaction.next_step() is None and transaction.outcome()
+
+
 def test_a_producer_that_the_coordinator_forgot_is_made_known_again_without_an_abort() -> None:
     transaction = committing()
     answered(transaction, EndTxn(True), ErrorCode.INVALID_PRODUCER_ID_MAPPING)

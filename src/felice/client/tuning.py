@@ -1,0 +1,105 @@
+"""Configuration keys of librdkafka that this client accepts without having what they tune.
+
+Keeps true:  a value other than those that this client follows anyway is named in one warning for each client, so that
+             no setting is ignored in silence. Where such a key would change which records are consumed, who may read
+             them or what is guaranteed, it is not in this table: it is refused as unsupported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+def _flag(value: Any) -> bool:
+    text = str(value).strip().lower()
+    if text not in ("true", "t", "1", "false", "f", "0"):
+        raise ValueError("expected true or false")
+    return text in ("true", "t", "1")
+
+
+def _number(value: Any) -> int:
+    return int(str(value).strip())
+
+
+def _one_of(*names: str) -> Callable[[Any], str]:
+    def parse(value: Any) -> str:
+        text = str(value).strip().lower()
+        if text not in names:
+            raise ValueError(f"expected one of {', '.join(names)}")
+        return text
+
+    return parse
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """How a value is checked, and the values with which this client does what the key asks for."""
+
+    parse: Callable[[Any], Any]
+    followed: tuple[Any, ...] = ()
+
+
+TUNING: Mapping[str, Tuning] = {
+    # Connections
+    "api.version.fallback.ms": Tuning(_number),
+    "api.version.request": Tuning(_flag, (True,)),
+    "api.version.request.timeout.ms": Tuning(_number),
+    "broker.address.family": Tuning(_one_of("any", "v4", "v6"), ("any",)),
+    "broker.address.ttl": Tuning(_number),
+    "broker.version.fallback": Tuning(str),
+    "client.dns.lookup": Tuning(
+        _one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"), ("use_all_dns_ips",)
+    ),
+    "reconnect.backoff.jitter.ms": Tuning(_number),
+    "socket.blocking.max.ms": Tuning(_number),
+    "socket.max.fails": Tuning(_number, (1,)),
+    "socket.nagle.disable": Tuning(_flag, (True,)),
+    # Metadata
+    "metadata.recovery.rebootstrap.trigger.ms": Tuning(_number),
+    "metadata.recovery.strategy": Tuning(_one_of("none", "rebootstrap"), ("rebootstrap",)),
+    "topic.metadata.refresh.fast.cnt": Tuning(_number),
+    "topic.metadata.refresh.fast.interval.ms": Tuning(_number),
+    "topic.metadata.refresh.sparse": Tuning(_flag, (True,)),
+    # Logs and events
+    "enable.metrics.push": Tuning(_flag, (False,)),
+    "enabled_events": Tuning(_number),
+    "log.connection.close": Tuning(_flag),
+    "log.queue": Tuning(_flag),
+    "log.thread.name": Tuning(_flag),
+    "log_level": Tuning(_number),
+    # Memory and threads
+    "enable.random.seed": Tuning(_flag),
+    "internal.termination.signal": Tuning(_number),
+    "message.copy.max.bytes": Tuning(_number),
+    "receive.message.max.bytes": Tuning(_number),
+    # Consumer
+    "auto.commit.enable": Tuning(_flag),
+    "consume.callback.max.messages": Tuning(_number),
+    "coordinator.query.interval.ms": Tuning(_number),
+    "fetch.queue.backoff.ms": Tuning(_number),
+    "group.protocol.type": Tuning(_one_of("consumer"), ("consumer",)),
+    "offset.store.method": Tuning(_one_of("broker"), ("broker",)),
+    # Producer
+    "enable.gapless.guarantee": Tuning(_one_of("false"), ("false",)),
+    "produce.offset.report": Tuning(_flag),
+    "queue.buffering.backpressure.threshold": Tuning(_number, (1,)),
+    "queuing.strategy": Tuning(_one_of("fifo", "lifo"), ("fifo",)),
+}
+
+UNSUPPORTED = (
+    "enable.sasl.",
+    "enable.ssl.",
+    "group.remote.assignor",
+    "https.ca.",
+    "interceptors",
+    "oauth_cb",
+    "oauthbearer",
+    "plugin.library.paths",
+    "sasl.",
+    "ssl.",
+    "ssl_",
+    "topic.blacklist",
+)
+"""Keys (or their beginnings) of features that this client has not: refused, and not as misspelt."""
