@@ -34,8 +34,9 @@ class SteadyRunner(PytestRunner):
         return _without_failures(super().run_stats(tests=tests))
 
     def run_tests(self, *, mutant_name: str | None, tests: Iterable[str]) -> int:
-        ended = super().run_tests(mutant_name=mutant_name, tests=tests)
-        return ended if _is_mutant_there() else _without_failures(ended)
+        if not _is_mutant_there():
+            return 0  # all of them ran a moment ago, to find out which functions they call
+        return super().run_tests(mutant_name=mutant_name, tests=tests)
 
 
 def _without_failures(ended: int) -> int:

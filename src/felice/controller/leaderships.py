@@ -66,11 +66,11 @@ class Leaderships:
     async def _reassign(
         self, topic: str, wanted: Mapping[int, Sequence[int] | None], may_change_factor: bool
     ) -> dict[int, ApiError | None]:
+        outcome: dict[int, ApiError | None] = {}
         for _ in range(_MAX_ATTEMPTS):
             image = self._watcher.image
             known = image.topics.get(topic)
             moves: list[Move] = []
-            outcome: dict[int, ApiError | None] = {}
             for index, replicas in wanted.items():
                 try:
                     moves.append(_move(image, known, index, replicas, may_change_factor))
@@ -81,7 +81,7 @@ class Leaderships:
                 return outcome
             if not await carry_out(self._store, self._watcher, image, [topic_change(known, moves)]):
                 return outcome
-        return dict.fromkeys(wanted, _kept_changing())
+        return {index: error or _kept_changing() for index, error in outcome.items()}
 
 
 def _elected(image: ClusterImage, name: str, index: int, is_unclean: bool) -> StateChange:

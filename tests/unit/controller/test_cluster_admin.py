@@ -272,6 +272,49 @@ def test_moves_asked_for_at_once_all_begin() -> None:
     run(scenario, brokers=3)
 
 
+class Restless:
+    """Somebody writes the topics' and partitions' nodes before each write of the broker."""
+
+    def __init__(self, store: MemoryStore, *paths: str) -> None:
+        self._store = store
+        self._paths = paths
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def multi(self, operations: Any) -> Any:
+        self.writes += 1
+        for path in self._paths:
+            await self._store.set(path, (await self._store.get(path)).data)
+        return await self._store.multi(operations)
+
+
+def test_who_loses_every_race_is_told_so_for_each_partition() -> None:
+    async def scenario(f: Fixture) -> None:
+        await f.admin.create_topic(NewTopic("a", assignment={0: (1, 2), 1: (2, 1)}))
+        moving = Restless(f.store, layout.topic_path("a"))
+        moves = {0: [2, 1], 9: [1]}
+        found = await Leaderships(moving, f.watcher).reassign("a", moves, may_change_factor=True)  # type: ignore[arg-type]
+        assert {index: error.code for index, error in found.items() if error} == {
+            0: ErrorCode.REQUEST_TIMED_OUT,
+            9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert 1 < moving.writes < 100
+        state = layout.encode_state(StateNode(2, 1, 1, (1, 2)))
+        await f.store.set(layout.state_path("a", 0), state)
+        await f.watcher.wait_until(lambda image: image.topics["a"].partitions[0].leader == 2, 5)
+        electing = Restless(f.store, layout.state_path("a", 0))
+        outcome = await Leaderships(electing, f.watcher).elect([("a", 0), ("a", 1)], is_unclean=False)  # type: ignore[arg-type]
+        assert {key: error.code for key, error in outcome.items() if error} == {
+            ("a", 0): ErrorCode.REQUEST_TIMED_OUT,
+            ("a", 1): ErrorCode.ELECTION_NOT_NEEDED,
+        }
+        assert 1 < electing.writes < 100
+
+    run(scenario, brokers=2)
+
+
 def test_a_topic_that_moves_does_not_grow() -> None:
     async def scenario(f: Fixture) -> None:
         await f.admin.create_topic(NewTopic("a", assignment={0: (1,)}))
