@@ -14,6 +14,7 @@ except ImportError as error:
     raise ImportError("felice.spark needs Spark: pip install 'felice[spark]'") from error
 
 from felice.env.java import JavaNotFound
+from felice.pipelines.spark.lag import offsets_behind
 from felice.pipelines.spark.session import register, session
 
-__all__ = ["JavaNotFound", "register", "session"]
+__all__ = ["JavaNotFound", "offsets_behind", "register", "session"]

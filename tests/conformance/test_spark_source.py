@@ -16,6 +16,7 @@ from conformance.topics import create_topic
 from conformance.wire import unique_name
 from felice.client.blocking import BlockingClient
 from felice.client.blocking.coordinators import BlockingCoordinators
+from felice.pipelines.spark.lag import offsets_behind
 
 # Yesterday: records older than a topic's retention would go while the test reads them.
 EPOCH_MS = (int(time.time()) - 86_400) * 1000
@@ -281,6 +282,34 @@ def test_a_stream_goes_through_spark_to_another_topic(
     assert {int(m.key()): float(m.value()) for m in messages} == {
         number: 2.0 * number for number in range(600)
     }
+
+
+@pytest.mark.parametrize("named", [{}, {"groupId": "spark-lag-test"}])
+def test_a_group_shows_how_far_a_stream_is(
+    broker: Target, topic: str, stream: Callable[..., Any], tmp_path: Path, named: dict[str, str]
+) -> None:
+    produce(broker, topic, 60, 0)
+    produce(broker, topic, 20, 1, first=60)
+    frame = stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="40", **named)
+    query = run_now(frame, tmp_path, [])
+    group = named.get("groupId", f"felice-spark-{query.id}")
+    assert committed(broker, group) == {(topic, 0): 60, (topic, 1): 20, (topic, 2): 0}
+    first, last = query.recentProgress[0], query.recentProgress[-1]
+    assert offsets_behind(first)["offsetsBehindLatest"] == 40
+    assert offsets_behind(last) == {
+        "minOffsetsBehindLatest": 0,
+        "maxOffsetsBehindLatest": 0,
+        "avgOffsetsBehindLatest": 0,
+        "offsetsBehindLatest": 0,
+    }
+    produce(broker, topic, 5, 2, first=80)
+    run_now(frame, tmp_path, [])
+    assert committed(broker, group)[topic, 2] == 5
+
+
+def committed(broker: Target, group: str) -> dict[tuple[str, int], int]:
+    with BlockingClient(broker.bootstrap) as client:
+        return {key: row.offset for key, row in BlockingCoordinators(client).committed(group).items()}
 
 
 def test_lost_records_fail_a_stream_unless_it_may_go_on(

@@ -3,7 +3,7 @@
 options     what a query asks for, with `kafka_options` (PURE)
 planning    offsets to ranges to tasks           (PURE)
 cluster     what the driver asks the brokers
-reader      batches and streams, in the driver
+reader      batches and streams, in the driver; `lag` shows how far they are
 fetching    ranges to Arrow, in the workers
 writer      Arrow to topics, in the workers; `commit` (PURE), `ledger` and `transactional` make it exactly once
 source      what Spark calls first

@@ -86,6 +86,9 @@ class AtTimestamp:
 Position = Earliest | Latest | AtOffsets | AtTimestamps | AtTimestamp
 
 
+GROUP_PREFIX = "felice-spark"
+
+
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """What a query asked of the source. `for_batch` and `for_stream` settle start and end."""
@@ -93,6 +96,9 @@ class SourceOptions:
     subscription: Subscription
     client: BlockingConfig
     topics_good_for_s: float
+    group_id: str | None = None
+    """Which group hears how far a stream is; None: one named `group_prefix` and the query's id."""
+    group_prefix: str = GROUP_PREFIX
     starting: Position | None = None
     ending: Position | None = None
     late_timestamp_is_latest: bool = False
@@ -121,6 +127,8 @@ class SourceOptions:
             subscription=_subscription(options),
             client=client,
             topics_good_for_s=topics_good_for_s,
+            group_id=options.text("groupId") or options.text("kafka.group.id"),
+            group_prefix=options.text("groupIdPrefix") or GROUP_PREFIX,
             starting=_position(options, "starting"),
             ending=_position(options, "ending"),
             late_timestamp_is_latest=options.choice(
@@ -243,6 +251,7 @@ SOURCE_OPTIONS = (
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "includeHeaders",
+    "groupId",
     "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
@@ -440,15 +449,16 @@ def _reader(options: _Options) -> tuple[BlockingConfig, float]:
     """How readers connect, and for how many seconds they trust a list of topics."""
     settings = kafka_settings(options.of_kafka(), SOURCE_KEYS)
     given = {name: settings[name] for name in settings.explicit}
-    prefix = options.text("groupIdPrefix")
-    if prefix and "group.id" in given:
-        raise OptionError("groupIdPrefix", "kafka.group.id names the group already; give one of the two")
-    # A reader joins no group, so its group name becomes the client id that brokers see and log.
-    named = given.get("client.id") or given.get("group.id") or f"{prefix or 'felice-spark'}-source"
+    named = [name for name in ("groupId", "groupIdPrefix", "kafka.group.id") if options.text(name)]
+    if len(named) > 1:
+        raise OptionError(named[0], f"{named[1]} names the group already; give one of the two")
+    # A reader joins no group, so its group's name becomes the client id that brokers see and log.
+    group = options.text("groupId") or options.text("kafka.group.id")
+    default = group or f"{options.text('groupIdPrefix') or GROUP_PREFIX}-source"
     defaults = BlockingConfig("")
     config = replace(
         _config(settings, options.count_or("kafkaConsumer.pollTimeoutMs", 120_000)),
-        client_id=named,
+        client_id=given.get("client.id") or default,
         fetch_max_wait_ms=settings["fetch.wait.max.ms"],
         fetch_max_bytes=given.get("fetch.max.bytes", defaults.fetch_max_bytes),
         partition_max_bytes=given.get("max.partition.fetch.bytes", defaults.partition_max_bytes),

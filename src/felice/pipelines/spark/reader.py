@@ -9,11 +9,13 @@ reader is pickled from the one to the others, so it opens nothing before it is u
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -25,24 +27,28 @@ from pyspark.sql.streaming.datasource import (
 
 from felice.pipelines.spark.cluster import ClusterView, open_view, report_losses
 from felice.pipelines.spark.fetching import read_task
+from felice.pipelines.spark.lag import Announcement, GroupOffsets, open_group
 from felice.pipelines.spark.mistakes import QueryError, told_plainly, told_plainly_while_read
 from felice.pipelines.spark.offsets import Offsets, from_checkpoint, to_checkpoint
 from felice.pipelines.spark.options import SourceOptions
 from felice.pipelines.spark.planning import OffsetRange, Task, count_new, plan_batch, plan_tasks, share_limit
+from felice.pipelines.spark.properties import QUERY_ID
 
 # An idle query asks for its latest offset some 90 times a second; each answer that
 # brings nothing new is waited for a little longer, up to this.
 IDLE_PAUSE_MIN_S = 0.01
 IDLE_PAUSE_MAX_S = 0.1
+REPORT_EVERY_S = 1.0
 MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 
 
 class TaskPartition(InputPartition):
-    """What one Spark task reads."""
+    """What one Spark task reads, and perhaps what it tells the query's group."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, announcement: Announcement | None = None) -> None:
         super().__init__(task)
         self.task = task
+        self.announcement = announcement
 
 
 class BatchReader(DataSourceReader):
@@ -60,7 +66,7 @@ class BatchReader(DataSourceReader):
         finally:
             view.close()
         ranges = [OffsetRange(*key, start[key], max(start[key], end[key])) for key in sorted(start)]
-        return _tasks(ranges, self._options, self._cores)
+        return list(_tasks(ranges, self._options, self._cores))
 
     @told_plainly_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -77,6 +83,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: dict[str, Any] | None = None
         self._view: ClusterView | None = None
         self._ends: LatestOffsets | None = None
+        self._group: GroupOffsets | None = None
+        self._mark = secrets.token_hex(8)
         self._target: Offsets | None = None
         self._last_batch_at = time.monotonic()
 
@@ -97,6 +105,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @told_plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin = from_checkpoint(start)
+        # Spark asks for more when the batch that ends at `start` is done.
+        self._told_group().done(begin)
         end = self._target if self._target is not None else self._latest().newer_than(begin)
         if end == begin:
             return start
@@ -110,8 +120,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_at = time.monotonic()
         return to_checkpoint(end)
 
+    @told_plainly
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        known = self._ends.known if self._ends is not None else None
+        # With availableNow no batch asks for the ends, which move on meanwhile.
+        known = self._latest().recent() if self._target is not None else self._latest().known
         return None if known is None else to_checkpoint(known)
 
     @told_plainly
@@ -123,20 +135,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, until = from_checkpoint(start), from_checkpoint(end)
         batch = plan_batch(begin, until, self._cluster().earliest(until.keys() - begin.keys()))
         report_losses(batch.losses, self._options.fail_on_data_loss)
-        return _tasks(batch.ranges, self._options, self._cores)
+        tasks = _tasks(batch.ranges, self._options, self._cores)
+        if tasks and self._options.group_id is None and not self._told_group().is_known:
+            first = tasks[0].task[0]
+            tasks[0].announcement = Announcement(self._mark, (first.topic, first.partition), first.start)
+        return list(tasks)
 
     @told_plainly_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if isinstance(partition, TaskPartition):
-            yield from read_task(partition.task, self._options)
+        if not isinstance(partition, TaskPartition):
+            return
+        if partition.announcement is not None and (query_id := _query_id()) is not None:
+            partition.announcement.make(self._options, query_id)
+        yield from read_task(partition.task, self._options)
 
     def stop(self) -> None:
-        if self._view is not None:
-            self._view.close()
-            self._view = self._ends = None
+        for opened in (self._view, self._group):
+            if opened is not None:
+                opened.close()
+        self._view = self._ends = self._group = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_view": None, "_ends": None}
+        return self.__dict__ | {"_view": None, "_ends": None, "_group": None}
 
     def _too_few(self, begin: Offsets, end: Offsets, limit: ReadLimit) -> bool:
         """A batch below minOffsetsPerTrigger waits, but no longer than maxTriggerDelay."""
@@ -153,6 +173,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._view is None:
             self._view = open_view(self._options)
         return self._view
+
+    def _told_group(self) -> GroupOffsets:
+        if self._group is None:
+            self._group = open_group(self._options, self._mark)
+        return self._group
 
     def _latest(self) -> LatestOffsets:
         if self._ends is None:
@@ -199,20 +224,34 @@ class LatestOffsets:
         self._sleep = sleep
         self._next_ask_at = monotonic()
         self._pause_s = IDLE_PAUSE_MIN_S
+        self._asked_at = float("-inf")
         self.known: Offsets | None = None
+
+    def recent(self) -> Offsets:
+        """The ends as they were within the last REPORT_EVERY_S."""
+        if self.known is None or self._monotonic() - self._asked_at >= REPORT_EVERY_S:
+            self.known = self._ask()
+            self._asked_at = self._monotonic()
+        return self.known
 
     def newer_than(self, start: Offsets) -> Offsets:
         """The ends. While they stay at `start`, an answer takes up to IDLE_PAUSE_MAX_S."""
         if self.known == start and (wait_s := self._next_ask_at - self._monotonic()) > 0:
             self._sleep(wait_s)
         self.known = self._ask()
+        self._asked_at = self._monotonic()
         idle = self.known == start
         self._pause_s = min(self._pause_s * 2, IDLE_PAUSE_MAX_S) if idle else IDLE_PAUSE_MIN_S
         self._next_ask_at = self._monotonic() + self._pause_s
         return self.known
 
 
-def _tasks(ranges: Any, options: SourceOptions, cores: int) -> list[InputPartition]:
+def _query_id() -> str | None:
+    task = TaskContext.get()
+    return None if task is None else task.getLocalProperty(QUERY_ID)
+
+
+def _tasks(ranges: Any, options: SourceOptions, cores: int) -> list[TaskPartition]:
     tasks = plan_tasks(
         ranges,
         cores=cores,

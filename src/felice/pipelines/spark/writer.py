@@ -26,15 +26,11 @@ from felice.pipelines.spark.ledger import BrokerLedger, TaskIdentity
 from felice.pipelines.spark.mistakes import OptionError, QueryError, told_plainly
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.producing import PlainOutput, TopicWriter
+from felice.pipelines.spark.properties import BATCH_ID, QUERY_ID, RUN_ID
 from felice.pipelines.spark.schema import HEADERS
 from felice.pipelines.spark.transactional import TransactionalOutput
 
 log = logging.getLogger(__name__)
-
-# What Spark's engine says of the query that a task belongs to.
-QUERY_ID = "sql.streaming.queryId"
-BATCH_ID = "streaming.sql.batchId"
-RUN_ID = "spark.jobGroup.id"
 
 
 class SchemaError(QueryError, ValueError):

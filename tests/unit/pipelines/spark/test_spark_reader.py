@@ -27,6 +27,7 @@ class View:
         self.latest_offsets = latest
         self.asked = 0
         self.closed = False
+        self.group = Group()
 
     def start(self, position: Any) -> Offsets:
         return dict(self.latest_offsets)
@@ -49,7 +50,21 @@ class View:
 def view(monkeypatch: pytest.MonkeyPatch) -> View:
     view = View({A0: 0, A1: 0}, {A0: 100, A1: 100})
     monkeypatch.setattr(reader_module, "open_view", lambda options: view)
+    monkeypatch.setattr(reader_module, "open_group", lambda options, mark: view.group)
     return view
+
+
+class Group:
+    """The query's group: what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[Offsets] = []
+        self.is_known = False
+
+    def done(self, offsets: Offsets) -> None:
+        self.told.append(offsets)
+
+    def close(self) -> None: ...
 
 
 def stream(**given: str) -> StreamReader:
@@ -160,6 +175,33 @@ def test_the_last_known_ends_are_reported_without_asking_again(view: View) -> No
     asked = view.asked
     assert reader.reportLatestOffset() == {"a": {"0": 100, "1": 100}}
     assert view.asked == asked
+
+
+def test_ends_are_reported_while_a_query_reads_what_there_was(view: View) -> None:
+    reader = stream()
+    reader.prepareForTriggerAvailableNow()
+    view.latest_offsets[A0] = 150
+    assert reader.reportLatestOffset() == {"a": {"0": 150, "1": 100}}
+    asked = view.asked
+    reader.reportLatestOffset()
+    assert view.asked == asked
+
+
+def test_the_group_is_told_of_a_batch_when_the_next_is_asked_for(view: View) -> None:
+    reader = stream()
+    reader.latestOffset({"a": {"0": 7, "1": 9}}, ReadAllAvailable())
+    assert view.group.told == [{A0: 7, A1: 9}]
+
+
+def test_one_task_announces_the_reader_until_its_group_is_known(view: View) -> None:
+    reader, start, end = stream(), {"a": {"0": 7, "1": 9}}, {"a": {"0": 17, "1": 19}}
+    announced = [task.announcement for task in reader.partitions(start, end)]
+    assert [found and (found.key, found.start) for found in announced] == [(A0, 7), None]
+    view.group.is_known = True
+    assert [task.announcement for task in reader.partitions(start, end)] == [None, None]
+    view.group.is_known = False
+    named = stream(groupId="mine")
+    assert [task.announcement for task in named.partitions(start, end)] == [None, None]
 
 
 def test_a_batch_query_reads_between_its_ends(view: View, monkeypatch: pytest.MonkeyPatch) -> None:

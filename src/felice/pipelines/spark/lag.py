@@ -1,0 +1,137 @@
+"""How far a stream is behind its topics: told to a consumer group, and worked out from Spark's progress.
+
+Keeps true: an offset is committed to the group only when the batch that ends there is done. The group is for people and
+            tools: the query reads from its checkpoint, whatever the group says, and a commit that fails stops nothing.
+How:        Spark asks for the next batch's end with the end of the last batch that is done, so that is when the
+            group hears of it. The group's name comes from the query's id, which Spark tells to tasks and not to the
+            process that asks for offsets: a task of the first batch commits its start offset with the reader's mark,
+            and the reader finds the group by the mark.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from felice.client.blocking import BlockingClient
+from felice.client.blocking.coordinators import BlockingCoordinators
+from felice.client.error import KafkaException
+from felice.client.group.requests import CommittedOffset
+from felice.pipelines.spark.offsets import Offsets, Partition, from_checkpoint
+from felice.pipelines.spark.options import SourceOptions
+
+log = logging.getLogger(__name__)
+
+PATIENCE_MS = 1_000
+PAUSE_AFTER_FAILURE_S = 10.0
+SINK_SUFFIX = "-sink"
+
+
+class GroupOffsets:
+    """The group of one reader, in the driver. `find_group` may not know it yet."""
+
+    def __init__(
+        self,
+        coordinators: BlockingCoordinators,
+        find_group: Callable[[], str | None],
+        monotonic: Callable[[], float] = time.monotonic,
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.close = close
+        self._coordinators = coordinators
+        self._find_group = find_group
+        self._monotonic = monotonic
+        self._group: str | None = None
+        self._told: Offsets = {}
+        self._quiet_until = float("-inf")
+
+    @property
+    def is_known(self) -> bool:
+        return self._group is not None
+
+    def done(self, offsets: Offsets) -> None:
+        """All records before these offsets are processed."""
+        if offsets == self._told or self._monotonic() < self._quiet_until:
+            return
+        try:
+            self._group = self._group or self._find_group()
+            if self._group is not None:
+                rows = {key: CommittedOffset(offset) for key, offset in offsets.items()}
+                self._coordinators.commit_offsets(self._group, rows)
+                self._told = dict(offsets)
+        except KafkaException as error:
+            self._quiet_until = self._monotonic() + PAUSE_AFTER_FAILURE_S
+            log.warning("the group %s was not told how far the query is: %s", self._group, error.error.str())
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What a task tells the query's group: where the batch starts in one partition, and the reader's mark."""
+
+    mark: str
+    key: Partition
+    start: int
+
+    def make(self, options: SourceOptions, query_id: str) -> None:
+        row = CommittedOffset(self.start, metadata=self.mark)
+        group = f"{options.group_prefix}-{query_id}"
+        with BlockingClient(options.client, retry_timeout_ms=PATIENCE_MS) as client:
+            try:
+                BlockingCoordinators(client).commit_offsets(group, {self.key: row})
+            except KafkaException as error:
+                log.warning("the group %s was not told how far the query is: %s", group, error.error.str())
+
+
+def find_marked(coordinators: BlockingCoordinators, prefix: str, mark: str) -> str | None:
+    """The group in which a task left the mark."""
+    for group in coordinators.list_groups(f"{prefix}-"):
+        if group.endswith(SINK_SUFFIX):
+            continue
+        if any(row.metadata == mark for row in coordinators.committed(group).values()):
+            return group
+    return None
+
+
+def open_group(options: SourceOptions, mark: str) -> GroupOffsets:
+    client = BlockingClient(options.client, retry_timeout_ms=PATIENCE_MS)
+    coordinators = BlockingCoordinators(client)
+
+    def find() -> str | None:
+        return options.group_id or find_marked(coordinators, options.group_prefix, mark)
+
+    return GroupOffsets(coordinators, find, close=client.close)
+
+
+def offsets_behind(progress: Mapping[str, Any]) -> dict[str, Any]:
+    """What Spark's own Kafka source reports as metrics, from a query's progress: all of its `felice` sources together.
+
+    `minOffsetsBehindLatest`, `maxOffsetsBehindLatest` and `avgOffsetsBehindLatest` are of partitions,
+    `offsetsBehindLatest` is their sum; absent where no source has told an end yet.
+    """
+    behind = [
+        max(0, latest - done.get(key, 0))
+        for source in progress["sources"]
+        if (ends := _offsets(source, "latestOffset")) and (done := _offsets(source, "endOffset")) is not None
+        for key, latest in ends.items()
+    ]
+    if not behind:
+        return {}
+    return {
+        "minOffsetsBehindLatest": min(behind),
+        "maxOffsetsBehindLatest": max(behind),
+        "avgOffsetsBehindLatest": sum(behind) / len(behind),
+        "offsetsBehindLatest": sum(behind),
+    }
+
+
+def _offsets(source: Mapping[str, Any], name: str) -> Offsets | None:
+    """Of a source that tells its offsets as we do; None of any other."""
+    told = source[name]
+    try:
+        return None if told is None else from_checkpoint(json.loads(told) if isinstance(told, str) else told)
+    except ValueError:
+        return None
