@@ -442,6 +442,7 @@ def test_the_largest_time_is_that_of_a_record_not_of_an_emptied_batch(tmp_path: 
     put(log, ("a", "1"), at=NOW + 9000, producer_id=7, producer_epoch=0, base_sequence=0)
     put(log, ("a", "2"), at=NOW)
     put(log, ("b", "1"), at=NOW + 5)
+    put(log, ("c", "1"), at=NOW + 4)
     roll_and_clean(log)
     largest = log.offset_of_max_timestamp(log.log_end_offset)
     assert largest is not None

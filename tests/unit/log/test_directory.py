@@ -494,3 +494,69 @@ def test_a_log_that_was_deleted_while_it_was_looked_at_again_costs_nothing_else(
     assert look()() is None
     assert directory.offline_reason is None
     assert values_in(directory.logs["others", 0]) == ["b"]
+
+
+def test_each_partition_comes_back_with_the_configuration_of_its_topic(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    for topic in ("short", "long"):
+        create(directory, topic)
+    directory.close()
+    directory = opened(tmp_path, load=False)
+    configs = {"short": TopicConfig(retention_ms=5), "long": TopicConfig(retention_ms=7)}
+    directory.load(lambda topic: configs[topic])
+    assert {key[0]: log.config.retention_ms for key, log in directory.logs.items()} == {"short": 5, "long": 7}
+    directory.close()
+
+
+# -- copies of replicas that move here ------------------------------------------------------------------------
+
+
+def copied(directory: LogDirectory) -> Any:
+    copy = directory.create_future("events", 0, TopicConfig(), TOPIC_ID)
+    append(copy, "a")
+    append(copy, "b")
+    return copy
+
+
+def test_a_copy_becomes_the_replica_under_its_name(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    copy = copied(directory)
+    assert not directory.logs, "nobody takes it for the replica before it is whole"
+    replica = directory.adopt_future("events", 0, clean_offset=1)
+    assert (directory.futures, directory.clean_offsets) == ({}, {("events", 0): 1})
+    assert replica is directory.logs["events", 0] and replica is not copy
+    assert (values_in(replica), replica.recovery_point, replica.topic_id) == (["a", "b"], 2, TOPIC_ID)
+    assert append(replica, "c") == 2
+    directory.close()
+    assert values_in(opened(tmp_path).logs["events", 0]) == ["a", "b", "c"]
+
+
+def test_a_copy_that_is_not_wanted_any_more_goes_after_the_delay(tmp_path: Path) -> None:
+    clock = ManualClock()
+    directory = opened(tmp_path, clock=clock)
+    copied(directory)
+    directory.drop_future("events", 0)
+    assert not directory.futures
+    [left] = tmp_path.glob("events-0.*")
+    assert left.name.endswith("-delete") and left in directory.collect_deleted(clock.now_ms())
+    directory.close()
+
+
+def test_a_stop_closes_the_copies_and_a_start_makes_no_replica_of_them(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    copy = copied(directory)
+    directory.close()
+    with pytest.raises(LogOffline):
+        append(copy, "after the stop")
+    directory = opened(tmp_path)
+    assert not directory.logs and not directory.futures
+    directory.close()
+
+
+def test_a_directory_that_fails_takes_its_copies_offline(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    copy = copied(directory)
+    directory.fail(OSError("dead"))
+    assert copy.offline_reason is not None
+    with pytest.raises(LogOffline):
+        append(copy, "c")

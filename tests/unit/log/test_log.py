@@ -399,7 +399,10 @@ def test_truncating_everything_begins_anew_at_an_offset(tmp_path: Path) -> None:
     append(log, "a", producer_id=1, producer_epoch=0, base_sequence=0)
     log.roll()
     append(log, "b")
+    log.flush()
+    assert list(tmp_path.glob("*.snapshot"))
     log.truncate_fully_and_start_at(100)
+    assert not list(tmp_path.glob("*.snapshot")), "they tell of producers whose batches are gone"
     assert (log.log_start_offset, log.log_end_offset, len(log.producers), log.epochs.entries) == (
         100,
         100,
