@@ -41,6 +41,7 @@ from felice.log.flush import Flush
 from felice.log.producers import ProducerStates, RememberedBatch
 from felice.log.segment import MAX_RELATIVE_OFFSET, SWAP_SUFFIX, Segment
 from felice.log.segments import Segments
+from felice.log.timestamps import BatchSearch, Find
 from felice.log.transaction_index import AbortedTransaction
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.batch import BatchHeader, stamp
@@ -565,16 +566,20 @@ class Log:
         found = self.read(offset, max_bytes, end_offset=end_offset, min_one=min_one)
         return found.read() if found is not None else b""
 
-    def offset_for_timestamp(self, timestamp: int, *, end_offset: int) -> TimestampOffset | None:
+    def offset_for_timestamp(
+        self, timestamp: int, *, end_offset: int, find: Find = BatchSearch.find
+    ) -> TimestampOffset | None:
         """The first record at or after `timestamp`, in the order of offsets; None if there is none to see."""
         return self._found_below(
-            end_offset, lambda: timestamps.first_since(self.segments, timestamp, self.log_start_offset)
+            end_offset, lambda: timestamps.first_since(self.segments, timestamp, self.log_start_offset, find)
         )
 
-    def offset_of_max_timestamp(self, end_offset: int) -> TimestampOffset | None:
+    def offset_of_max_timestamp(
+        self, end_offset: int, find: Find = BatchSearch.find
+    ) -> TimestampOffset | None:
         """The first record that has the largest timestamp of the log; None if it is not to be seen yet."""
         return self._found_below(
-            end_offset, lambda: timestamps.first_largest(self.segments, self.log_start_offset)
+            end_offset, lambda: timestamps.first_largest(self.segments, self.log_start_offset, find)
         )
 
     def _found_below(

@@ -6,27 +6,64 @@ Keeps true: what is answered is a *record's* timestamp, not a batch's; only the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
 
 from felice.log.answers import TimestampOffset
 from felice.log.errors import CorruptLog
 from felice.log.segment import Segment
 from felice.records.batch import BatchHeader, verify_crc
-from felice.records.reader import read_batch
+from felice.records.reader import read_times
 
 
-def first_since(segments: Sequence[Segment], timestamp: int, log_start_offset: int) -> TimestampOffset | None:
+@dataclass(frozen=True, slots=True)
+class BatchSearch:
+    """The search of one batch for the first record at or after a timestamp.
+
+    It needs nothing of the log, so `find` may run on a thread: the batch may be large once decompressed.
+    """
+
+    log_path: Path
+    position: int
+    data: bytes
+    header: BatchHeader
+    timestamp: int
+    log_start_offset: int
+
+    @property
+    def key(self) -> tuple[int, int, int, int]:
+        """Equal for searches that find the same."""
+        return self.header.base_offset, self.header.crc, self.timestamp, self.log_start_offset
+
+    def find(self) -> TimestampOffset | None:
+        header = self.header._replace(position=0)
+        if not verify_crc(self.data, header):
+            raise CorruptLog(self.log_path, self.position, "the CRC of the batch does not hold")
+        for timestamp, offset in read_times(self.data, header):
+            if timestamp >= self.timestamp and offset >= self.log_start_offset:
+                return TimestampOffset(timestamp, offset, header.leader_epoch)
+        return None
+
+
+Find: TypeAlias = Callable[[BatchSearch], TimestampOffset | None]
+
+
+def first_since(
+    segments: Sequence[Segment], timestamp: int, log_start_offset: int, find: Find
+) -> TimestampOffset | None:
     """The first record at or after `timestamp`, in the order of offsets."""
     for segment in segments:
         if segment.largest.timestamp >= timestamp:
             for header in segment.headers_since(timestamp):
-                found = _first_in_batch(segment, header, timestamp, log_start_offset)
+                found = _first_in_batch(segment, header, timestamp, log_start_offset, find)
                 if found is not None:
                     return found
     return None
 
 
-def first_largest(segments: Sequence[Segment], log_start_offset: int) -> TimestampOffset | None:
+def first_largest(segments: Sequence[Segment], log_start_offset: int, find: Find) -> TimestampOffset | None:
     """The first record that has the largest timestamp of the log."""
     segment = max(segments, key=lambda segment: segment.largest.timestamp)
     timestamp, last_offset = segment.largest
@@ -34,11 +71,13 @@ def first_largest(segments: Sequence[Segment], log_start_offset: int) -> Timesta
         return None
     header = segment.header_at(segment.position_of(last_offset))
     if header.record_count == 0:
-        return _first_largest_by_walking(segments, log_start_offset)
-    return _first_in_batch(segment, header, timestamp, log_start_offset)
+        return _first_largest_by_walking(segments, log_start_offset, find)
+    return _first_in_batch(segment, header, timestamp, log_start_offset, find)
 
 
-def _first_largest_by_walking(segments: Sequence[Segment], log_start_offset: int) -> TimestampOffset | None:
+def _first_largest_by_walking(
+    segments: Sequence[Segment], log_start_offset: int, find: Find
+) -> TimestampOffset | None:
     """Where the index tells of a batch that compaction emptied: its time is no record's any more."""
     largest: tuple[Segment, BatchHeader] | None = None
     for segment in segments:
@@ -47,19 +86,13 @@ def _first_largest_by_walking(segments: Sequence[Segment], log_start_offset: int
                 largest = segment, header
     if largest is None or largest[1].max_timestamp < 0:
         return None
-    return _first_in_batch(*largest, largest[1].max_timestamp, log_start_offset)
+    return _first_in_batch(*largest, largest[1].max_timestamp, log_start_offset, find)
 
 
 def _first_in_batch(
-    segment: Segment, header: BatchHeader, timestamp: int, log_start_offset: int
+    segment: Segment, header: BatchHeader, timestamp: int, log_start_offset: int, find: Find
 ) -> TimestampOffset | None:
     if header.next_offset <= log_start_offset:
         return None
     data, position = segment.batch_at(header), header.position
-    header = header._replace(position=0)
-    if not verify_crc(data, header):
-        raise CorruptLog(segment.log_path, position, "the CRC of the batch does not hold")
-    for record in read_batch(data, header):
-        if record.timestamp >= timestamp and record.offset >= log_start_offset:
-            return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
-    return None
+    return find(BatchSearch(segment.log_path, position, data, header, timestamp, log_start_offset))

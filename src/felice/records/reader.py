@@ -16,7 +16,11 @@ from felice.records.batch import HEADER_SIZE, BatchHeader, iter_batches, verify_
 from felice.records.compression import DECOMPRESSED_SIZE_MAX_BYTES, decompress
 from felice.records.errors import CorruptBatch
 from felice.records.kernels import iterate
+from felice.records.kernels.grammar import wrap64
+from felice.records.kernels.plain import walk
 from felice.records.record import Record
+
+_LISTED_RECORDS_MAX = 10_000
 
 
 def records_payload(
@@ -47,6 +51,19 @@ def read_batch(
     return iterate(
         payload, header.record_count, header.base_offset, header.base_timestamp, append_time(header)
     )
+
+
+def read_times(buffer: Buffer, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """Timestamp and offset of each record of one batch, one by one where a list of all would take much memory."""
+    if header.record_count <= _LISTED_RECORDS_MAX:
+        for record in read_batch(buffer, header):
+            yield record.timestamp, record.offset
+        return
+    common = append_time(header)
+    with memoryview(records_payload(buffer, header)) as payload:
+        for _, timestamp_delta, offset_delta, *_ in walk(payload, header.record_count):
+            timestamp = wrap64(header.base_timestamp + timestamp_delta) if common is None else common
+            yield timestamp, wrap64(header.base_offset + offset_delta)
 
 
 def read_records(buffer: Buffer, *, check_crcs: bool = False) -> Iterator[Record]:

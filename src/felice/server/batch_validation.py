@@ -1,4 +1,4 @@
-"""Checks produced batches before they are appended, the large ones on threads.
+"""Checks produced batches before they are appended, the large ones on threads; other work on batches joins them there.
 
 Keeps true:  at most `felice.large.batches.max.at.once` batches are decompressed on threads at a time, each to at most
              `felice.batch.max.decompressed.bytes`: their product bounds the memory of all producers together.
@@ -11,10 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from felice.config import BrokerConfig
 from felice.protocol.primitives import Buffer
 from felice.records.validate import NeedsThread, ProduceRules, Verdict, judge
+
+T = TypeVar("T")
 
 
 class BatchValidation:
@@ -37,9 +40,13 @@ class BatchValidation:
     ) -> Verdict:
         """On a thread, when there is room."""
         limit = self._config().felice_batch_max_decompressed_bytes
-        await self._room.acquire()
-        work = asyncio.get_running_loop().run_in_executor(
-            None, partial(judge, records, rules, now_ms, zstd_allowed, limit, on_loop=False)
+        return await self.on_thread(
+            partial(judge, records, rules, now_ms, zstd_allowed, limit, on_loop=False)
         )
-        work.add_done_callback(lambda _: self._room.release())
-        return await asyncio.shield(work)
+
+    async def on_thread(self, work: Callable[[], T]) -> T:
+        """Any other work that decompresses one batch, when there is room."""
+        await self._room.acquire()
+        future = asyncio.get_running_loop().run_in_executor(None, work)
+        future.add_done_callback(lambda _: self._room.release())
+        return await asyncio.shield(future)

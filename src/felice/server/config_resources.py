@@ -16,6 +16,7 @@ from felice.controller import topic_names
 from felice.metadata.layout import DEFAULT_ENTITY
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.server.dynamic_config import check_dynamic, without_effect
+from felice.server.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -40,12 +41,15 @@ Row = TypeVar("Row", bound=ResourceRow)
 
 
 async def change_each(
-    resources: Sequence[R], new_row: Callable[..., Row], change: Callable[[R], Awaitable[None]]
+    resources: Sequence[R],
+    new_row: Callable[..., Row],
+    change: Callable[[R], Awaitable[None]],
+    context: RequestContext,
 ) -> list[Row]:
     """A row for every resource, each with its own error; one that comes twice is not changed."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     rows = []
-    for resource in resources:
+    async for resource in paced(resources, context.services.env.clock):
         kind, name = resource.resource_type, resource.resource_name
         row = new_row(resource_type=kind, resource_name=name, error_message=None)
         try:

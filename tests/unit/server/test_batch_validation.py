@@ -13,8 +13,14 @@ import pytest
 
 from conformance.wire import Wire
 from felice.config import BrokerConfig, TopicConfig
+from felice.log import timestamps
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from felice.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from felice.protocol.messages.metadata import MetadataRequest
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from felice.records.batch import BatchHeader, write_header
@@ -213,3 +219,32 @@ def test_a_thread_counts_until_it_has_ended_though_its_client_has_left(
             assert len(began) == 2
 
     asyncio.run(scenario())
+
+
+def test_a_batch_is_searched_for_a_timestamp_on_a_thread(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    find = timestamps.BatchSearch.find
+
+    def noted(search: timestamps.BatchSearch) -> Any:
+        threads.append(threading.current_thread().name)
+        return find(search)
+
+    monkeypatch.setattr(timestamps.BatchSearch, "find", noted)
+    now_ms = int(time.time() * 1000)
+    records = [Record(index, now_ms + index, b"k", b"v") for index in range(20_000)]
+    for batch_of in (records[:10], records):
+        assert rows(wire.ask(request(bytes(build_batch(batch_of, Codec.GZIP))), 9))[0][0] == 0
+    for timestamp, offset in (
+        (now_ms + 5, 5),
+        (now_ms + 15_000, 15_010),
+        (-3, 20_009),
+        (now_ms + 20_000, -1),
+    ):
+        asked = ListOffsetsTopic(
+            name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+        )
+        [row] = wire.ask(ListOffsetsRequest(topics=[asked]), 8).topics[0].partitions
+        assert (row.error_code, row.offset) == (0, offset)
+    assert len(threads) == 3
+    assert len(set(threads) - {"MainThread"}) >= 1
+    assert all(name.startswith("asyncio") for name in threads)

@@ -14,6 +14,7 @@ import pytest
 from conformance.topics import wait_until
 from conformance.wire import Wire
 from felice.protocol.errors import ErrorCode
+from felice.protocol.messages import describe_producers, offset_fetch
 from felice.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from felice.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -475,3 +476,17 @@ def test_records_of_many_partitions_are_deleted_in_one_request(wire: Wire) -> No
         (0, 1, 0),
         (7, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
+
+
+def test_what_is_asked_for_a_thousand_times_is_answered_once(wire: Wire) -> None:
+    """A broker has hundreds of configurations, a group thousands of members: answers must not multiply."""
+    create(wire, "t")
+    own = DescribeConfigsResource(resource_type=BROKER, resource_name="0")
+    assert len(wire.ask(DescribeConfigsRequest(resources=[own] * 1000)).results) == 1
+    assert len(wire.ask(DescribeGroupsRequest(groups=["g"] * 1000)).groups) == 1
+    partitions = describe_producers.TopicRequest(name="t", partition_indexes=[0] * 500)
+    asked = describe_producers.DescribeProducersRequest(topics=[partitions, partitions])
+    [topic] = wire.ask(asked).topics
+    assert [row.partition_index for row in topic.partitions] == [0]
+    group = offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=None)
+    assert len(wire.ask(offset_fetch.OffsetFetchRequest(groups=[group] * 1000)).groups) == 1

@@ -30,7 +30,7 @@ async def handle(request: AlterConfigsRequest, context: RequestContext) -> Alter
     async def change(resource: AlterConfigsResource) -> None:
         await _replace(resource, request.validate_only, context)
 
-    rows = await change_each(request.resources, AlterConfigsResourceResponse, change)
+    rows = await change_each(request.resources, AlterConfigsResourceResponse, change, context)
     return AlterConfigsResponse(responses=rows)
 
 

@@ -12,6 +12,7 @@ from felice.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from felice.server.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     results = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
+    distinct = {topic.name: topic for topic in request.topics}.values()
+    async for topic in paced(distinct, context.services.env.clock):
         result = CreatePartitionsTopicResult(name=topic.name)
         try:
             if times[topic.name] > 1:

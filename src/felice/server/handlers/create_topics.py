@@ -6,7 +6,7 @@ From version 5 the answer says what was made, every configuration included.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from felice.config import shortened
 from felice.controller.cluster_admin import NewTopic, PlannedTopic
@@ -18,16 +18,21 @@ from felice.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from felice.server.config_entries import topic_entries
+from felice.server.config_entries import ConfigEntry, topic_entries
+from felice.server.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+_Rows: TypeAlias = dict[tuple[str, str | None, int], CreatableTopicConfigs]
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     results = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
+    shared: _Rows = {}
+    distinct = {topic.name: topic for topic in request.topics}.values()
+    async for topic in paced(distinct, context.services.env.clock):
         try:
             if times[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic name: {topic.name}")
@@ -35,7 +40,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
             planned = await context.services.cluster_admin.create_topic(
                 wish, validate_only=request.validate_only
             )
-            results.append(_made(planned, request.validate_only, context))
+            results.append(_made(planned, request.validate_only, context, shared))
         except ApiError as error:
             results.append(
                 CreatableTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
@@ -56,23 +61,33 @@ def _wish(topic: CreatableTopic) -> NewTopic:
     return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignment, configs)
 
 
-def _made(planned: PlannedTopic, validate_only: bool, context: RequestContext) -> CreatableTopicResult:
+def _made(
+    planned: PlannedTopic, validate_only: bool, context: RequestContext, shared: _Rows
+) -> CreatableTopicResult:
     result = CreatableTopicResult(
         name=planned.name,
         error_message=None,
         num_partitions=len(planned.partitions),
         replication_factor=planned.replication_factor,
         configs=[
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.is_sensitive,
-            )
+            _config_row(entry, shared)
             for entry in topic_entries(planned.configs, context.services.config_layers)
         ],
     )
     if not validate_only:
         result.topic_id = planned.topic_id
     return result
+
+
+def _config_row(entry: ConfigEntry, shared: _Rows) -> CreatableTopicConfigs:
+    """Most configurations of most topics are alike, and an answer may tell of thousands of topics."""
+    key = entry.name, entry.value, entry.source
+    if key not in shared:
+        shared[key] = CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+    return shared[key]

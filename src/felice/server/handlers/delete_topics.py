@@ -19,6 +19,7 @@ from felice.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from felice.protocol.primitives import ZERO_UUID
+from felice.server.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -33,7 +34,9 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     refused = [_refused(topic) for topic in asked if _ref(topic) is None]
     times = Counter(ref for topic in asked if (ref := _ref(topic)) is not None)
-    results = [await _result(ref, times, context) for ref in _narrowed(times, context)]
+    results = []
+    async for ref in paced(_narrowed(times, context), context.services.env.clock):
+        results.append(await _result(ref, times, context))
     return DeleteTopicsResponse(responses=refused + results)
 
 

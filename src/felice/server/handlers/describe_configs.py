@@ -20,15 +20,22 @@ from felice.protocol.messages.describe_configs import (
 )
 from felice.server.config_entries import ConfigEntry, broker_entries, dynamic_default_entries, topic_entries
 from felice.server.config_resources import check_broker, check_topic, unsupported
+from felice.server.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[_result(resource, request, context) for resource in request.resources]
-    )
+async def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    """A resource that is named twice in the same way is answered once: a broker has hundreds of configurations."""
+    asked = {
+        (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())): resource
+        for resource in request.resources
+    }
+    results = []
+    async for resource in paced(asked.values(), context.services.env.clock):
+        results.append(_result(resource, request, context))
+    return DescribeConfigsResponse(results=results)
 
 
 def _result(

@@ -1,4 +1,4 @@
-"""DescribeGroups (key 15): state, protocol and members. Every group asked for is answered."""
+"""DescribeGroups (key 15): state, protocol and members. Every group asked for is answered, once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(
-        groups=[_describe(group_id, request, context) for group_id in request.groups]
+        groups=[_describe(group_id, request, context) for group_id in dict.fromkeys(request.groups)]
     )
 
 

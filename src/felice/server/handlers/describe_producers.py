@@ -15,21 +15,21 @@ from felice.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from felice.replication.partition import NO_EPOCH
+from felice.server.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_partition(topic.name, index, context) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
+async def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+    """A partition that is named twice is answered once: it may have thousands of producers."""
+    asked = dict.fromkeys(
+        (topic.name, index) for topic in request.topics for index in topic.partition_indexes
     )
+    topics = {topic.name: TopicResponse(name=topic.name) for topic in request.topics}
+    async for name, index in paced(asked, context.services.env.clock):
+        topics[name].partitions.append(_partition(name, index, context))
+    return DescribeProducersResponse(topics=list(topics.values()))
 
 
 def _partition(topic: str, index: int, context: RequestContext) -> PartitionResponse:

@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65): transactions by id, from their coordinator (KIP-664)."""
+"""DescribeTransactions (key 65): transactions by id, from their coordinator, each once (KIP-664)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def handle(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
         transaction_states=[
-            _describe(transactional_id, context) for transactional_id in request.transactional_ids
+            _describe(transactional_id, context)
+            for transactional_id in dict.fromkeys(request.transactional_ids)
         ]
     )
 

@@ -27,7 +27,7 @@ async def handle(
     async def change(resource: AlterConfigsResource) -> None:
         await _alter(resource, request.validate_only, context)
 
-    rows = await change_each(request.resources, AlterConfigsResourceResponse, change)
+    rows = await change_each(request.resources, AlterConfigsResourceResponse, change, context)
     return IncrementalAlterConfigsResponse(responses=rows)
 
 

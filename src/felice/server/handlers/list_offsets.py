@@ -11,9 +11,12 @@ shown: it says OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE below version 5) rathe
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, TypeAlias
 
+from felice.log.errors import CorruptLog
 from felice.log.log import TimestampOffset
+from felice.log.timestamps import BatchSearch, Find
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
 _READ_COMMITTED = 1
 _EPOCHS_SINCE, _NOT_AVAILABLE_SINCE = 4, 5
+_Known: TypeAlias = dict[tuple[int, int, int, int], TimestampOffset | ApiError | CorruptLog | None]
 _NOTHING = TimestampOffset(-1, -1, -1)
 _NOT_TIERED = TimestampOffset(-1, -1, -1)
 
@@ -49,17 +53,80 @@ _SINCE = {
 }
 
 
-def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    asked = Counter(
+def handle(
+    request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    if any(_searches(asked.timestamp) for topic in request.topics for asked in topic.partitions):
+        return _look_into_batches(request, context)
+    return _answer(request, context, BatchSearch.find)
+
+
+async def _look_into_batches(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    """Batches are looked into on threads. The log may change meanwhile, so the search begins anew after each."""
+    times = _times_asked(request)
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        rows = []
+        for asked in topic.partitions:
+            known: _Known = {}
+            while True:
+                try:
+                    times_asked = times[topic.name, asked.partition_index]
+                    rows.append(_row(topic.name, asked, times_asked, request, context, _among(known)))
+                    break
+                except _NotLookedInto as missing:
+                    search = missing.search
+                try:
+                    known[search.key] = await context.services.batch_validation.on_thread(search.find)
+                except (ApiError, CorruptLog) as error:
+                    known[search.key] = error
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
+    return response
+
+
+class _NotLookedInto(Exception):
+    def __init__(self, search: BatchSearch) -> None:
+        self.search = search
+
+
+def _among(known: _Known) -> Find:
+    """Finds what was found before; asks for the rest by `_NotLookedInto`."""
+
+    def find(search: BatchSearch) -> TimestampOffset | None:
+        if search.key not in known:
+            raise _NotLookedInto(search)
+        found = known[search.key]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return find
+
+
+def _searches(timestamp: int) -> bool:
+    return timestamp >= 0 or timestamp == MAX_TIMESTAMP
+
+
+def _times_asked(request: ListOffsetsRequest) -> Counter[tuple[str, int]]:
+    return Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
+
+
+def _answer(request: ListOffsetsRequest, context: RequestContext, find: Find) -> ListOffsetsResponse:
+    times = _times_asked(request)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
                     _row(
-                        topic.name, partition, asked[topic.name, partition.partition_index], request, context
+                        topic.name,
+                        partition,
+                        times[topic.name, partition.partition_index],
+                        request,
+                        context,
+                        find,
                     )
                     for partition in topic.partitions
                 ],
@@ -70,7 +137,12 @@ def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsR
 
 
 def _row(
-    topic: str, asked: ListOffsetsPartition, times: int, request: ListOffsetsRequest, context: RequestContext
+    topic: str,
+    asked: ListOffsetsPartition,
+    times: int,
+    request: ListOffsetsRequest,
+    context: RequestContext,
+    find: Find,
 ) -> ListOffsetsPartitionResponse:
     index = asked.partition_index
     try:
@@ -80,7 +152,7 @@ def _row(
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         partition = context.services.partitions.find(topic, index)
         partition.check_leader(asked.current_leader_epoch)
-        found = _search(partition, asked.timestamp, _bound(partition, request))
+        found = _search(partition, asked.timestamp, _bound(partition, request), find)
         if request.replica_id < 0 and (asked.timestamp == LATEST_TIMESTAMP or found is _NOTHING):
             partition.check_latest_is_known()
     except ApiError as error:
@@ -102,7 +174,7 @@ def _bound(partition: Partition, request: ListOffsetsRequest) -> int:
     return partition.high_watermark
 
 
-def _search(partition: Partition, timestamp: int, bound: int) -> TimestampOffset:
+def _search(partition: Partition, timestamp: int, bound: int, find: Find) -> TimestampOffset:
     log = partition.log
     if timestamp == LATEST_TIMESTAMP:
         return TimestampOffset(-1, bound, partition.leader_epoch)
@@ -112,5 +184,5 @@ def _search(partition: Partition, timestamp: int, bound: int) -> TimestampOffset
     if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
         return _NOT_TIERED
     if timestamp == MAX_TIMESTAMP:
-        return log.offset_of_max_timestamp(bound) or _NOTHING
-    return log.offset_for_timestamp(timestamp, end_offset=bound) or _NOTHING
+        return log.offset_of_max_timestamp(bound, find) or _NOTHING
+    return log.offset_for_timestamp(timestamp, end_offset=bound, find=find) or _NOTHING

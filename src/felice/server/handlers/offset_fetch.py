@@ -6,7 +6,7 @@ each partition.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 from felice.coordinator.group.commits import NO_OFFSET
@@ -35,7 +35,7 @@ def handle(
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     groups, client = context.services.coordinators.groups, client_of(context)
     asked = request.groups if context.version >= _MANY_GROUPS_SINCE else [_as_group(request)]
-    answers = [groups.fetch(group, request.require_stable, client) for group in asked]
+    answers = [groups.fetch(group, request.require_stable, client) for group in _distinct(asked)]
 
     def build(found: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
         if context.version >= _MANY_GROUPS_SINCE:
@@ -43,6 +43,11 @@ def handle(
         return _as_single(request, found[0], context.version)
 
     return gather(answers, build)
+
+
+def _distinct(asked: Iterable[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """All offsets of a group are answered once, however often they are asked for."""
+    return list({group.group_id if group.topics is None else id(group): group for group in asked}.values())
 
 
 def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
