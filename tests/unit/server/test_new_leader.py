@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from felice.config import TopicConfig
+from felice.config import BrokerConfig, TopicConfig
 from felice.env import SystemClock, SystemDisk
 from felice.log.log import Log
 from felice.metadata.image import PartitionImage
@@ -19,11 +20,13 @@ from felice.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
+    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 from felice.records.builder import BatchBuilder
 from felice.replication.dependencies import PartitionDependencies
 from felice.replication.partition import Partition
+from felice.server.batch_validation import BatchValidation
 from felice.server.handlers import list_offsets
 
 NOW_MS = SystemClock().now_ms()
@@ -49,12 +52,19 @@ def ask(
     partition: Partition, timestamp: int, version: int = 5, replica_id: int = -1
 ) -> ListOffsetsPartitionResponse:
     partitions = SimpleNamespace(find=lambda topic, number: partition)
-    context: Any = SimpleNamespace(services=SimpleNamespace(partitions=partitions), version=version)
+    validation = BatchValidation(BrokerConfig)
+    services = SimpleNamespace(partitions=partitions, batch_validation=validation)
+    context: Any = SimpleNamespace(services=services, version=version)
     topic = ListOffsetsTopic(
         name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
     )
-    response = list_offsets.handle(ListOffsetsRequest(replica_id=replica_id, topics=[topic]), context)
-    return response.topics[0].partitions[0]
+    request = ListOffsetsRequest(replica_id=replica_id, topics=[topic])
+
+    async def answer() -> ListOffsetsResponse:
+        found = list_offsets.handle(request, context)
+        return found if isinstance(found, ListOffsetsResponse) else await found
+
+    return asyncio.run(answer()).topics[0].partitions[0]
 
 
 @pytest.mark.parametrize("timestamp", [LATEST_TIMESTAMP, NOW_MS])
