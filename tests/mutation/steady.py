@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 
 import pytest
-from mutmut.mutation.trampoline import get_mutant_under_test
+from mutmut.mutation import trampoline
 from mutmut.runners.harness import PytestRunner
 from mutmut.state import state
 from mutmut.workers import isolation
@@ -20,7 +20,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def _is_mutant_there() -> bool:
-    return get_mutant_under_test() not in ("", "stats")
+    return trampoline.get_mutant_under_test() not in ("", "stats")
 
 
 class SteadyRunner(PytestRunner):
@@ -49,6 +49,23 @@ def _without_failures(ended: int) -> int:
     return 0 if ended == pytest.ExitCode.TESTS_FAILED else ended
 
 
+class NoCallStack:
+    """mutmut's own, a context variable that every call sets, crashed Python 3.11; who calls whom is not asked for."""
+
+    @staticmethod
+    def get() -> tuple[None, int]:
+        return None, 0
+
+    @staticmethod
+    def set(frame: object) -> None:
+        return None
+
+    @staticmethod
+    def reset(token: object) -> None:
+        return None
+
+
 def install() -> None:
     """mutmut has no option for its runner."""
     isolation.PytestRunner = SteadyRunner  # type: ignore[misc]
+    trampoline.MutmutCallStack = NoCallStack  # type: ignore[assignment, misc]

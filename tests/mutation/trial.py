@@ -32,8 +32,8 @@ PACKAGES = {
         "properties/coordinator",
     ),
     "controller": ("unit/controller", "scenarios/test_controller.py"),
-    # The other two use most of the client.
-    "client": ("unit/client", "properties/client", "unit/cli", "unit/testing"),
+    # The last two call its administration.
+    "client": ("unit/client", "properties/client", "unit/cli", "unit/testing/test_broker.py"),
 }
 WORKPLACE = Path("mutants")
 _SOURCES = Path("src/felice")
