@@ -345,7 +345,7 @@ def test_what_was_decided_is_completed_after_a_restart(commit: bool, monkeypatch
             producer.write(topic, b"a")
             assert producer.add_offsets(group) == 0
             assert producer.commit_offset(group, topic, 5) == 0
-            patched.setattr("felice.server.transactions.write_markers", no_marker)
+            patched.setattr("felice.server.transactions.MarkerWriter.write", no_marker)
             assert producer.end(commit) == 0
             assert producer.end(commit) == ErrorCode.CONCURRENT_TRANSACTIONS
             assert producer.end(not commit) == ErrorCode.INVALID_TXN_STATE

@@ -352,7 +352,7 @@ def test_while_an_end_is_not_told_the_next_write_is_put_off(
         raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
 
     with monkeypatch.context() as patched:
-        patched.setattr("felice.server.transactions.write_markers", no_marker)
+        patched.setattr("felice.server.transactions.MarkerWriter.write", no_marker)
         producer.write_v2(topic, b"a")
         assert producer.end_v2(True) == 0
         began = time.monotonic()

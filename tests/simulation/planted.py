@@ -30,7 +30,7 @@ from felice.log.log import AppendInfo, Log
 from felice.log.producers import ProducerState, ProducerStates
 from felice.protocol.errors import ErrorCode
 from felice.replication.partition import Partition
-from felice.server import transactions
+from felice.server.transactions import MarkerWriter
 from felice.testing.simulation.disk import SimDisk, SimFile
 from simulation.plan import Plan
 
@@ -300,7 +300,7 @@ BUGS = (
                _wrap(initialisation, "initialise", _nobody_is_fenced),
                lambda plan: "transactions" in plan.roles and plan.seed % 4 == 1, seed=141),
     PlantedBug("wrong marker", "one partition hears the opposite of the decision",
-               _wrap(transactions, "_append_marker", _last_marker_aborts), _having("transactions"), seed=13),
+               _wrap(MarkerWriter, "_append", _last_marker_aborts), _having("transactions"), seed=13),
     PlantedBug("offsets at once", "offsets of a transaction count before it is committed",
                _wrap(GroupShard, "replay", _counts_at_once), _having("copier"), seed=103),
     PlantedBug("unstable offsets", "offsets are told while a transaction is about to change them",

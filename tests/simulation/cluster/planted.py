@@ -18,8 +18,9 @@ from felice.metadata.store import ANY_VERSION, SetData
 from felice.replication import fetcher, follower, isr, partition
 from felice.replication.leader import Leader
 from felice.replication.partition import Partition
-from felice.server import membership, transactions
-from felice.server.broker import Broker
+from felice.server import membership
+from felice.server.image_follower import ImageFollower
+from felice.server.transactions import MarkerWriter
 from simulation.plan import Plan
 from simulation.planted import PlantedBug, _answers, _replace, _wrap
 
@@ -101,7 +102,7 @@ def _any_epoch() -> Iterator[None]:
 
 
 def _leads_on(self: Any) -> None:
-    self.controller.resign()
+    self._controller.resign()
 
 
 def _own_end(self: Any, high_watermark: int, *, committable_offset: int, **kwargs: Any) -> int:
@@ -258,7 +259,8 @@ BUGS = (
                lambda plan: "mover" in plan.roles and _shared(plan), seed=8),
     PlantedBug("any epoch", "those who ask for the leader of another epoch are answered, and believe it", _any_epoch,
                _hit("late fetches"), seed=124),
-    PlantedBug("zombie", "a broker leads on after its session has ended", _replace(Broker, "stop_leading", _leads_on),
+    PlantedBug("zombie", "a broker leads on after its session has ended",
+               _replace(ImageFollower, "stop_leading", _leads_on),
                _hit("isolate leader", "isolate", "store part"), seed=15),
     PlantedBug("watermark beyond", "a follower's watermark is the leader's, wherever its own log ends",
                _replace(follower, "next_high_watermark", _believes_the_leader),
@@ -275,7 +277,7 @@ BUGS = (
                _replace(HostedShard, "_replay_log", _reads_nothing),
                lambda plan: bool({"transactions", "copier", "group"} & set(plan.roles))),
     PlantedBug("marker", "markers are acknowledged and not written",
-               _wrap(transactions, "_append_marker", _marker_is_enough),
+               _wrap(MarkerWriter, "_append", _marker_is_enough),
                lambda plan: "transactions" in plan.roles, seed=1),
     PlantedBug("unsynced replicas", "what must be on disk is not waited for", _replace(Log, "needs_flush", False),
                lambda plan: plan.kind == "synced" and any(f.kind.startswith("power") for f in plan.faults), seed=7),
