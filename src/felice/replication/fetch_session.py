@@ -1,8 +1,8 @@
-"""The follower's end of a fetch session (KIP-227): what the leader remembers of our last request.
+"""The follower's side of a fetch session (KIP-227): what the leader remembers of earlier requests.
 
-Keeps true:  what is asked, together with what was asked before in this session, is exactly what is wanted now.
-             Whenever the two ends may disagree the next request is a full one.
-Pure. The leader's end is `server/fetch_sessions.py`.
+Keeps true:  a request, together with the earlier requests of its session, names exactly the partitions that are
+             wanted now. Whenever the two sides may disagree, the next request is a full one.
+Pure. The leader's side is `server/fetch_sessions.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Asked = TypeVar("Asked")
 
 @dataclass(frozen=True, slots=True)
 class SessionPlan(Generic[Key, Asked]):
-    """What the next request says: all that is wanted, or only what changed."""
+    """Content of the next request: all wanted partitions, or only the changes."""
 
     session_id: int
     epoch: int
@@ -38,7 +38,7 @@ class FollowersSession(Generic[Key, Asked]):
         self._known: dict[Key, Asked] = {}
 
     def plan(self, wanted: Mapping[Key, Asked], touched: Iterable[Key]) -> SessionPlan[Key, Asked]:
-        """`touched` are the keys that may be wanted otherwise than in the last plan."""
+        """`touched` are the keys that may differ from the last plan."""
         if self._epoch == FULL_EPOCH:
             self._known = dict(wanted)
             return SessionPlan(self._session_id, FULL_EPOCH, dict(wanted))
@@ -53,7 +53,7 @@ class FollowersSession(Generic[Key, Asked]):
         return SessionPlan(self._session_id, self._epoch, changed, tuple(forgotten))
 
     def on_response(self, error_code: int, session_id: int) -> bool:
-        """Whether the response has rows to look at."""
+        """Whether the response has rows to process."""
         if error_code != ErrorCode.NONE:
             if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = NO_SESSION
@@ -67,5 +67,5 @@ class FollowersSession(Generic[Key, Asked]):
         return True
 
     def on_failure(self) -> None:
-        """Whether the leader saw the request is not known. The next one closes its session."""
+        """The request failed: whether the leader saw it is unknown. The next request closes its session."""
         self._epoch = FULL_EPOCH

@@ -1,13 +1,13 @@
-"""A follower's decisions about one partition: what to fetch next, and what to make of the answer.
+"""A follower's decisions about one partition: what to fetch next, and what to do with the answer.
 
-Keeps true:  R5  a follower's log is a prefix of its leader's, up to the point that both have compared: where
-                 the epochs say that they parted, it truncates before it appends anything.
-             R6  the follower's high watermark is at most its own log end, and only records that some leader of
-                 this partition called committed lie below it. It falls only where the log is cut below it.
-How:         every fetch names the epoch of the last record here (KIP-595). A leader whose log has that epoch
-             end earlier answers where; the log is cut there, or at the end of our largest common epoch, and
-             the next fetch compares again. So the disasters of KIP-101 and KIP-279 cannot happen, and no
-             OffsetForLeaderEpoch is asked: every leader here understands Fetch 12.
+Keeps true:  R5  a follower's log is a prefix of its leader's, up to the point that both have compared: where the
+                 epochs show that the logs diverged, the follower truncates before it appends anything.
+             R6  the follower's high watermark is at most its own log end, and only records that a leader of this
+                 partition called committed lie below it. It falls only where the log is truncated below it.
+How:         every fetch names the epoch of the last record here (KIP-595). If that epoch ends earlier in the leader's
+             log, the leader answers where; the follower truncates there, or at the end of their largest common
+             epoch, and the next fetch compares again. This rules out the data losses of KIP-101 and KIP-279, without
+             OffsetForLeaderEpoch requests: every leader here understands Fetch 12.
 Decides only: `partition.py` changes the log, `fetcher.py` talks to the leader. Pure.
 """
 
@@ -21,7 +21,7 @@ from felice.log.epochs import UNDEFINED_EPOCH, LeaderEpochs
 
 @dataclass(frozen=True, slots=True)
 class FetchPosition:
-    """What the follower asks for."""
+    """The fields of the next fetch request."""
 
     offset: int
     last_fetched_epoch: int
@@ -31,7 +31,7 @@ class FetchPosition:
 
 @dataclass(frozen=True, slots=True)
 class TruncateTo:
-    """Cut the log at `offset`. `is_unclean`: records go that were once committed."""
+    """Truncate the log at `offset`. `is_unclean`: this removes records that were committed once."""
 
     offset: int
     is_unclean: bool
@@ -39,7 +39,7 @@ class TruncateTo:
 
 @dataclass(frozen=True, slots=True)
 class RestartAt:
-    """Nothing here is of use: begin again at `offset`."""
+    """The log is of no use: start again at `offset`."""
 
     offset: int
 
@@ -50,7 +50,7 @@ Remedy: TypeAlias = TruncateTo | RestartAt | None
 def before_following(
     epochs: LeaderEpochs, *, log_start_offset: int, log_end_offset: int, high_watermark: int
 ) -> Remedy:
-    """Where no epoch is known of the last record there is nothing to compare: what may be uncommitted goes."""
+    """If the epoch of the last record is unknown, logs cannot be compared: removes records that may be uncommitted."""
     if log_end_offset > max(log_start_offset, high_watermark) and epochs.epoch_at(log_end_offset - 1) < 0:
         return TruncateTo(max(log_start_offset, high_watermark), is_unclean=False)
     return None
@@ -60,7 +60,7 @@ def next_fetch(
     epochs: LeaderEpochs, *,
     log_start_offset: int, log_end_offset: int, leader_epoch: int,
 ) -> FetchPosition:  # fmt: skip
-    """The epoch of the last record, not of the last entry: an epoch may have begun and written nothing here."""
+    """Names the epoch of the last record, not of the last epoch entry: an epoch may have begun without records here."""
     last_epoch = epochs.epoch_at(log_end_offset - 1) if log_end_offset > log_start_offset else epochs.latest
     return FetchPosition(log_end_offset, last_epoch, leader_epoch, log_start_offset)
 
@@ -69,14 +69,14 @@ def after_divergence(
     epochs: LeaderEpochs, leader_epoch: int, leader_end_offset: int, *,
     log_end_offset: int, high_watermark: int,
 ) -> TruncateTo:  # fmt: skip
-    """The leader's largest epoch not above ours is `leader_epoch`, and ended at `leader_end_offset`."""
+    """The leader's largest epoch not above ours is `leader_epoch`; in its log it ended at `leader_end_offset`."""
     ours = epochs.end_offset_for(leader_epoch, log_end_offset)
     if leader_epoch == UNDEFINED_EPOCH or ours.epoch == UNDEFINED_EPOCH:
         cut = leader_end_offset
     elif ours.epoch == leader_epoch:
         cut = min(ours.end_offset, leader_end_offset)
     else:
-        # KIP-279: an epoch that we never had. Cut to the end of our next lower one, and compare again.
+        # KIP-279: this log never had that epoch. Truncate to the end of the next lower one, and compare again.
         cut = ours.end_offset
     cut = min(cut, log_end_offset)
     return TruncateTo(cut, is_unclean=cut < high_watermark)
@@ -85,9 +85,9 @@ def after_divergence(
 def after_out_of_range(
     *, log_end_offset: int, high_watermark: int, leader_start_offset: int, leader_end_offset: int
 ) -> Remedy:
-    """The leader has nothing at our log's end."""
+    """The leader has no record at this log's end offset."""
     if leader_end_offset < log_end_offset:
-        # It lacks what we have: only an election of a replica that was not in sync does that.
+        # The leader's log is shorter: only an unclean election makes such a leader.
         return TruncateTo(leader_end_offset, is_unclean=leader_end_offset < high_watermark)
     if leader_start_offset > log_end_offset:
         return RestartAt(leader_start_offset)
@@ -95,5 +95,5 @@ def after_out_of_range(
 
 
 def next_high_watermark(own: int, leaders: int, log_end_offset: int) -> int:
-    """A new leader may not know yet what its predecessor had committed: that does not undo it."""
+    """A new leader may not know yet what its predecessor had committed: the watermark does not fall for that."""
     return max(own, min(leaders, log_end_offset))

@@ -1,13 +1,12 @@
-"""Writes what replicas decide about the in-sync set into the partition's state node.
+"""Writes the leaders' proposals about in-sync sets into the state nodes of partitions.
 
-Keeps true: C1 every write is a compare-and-set on the node's version, which is the partition epoch: whoever
-            was outrun, by the controller or by another leader, changes nothing. And on the topic's id, for
-            another topic of the same name may come to have a node of the same version.
-            A newcomer joins only while it is registered as it was when it fetched (KIP-903).
-            A proposal whose fate is not known stays open until the node tells.
-How:        one task a proposal. After a lost race nothing is done here: the image brings the winner's state, and
-            the leader decides again. A store that does not answer is asked again, for as long as the proposal
-            matters.
+Keeps true: C1 every write is a compare-and-set on the node's version, which is the partition epoch: after a version
+            conflict with the controller or another leader nothing is written. It also checks the topic's id, because
+            another topic of the same name could have a node of the same version.
+            A replica joins only while its broker is registered as it was when it fetched (KIP-903).
+            A proposal whose outcome is unknown stays open until the node shows it.
+How:        one task for each proposal. After a version conflict the next image brings the winner's state, and the
+            leader decides again. A request that the store does not answer is repeated while the proposal matters.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Outcome(Enum):
     VERSION_CONFLICT = "version conflict"
     """Another writer was first: the next image shows its state."""
     INELIGIBLE = "ineligible"
-    """A newcomer is not registered any more as it was."""
+    """A joining replica's broker is no longer registered as it was when it fetched."""
 
 
 class IsrWriter:
@@ -41,11 +40,13 @@ class IsrWriter:
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopped = False
-        # Since the start: what was written, and what was not.
+        # Counts since the start, for the metrics.
         self.shrinks = self.expansions = self.failures = 0
 
     def propose(self, partition: ProposingPartition, proposal: IsrProposal) -> None:
-        """The partition hears what became of it, unless something newer does away with it first."""
+        """Begins to write a proposal. The partition is called with the outcome, unless a newer state replaces the
+        proposal first.
+        """
         self._begin(self._carry(partition, proposal))
 
     def resign(
@@ -57,8 +58,8 @@ class IsrWriter:
         replicas: tuple[int, ...],
         fallbacks: tuple[int, ...] = (),
     ) -> None:
-        """This broker cannot serve its replica any more: leadership and membership pass to others, to the first of
-        the `fallbacks` where nobody else is in sync.
+        """Begins to resign from a replica that this broker cannot serve: leadership and ISR membership pass to other
+        replicas, to the first of the `fallbacks` if no other replica is in sync.
         """
         self._begin(self._resign(topic, topic_id, partition, broker_id, replicas, fallbacks))
 
@@ -68,7 +69,7 @@ class IsrWriter:
             task.cancel()
 
     async def finish(self) -> None:
-        """Until nothing is under way."""
+        """Returns when no write is under way."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -83,7 +84,7 @@ class IsrWriter:
             try:
                 outcome = await self._write(partition, proposal)
             except SessionExpired:
-                return  # whether this broker leads is the cluster's to say again
+                return  # the cluster decides again who leads once this broker has a new session
             except StoreError as error:
                 self.failures += 1
                 _log.warning(
@@ -113,7 +114,7 @@ class IsrWriter:
             return Outcome.VERSION_CONFLICT
         state = layout.decode_state(node.data)
         if node.version != proposal.partition_epoch:
-            # Perhaps by ourselves, in a write whose answer was lost.
+            # The version is the next one: perhaps this broker wrote it and lost the answer.
             is_ours = node.version == proposal.partition_epoch + 1 and (state.leader_epoch, state.isr) == (
                 proposal.leader_epoch,
                 proposal.isr,
@@ -134,7 +135,7 @@ class IsrWriter:
     async def _set_bound(
         self, topic: str, topic_id: UUID, guards: Sequence[Operation], change: SetData
     ) -> int:
-        """The new version. `NoNode` of the topic's mark where the name is another topic's by now."""
+        """Returns the new version. Raises `NoNode` for the topic-id node if the name now belongs to another topic."""
         bound = identity.bound(topic, topic_id)
         try:
             outcomes = await self._store.multi([bound, *guards, change])
@@ -177,7 +178,7 @@ class IsrWriter:
                 change = SetData(path, layout.encode_state(state), node.version)
                 await self._set_bound(topic, topic_id, (), change)
             except (SessionExpired, NoNode):
-                return  # what the name stands for now is not this replica's
+                return  # the name now belongs to another topic
             except BadVersion:
                 continue
             except StoreError as error:

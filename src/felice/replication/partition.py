@@ -1,15 +1,15 @@
-"""One partition on this broker: its log, its role, and who waits for it.
+"""One partition on this broker: its log, its role, and the requests that wait for it.
 
 Keeps true: R1 high watermark <= log end offset; it never falls within one leader epoch.
-            Consumers see only what lies below the high watermark (or the last stable offset).
-            R3 acks=all is answered when every in-sync replica has the record, and never while fewer of them
-            than min.insync.replicas are in sync.
-            Where flushing is asked for (`flush.messages`), the leader's own log counts only as far as it is
-            on disk; waiting appends share one sync.
-How:        a term as leader is a `Leader`, which decides; a term as follower has no state but the log, and
-            `follower` decides. Everything but the sync happens on the event loop.
-Leaves:     validation and offsets to the log, waiting for bytes to the fetch handler, which registers in
-            `on_advance`; fetching to `fetcher`, writing the ISR to `isr`.
+            Consumers see only records below the high watermark (or the last stable offset).
+            R3 acks=all is answered when every in-sync replica has the record, and never while fewer replicas than
+            min.insync.replicas are in sync.
+            With `flush.messages` the leader's own log counts only as far as it is on disk; waiting appends share one
+            sync.
+How:        while the broker leads, a `Leader` decides; while it follows, `follower` decides and the log is the only
+            state. Everything but the sync happens on the event loop.
+Leaves:     validation and offsets to the log; waiting for bytes to the fetch handler, which registers in
+            `on_advance`; fetching to `fetcher`; writing the ISR to `isr`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ACKS_ALL = -1
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where the asker's log left the leader's (KIP-595): end of the largest epoch both have."""
+    """Where another log parted from this log (KIP-595): the end of their largest common epoch."""
 
     epoch: int
     end_offset: int
@@ -54,7 +54,7 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class FetchedRecords:
-    """What one fetch from one partition gave."""
+    """The result of one fetch from one partition."""
 
     records: FileSlice | None
     high_watermark: int
@@ -65,7 +65,7 @@ class FetchedRecords:
 
 
 class Listeners(dict[Callable[[], None], None]):
-    """A set that is woken in the order in which it was made: sets themselves have none."""
+    """Callbacks without duplicates, called in the order in which they were added."""
 
     def add(self, listener: Callable[[], None]) -> None:
         self[listener] = None
@@ -75,7 +75,7 @@ class Listeners(dict[Callable[[], None], None]):
 
 
 class Partition:
-    """A replica of one partition. The names are Kafka's."""
+    """A replica of one partition. Attribute names are Kafka's."""
 
     def __init__(
         self,
@@ -91,14 +91,14 @@ class Partition:
         self.log = log
         self.image = PartitionImage(log.partition, ())
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
-        # Called, without argument, each time readers may find more, or an error, than before.
+        # Called without arguments each time readers may find more records than before, or an error.
         self.on_advance = Listeners()
-        # What was committed of it when this broker, as a follower, last heard from the leader.
+        # The leader's high watermark, as this broker last heard of it as a follower.
         self.leader_high_watermark = 0
         self.leader: Leader | None = None
         self._broker_id = broker_id
         self._dependencies = dependencies
-        # How far the own log counts: its end, or what is on disk of it.
+        # How far the own log counts towards the high watermark: its end, or the end of its part that is on disk.
         self._durable_offset = log.log_end_offset
         self._committing = Waiters()
         self._syncing = Waiters()
@@ -140,7 +140,7 @@ class Partition:
 
     @property
     def is_open(self) -> bool:
-        """False once it was deleted, closed, or failed."""
+        """False once the partition was deleted, closed, or failed."""
         return self._failure is None
 
     @property
@@ -162,10 +162,10 @@ class Partition:
     # Role
 
     def update_role(self, image: PartitionImage) -> None:
-        """Takes the role that was decided in the store; what is older than what is known here is let be.
+        """Takes the role that the metadata image gives; an image older than the current role is ignored.
 
-        Nobody leads in an epoch but its leader: to hear that this one does not means that the session has ended,
-        whatever of its own changes the image does not show yet.
+        A leader epoch has one leader. An image without this leader in its own epoch means that the broker's session
+        has ended, even if the image does not yet show changes that this broker made.
         """
         is_new_term = image.leader_epoch != self.leader_epoch or image.leader != self.leader_id
         is_older = image.partition_epoch < self.partition_epoch and not is_new_term
@@ -175,7 +175,7 @@ class Partition:
         if not is_new_term and self.leader is not None:
             self.leader.follow(image)
             self._recount()
-            # A follower that was put out of the ISR has something to hear again.
+            # A follower that was removed from the ISR must be told again what it waits for.
             self._wake()
         elif is_new_term and image.leader == self._broker_id:
             self._lead(image)
@@ -186,7 +186,7 @@ class Partition:
 
     def _lead(self, image: PartitionImage) -> None:
         end_offset = self.log.log_end_offset
-        # The epoch begins where the log ends; the leader writes no record of its own.
+        # The epoch begins at the log's end; the leader writes no record for it.
         self.log.epochs.assign(image.leader_epoch, end_offset)
         began = self.log.epochs.entries[-1].start_offset if self.log.epochs.entries else end_offset
         self.leader = Leader(
@@ -211,13 +211,13 @@ class Partition:
         self._fail_waiters(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def check_leader(self, current_leader_epoch: int) -> None:
-        """Refuses what only the leader of the asker's epoch may answer."""
+        """Refuses a request that only the leader of the given epoch may answer."""
         self.check_epoch(current_leader_epoch)
         if self.leader is None:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Refuses what not even a follower of the asker's epoch may answer."""
+        """Refuses a request that not even a follower of the given epoch may answer."""
         if self._failure is not None:
             raise self._failure
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
@@ -243,7 +243,7 @@ class Partition:
         transaction_version: int = 0,
         verdict: Verdict | None = None,
     ) -> AppendInfo:
-        """Appends as the leader. `is_acknowledged` says whether the answer may leave at once."""
+        """Appends as the leader. `is_acknowledged` of the result says whether the answer may leave at once."""
         leader = self.leader
         if leader is None or self._failure is not None:
             leader = self._leading()
@@ -270,7 +270,7 @@ class Partition:
         else:
             self._on_durable(log.log_end_offset)
         if self.high_watermark < log.log_end_offset:
-            # Followers read beyond the watermark, and need not wait for our disk.
+            # Followers read beyond the high watermark, and need not wait for the leader's disk.
             self._wake()
         return info
 
@@ -279,7 +279,7 @@ class Partition:
         return mark > info.last_offset
 
     async def wait_acknowledged(self, info: AppendInfo, required_acks: int, timeout_s: float) -> None:
-        """Until a producer may be answered; raises `ApiError` where it must be told of a failure."""
+        """Returns when the producer may be answered; raises `ApiError` if the write failed for it."""
         if required_acks != ACKS_ALL:
             if not self.is_acknowledged(info, required_acks):
                 await self._wait_beyond(self._syncing, info.last_offset, timeout_s)
@@ -289,7 +289,7 @@ class Partition:
         self._check_in_sync(leader, len(leader.maximal_isr), ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     async def wait_committed(self, offset: int, timeout_s: float) -> None:
-        """Until the high watermark has passed `offset`; raises `ApiError` when that fails or takes too long."""
+        """Returns when the high watermark has passed `offset`; raises `ApiError` if that fails or takes too long."""
         if self.high_watermark <= offset:
             await self._wait_beyond(self._committing, offset, timeout_s)
 
@@ -318,7 +318,7 @@ class Partition:
         min_one: bool = True,
         from_any_replica: bool = False,
     ) -> FetchedRecords:
-        """Whole batches from `offset` on, as far as the asker may see."""
+        """Whole batches from `offset` on, as far as the consumer or follower may see."""
         if from_any_replica and replica_id < 0:
             self.check_epoch(current_leader_epoch)
         else:
@@ -331,7 +331,7 @@ class Partition:
             return FetchedRecords(None, high_watermark, stable, log.log_start_offset, None, divergence)
         if not log.log_start_offset <= offset <= end_offset:
             if self.leader_id < 0:
-                # Others may have more since: a consumer would begin anew for our word.
+                # Another replica may have more records. OFFSET_OUT_OF_RANGE would make a consumer reset its position.
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"nobody is known to lead {self!r}")
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -343,13 +343,13 @@ class Partition:
         return FetchedRecords(records, high_watermark, stable, log.log_start_offset, aborted)
 
     def end_offset_for_epoch(self, epoch: int, current_leader_epoch: int = NO_EPOCH) -> Divergence:
-        """The largest epoch not above `epoch` and where it ends; (-1, -1) for one that is yet to come (KIP-279)."""
+        """The largest epoch not above `epoch`, and its end; (-1, -1) for an epoch that has not begun (KIP-279)."""
         self.check_leader(current_leader_epoch)
         found = self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
         return Divergence(found.epoch, found.end_offset)
 
     def check_latest_is_known(self) -> None:
-        """What a new leader's predecessor had shown as committed it learns from its followers' first fetches."""
+        """Raises until the followers' first fetches have shown a new leader what its predecessor had committed."""
         if not self._leading().may_show_latest(self.high_watermark):
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, "the new leader's high watermark is not yet known")
 
@@ -366,7 +366,7 @@ class Partition:
     # Deleting records
 
     def delete_records_before(self, offset: int) -> int:
-        """Moves the log start to `offset` (-1: the high watermark); returns the log start."""
+        """Moves the log start to `offset` (-1: to the high watermark); returns the log start."""
         self.check_leader(NO_EPOCH)
         if self.log.config.is_compacted and not self.log.config.deletes_old_segments:
             raise ApiError(
@@ -383,24 +383,24 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """What no live replica has any more lies below."""
+        """Records below this offset are on no live replica any more."""
         return self._leading().low_watermark(self.log.log_start_offset, self._dependencies.broker_epoch_of)
 
     async def wait_deleted(self, offset: int, timeout_s: float) -> int:
-        """Until every live replica's log begins at `offset` or above; the low watermark then."""
+        """Returns the low watermark, once the logs of all live replicas begin at `offset` or above."""
         if self.low_watermark < offset:
             await self._wait_beyond(self._deleting, offset - 1, timeout_s)
         return self.low_watermark
 
-    # Followers of ours
+    # Followers of this leader
 
     def on_follower_fetch(
         self, replica_id: int, offset: int, *,
         log_start_offset: int, broker_epoch: int, current_leader_epoch: int, last_fetched_epoch: int,
     ) -> None:  # fmt: skip
-        """A follower has everything below `offset`: the watermark may rise, and the ISR grow.
+        """A follower has everything below `offset`: the high watermark may rise, and the ISR may grow.
 
-        Unless what it has is not ours: then only `fetch` has something to say.
+        If the follower's log diverged from this one, nothing is noted: `fetch` answers where they parted.
         """
         self.check_leader(current_leader_epoch)
         leader = self._leading()
@@ -425,7 +425,7 @@ class Partition:
     def begin_idle(self, replica_id: int, offset: int, liveness: SessionLiveness) -> FollowerProgress | None:
         """From now on the follower's fetches from `offset` may be noted by their session's liveness alone.
 
-        Until `on_advance` is called, each of them would find and change nothing; None if that is not so.
+        Returns None unless each such fetch would find and change nothing until `on_advance` calls.
         """
         leader = self.leader
         if leader is None or self._failure is not None or offset != self.log.log_end_offset:
@@ -437,7 +437,7 @@ class Partition:
             self._deleting.release(self.low_watermark)
 
     def shrink_isr(self) -> None:
-        """To be called now and then: lets go of members that have not kept up."""
+        """Removes ISR members that have not kept up. Call it periodically."""
         if not self.is_leader or self.leader is None or self.leader.is_alone:
             return
         dependencies = self._dependencies
@@ -449,7 +449,7 @@ class Partition:
             )
         )  # fmt: skip
         self._recount()
-        # One that died is waited for no more.
+        # Deleting records no longer waits for a replica that died.
         self._release_deleting()
 
     def _propose(self, proposal: IsrProposal | None) -> None:
@@ -486,7 +486,7 @@ class Partition:
     def append_as_follower(
         self, records: Buffer, *, high_watermark: int, log_start_offset: int, now_ms: int
     ) -> None:
-        """Takes over what the leader of the current epoch answered."""
+        """Appends the batches that the leader of the current epoch sent."""
         assert self.leader is None, f"{self!r} leads"
         self.leader_high_watermark = high_watermark
         if records:
@@ -501,7 +501,7 @@ class Partition:
             self.log.delete_records_before(start)
 
     def follow_divergence(self, epoch: int, end_offset: int) -> None:
-        """The leader told where its log parted from ours."""
+        """The leader answered where its log parted from this one."""
         self._carry_out(
             follower.after_divergence(
                 self.log.epochs, epoch, end_offset,
@@ -510,7 +510,7 @@ class Partition:
         )  # fmt: skip
 
     def follow_out_of_range(self, leader_start_offset: int, leader_end_offset: int) -> None:
-        """The leader has nothing where our log ends; this is where its own begins and ends."""
+        """The leader has no records at this log's end; its log covers the given offsets."""
         self._carry_out(
             follower.after_out_of_range(
                 log_end_offset=self.log.log_end_offset, high_watermark=self.high_watermark,
@@ -556,12 +556,12 @@ class Partition:
         self._recount()
 
     def _recount(self) -> None:
-        """The high watermark, after anything changed that it depends on."""
+        """Computes the high watermark again, after a change of anything that it depends on."""
         leader = self.leader
         if leader is None:
             return
         if not leader.followers:
-            # As `is_alone`, without a call: this is the way of every append to a topic without replicas.
+            # Inlined `is_alone`: every append to a topic without replicas passes here.
             self._advance(self._durable_offset)
             return
         moved = leader.next_high_watermark(
@@ -591,48 +591,48 @@ class Partition:
                 wake()
 
     def on_config_change(self) -> None:
-        """min.insync.replicas may be another."""
+        """min.insync.replicas may have changed."""
         self._recount()
 
     # The disk
 
     def begin_flush(self) -> asyncio.Task[None]:
-        """Starts bringing the log to disk, or joins the flush under way."""
+        """Starts a flush of the log, or joins the flush that runs."""
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush())
         return self._flushing
 
     def change_log(self, log: Log) -> None:
-        """The same records, on disk, in another directory. No flush may be under way."""
+        """Serves the same records from another log directory. No flush may run."""
         assert not self.is_flushing and log.log_end_offset == self.log.log_end_offset
         self.log = log
 
     async def finish_flush(self) -> None:
-        """Until no flush is under way, so that the log may be closed."""
+        """Returns when no flush runs, so that the log may be closed."""
         if self._flushing is not None:
-            # Who gives up waiting does not end it.
+            # Cancelling this wait must not cancel the flush.
             await asyncio.shield(self._flushing)
 
     async def _flush(self) -> None:
-        """Syncs until no acknowledgement waits for it; what comes during a sync shares the next."""
+        """Syncs until no acknowledgement waits for the disk; appends that arrive during a sync share the next."""
         log, loop = self.log, asyncio.get_running_loop()
         try:
             while True:
                 flush = log.begin_flush()
                 await loop.run_in_executor(None, flush.run)
                 if self._failure is not None:
-                    return  # deleted or closed meanwhile: what became of its files is no fault of the disk
+                    return  # deleted or closed meanwhile: what became of its files is not a disk failure
                 log.end_flush(flush)
                 if not log.needs_flush:
                     break
                 self._on_durable(min(flush.end_offset, log.recovery_point))
             self._on_durable(log.log_end_offset)
         except FlushPostponed as error:
-            # No room: who waits is told, the records stay, and the next flush tries again.
+            # The disk is full: waiting producers get the error, the records stay, and the next flush tries again.
             for waiters in (self._committing, self._syncing):
                 waiters.fail(error)
         except ApiError as error:
-            # After a failed sync nobody knows what the disk holds: nothing more may be acknowledged.
+            # After a failed sync the content of the disk is unknown: nothing more may be acknowledged.
             self._fail(error)
         finally:
             self._flushing = None
@@ -640,7 +640,7 @@ class Partition:
     # The end
 
     def close(self, reason: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Ends the role: everybody who waits is told. The log stays with its directory."""
+        """Ends the role: every waiting request gets `reason` as its error. The log stays in its directory."""
         self._fail(ApiError(reason))
 
     def _fail(self, failure: ApiError) -> None:

@@ -1,9 +1,9 @@
 """The partitions on this broker, by topic and number.
 
 Keeps true: R2 a partition leads here exactly when the image says that it does.
-How:        `apply` compares two images and makes, updates or deletes what differs, on the
-            event loop, before the image is shown to anybody else. Files of new partitions are
-            made before that, on a thread (`make_logs`): thousands of them take seconds.
+How:        `apply` compares two images and creates, updates or deletes the partitions that differ, on the event
+            loop, before any other component sees the image. The files of new partitions are made before that, on a
+            thread (`make_logs`): thousands of them take seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from felice.replication.partition import Partition
 
 _log = logging.getLogger("felice.replication")
 
-# So few are made at once, in an event loop's turn.
+# Up to this many logs are made directly in one turn of the event loop.
 _MANY_LOGS = 8
 _LOGS_AT_ONCE = 64
 
@@ -42,7 +42,7 @@ class Partitions:
         config_of: ConfigOf,
         dependencies: PartitionDependencies,
     ) -> None:
-        # Called with (topic, its id, partition, replicas) where this broker has a replica that it cannot serve.
+        # Called with (topic, its id, partition, replicas) for a replica here that this broker cannot serve.
         self.on_unservable: Callable[[str, UUID, int, tuple[int, ...]], None] | None = None
         self._broker_id = broker_id
         self._dependencies = dependencies
@@ -50,13 +50,13 @@ class Partitions:
         self._config_of = config_of
         self._partitions: dict[PartitionKey, Partition] = {}
         self._image = ClusterImage()
-        # Here, but not to be told from another topic's: a person must look.
+        # Logs that may belong to this topic or to another one of its name: an operator must look.
         self._damaged: set[PartitionKey] = set()
         # Made for an image that is not shown yet.
         self._made_ahead: list[tuple[LogDirectory, Log]] = []
-        # Replicas whose logs there was no room to make; none of them has anything yet.
+        # Replicas without a log because the disk was full; none of them has any records yet.
         self._unmade: dict[PartitionKey, None] = {}
-        # What a directory may hold that could not be used at the start, by topic id: it is not new.
+        # Replicas, by topic id, that an unusable directory may hold since the start: they are not new.
         self._unreachable: set[tuple[UUID, int]] | None = None
 
     def __iter__(self) -> Iterator[Partition]:
@@ -69,7 +69,7 @@ class Partitions:
         return self._partitions.get((topic, partition))
 
     def find(self, topic: str, partition: int) -> Partition:
-        """The partition, or the `ApiError` that tells a client why it is not here."""
+        """The partition; raises the `ApiError` that tells a client why it is not here."""
         found = self._partitions.get((topic, partition))
         if found is not None:
             return found
@@ -81,7 +81,7 @@ class Partitions:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def apply(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Brings the partitions here from one image to the next."""
+        """Brings the partitions on this broker from one image to the next."""
         self._image = new
         if self._unreachable is None:
             self._unreachable = self._out_of_reach(new)
@@ -93,7 +93,7 @@ class Partitions:
             elif kept is None:
                 self._delete(topic)
             elif kept.topic_id == topic.topic_id:
-                continue  # also where somebody put its node back, as from a copy of the store
+                continue  # also after an operator restored the topic node, for example from a copy of the store
             elif kept.created_zxid != topic.created_zxid:
                 self._delete(topic)
             else:
@@ -106,13 +106,13 @@ class Partitions:
             self._give_up_again()
 
     def _give_up_again(self) -> None:
-        """Where nobody could take over from a disk that failed, one who has come back may."""
+        """Resigns again from replicas on failed disks: a broker that returned may take them over."""
         for partition in self:
             if not partition.is_open:
                 self._report_unservable(partition)
 
     def _out_of_reach(self, image: ClusterImage) -> set[tuple[UUID, int]]:
-        """Replicas that were here before the start, or may have been, and are in no directory that could be read."""
+        """Replicas assigned to this broker before it started, some of them in directories that cannot be read."""
         if all(directory.offline_reason is None for directory in self._directories):
             return set()
         return {
@@ -123,7 +123,7 @@ class Partitions:
         }
 
     async def make_logs(self, new: ClusterImage, goes_on: Callable[[], bool]) -> None:
-        """The logs that `apply` is going to look for. What could not be made it tries itself, and reports."""
+        """Makes the logs that `apply` will need. `apply` tries again, and reports, where that failed."""
         planned = self._planned_logs(new)
         for directory, logs in planned.items():
             for start in range(0, len(logs), _LOGS_AT_ONCE):
@@ -136,7 +136,7 @@ class Partitions:
                 self._made_ahead += [(directory, log) for log in made if log is not None]
 
     def _delete_made_in_vain(self, image: ClusterImage) -> None:
-        """The image that logs were made for was never shown, and by the one that is they are not wanted."""
+        """Deletes logs that were made for an image that was never shown, unless this image needs them."""
         for directory, log in self._made_ahead:
             key = log.topic, log.partition
             topic, partition = image.topics.get(log.topic), image.partition(*key)
@@ -150,7 +150,7 @@ class Partitions:
         self, new: ClusterImage
     ) -> dict[LogDirectory, list[tuple[PartitionKey, TopicConfig, UUID]]]:
         if any(directory.offline_reason is not None for directory in self._directories):
-            # What is missing may be there, and not new: `apply` looks closer.
+            # The log may exist in an unusable directory: `apply` decides.
             return {}
         planned: dict[LogDirectory, list[tuple[PartitionKey, TopicConfig, UUID]]] = {
             directory: [] for directory in self._directories
@@ -176,12 +176,12 @@ class Partitions:
         )
 
     def shrink_isrs(self) -> None:
-        """What brokers that came back, and those that do not keep up, mean for the partitions led here."""
+        """Checks the ISRs of the partitions led here, after brokers returned or fell behind."""
         for partition in self:
             partition.shrink_isr()
 
     def high_watermarks(self, directory: LogDirectory) -> dict[PartitionKey, int]:
-        """Of the partitions in one directory, for its checkpoint."""
+        """The high watermarks of the partitions in one directory, for its checkpoint."""
         return {
             key: partition.high_watermark
             for key, partition in self._partitions.items()
@@ -189,13 +189,13 @@ class Partitions:
         }
 
     def on_directory_offline(self, directory: LogDirectory) -> None:
-        """Nobody is served from there any more, and other brokers take over what they can."""
+        """Stops serving the directory's partitions; other brokers take over where they can."""
         for key, partition in list(self._partitions.items()):
             if directory.logs.get(key) is partition.log:
                 self._go_offline(partition)
 
     def on_log_offline(self, log: Log) -> None:
-        """As `on_directory_offline`, for one log alone."""
+        """As `on_directory_offline`, for a single log."""
         key = log.topic, log.partition
         partition = self._partitions.get(key)
         if partition is not None and partition.log is log:
@@ -211,7 +211,9 @@ class Partitions:
             self.on_unservable(partition.topic, partition.topic_id, partition.partition, partition.replicas)
 
     def without_room(self) -> list[PartitionKey]:
-        """Whose logs went offline for want of room, or are back, but not taken up; of those not made yet the first."""
+        """Partitions to retry: their logs went offline on a full disk, or are back without a role; also the first of
+        those whose log was never made.
+        """
         held = [
             key
             for key, partition in self._partitions.items()
@@ -220,14 +222,14 @@ class Partitions:
         return held + list(self._unmade)[:1]
 
     async def retry_log(self, key: PartitionKey, is_free: Callable[[Log], bool]) -> bool:
-        """Looks again at one of those; whether it is back, for `take_up`.
+        """Tries to reopen one of these logs; True if it is back, for `take_up`.
 
-        No image may be applied meanwhile. `is_free` says of which logs nobody else has the files in hand.
+        No image may be applied meanwhile. `is_free` tells whether no other component works on a log's files.
         """
         partition = self._partitions.get(key)
         if (partition is not None and _has_no_role(partition)) or key in self._unmade:
             return True
-        # Not the log: of a flush that ended after its partition was closed it never hears.
+        # The partition, not the log, is asked: a log does not hear of a flush that ends after it was closed.
         if partition is None or partition.is_flushing or not is_free(partition.log):
             return False
         log = partition.log
@@ -245,7 +247,7 @@ class Partitions:
         return True
 
     def take_up(self, key: PartitionKey) -> None:
-        """In the role that the image gives: whoever had to give it up follows, a last member leads on."""
+        """Gives a reopened partition the role that the image has for it."""
         if key in self._unmade:
             self._make_unmade()
         topic, image = self._image.topics.get(key[0]), self._image.partition(*key)
@@ -253,7 +255,7 @@ class Partitions:
             self._update_partition(topic, image)
 
     def _make_unmade(self) -> None:
-        """As many as there is room for now."""
+        """Makes as many of the missing logs as there is room for."""
         for key in list(self._unmade):
             topic, image = self._image.topics.get(key[0]), self._image.partition(*key)
             if topic is None or image is None or self._broker_id not in image.replicas:
@@ -264,7 +266,7 @@ class Partitions:
                 return
 
     def set_strays_aside(self) -> None:
-        """Takes out the logs that no image speaks of: left by a topic's deletion, or by a lost store."""
+        """Sets aside logs that no image mentions: left by the deletion of a topic, or by a lost metadata store."""
         for directory in self._directories:
             for key in list(directory.logs):
                 is_kept = key in self._damaged or key[0] in self._image.topic_faults
@@ -278,7 +280,7 @@ class Partitions:
         return "the cluster's metadata has no such topic"
 
     def reconfigure(self, image: ClusterImage, topics: Iterable[str] | None = None) -> None:
-        """Lets logs know their topics' configuration; `None` means every topic's."""
+        """Applies the topics' configuration to their logs; `None` means every topic."""
         wanted = None if topics is None else set(topics)
         configs: dict[str, TopicConfig] = {}
         for partition in self:
@@ -292,7 +294,7 @@ class Partitions:
     def _update(self, topic: TopicImage) -> None:
         for image in topic.partitions:
             if self._broker_id not in image.replicas:
-                # Moved to other brokers. What was here before the start is `set_strays_aside`'s.
+                # Reassigned to other brokers. Logs from before the start are left to `set_strays_aside`.
                 if (topic.name, image.partition) in self._partitions:
                     self._delete_partition((topic.name, image.partition), ErrorCode.NOT_LEADER_OR_FOLLOWER)
             elif image.partition_epoch >= 0:
@@ -320,7 +322,7 @@ class Partitions:
         return partition
 
     def _report_unmade(self, key: PartitionKey, error: ApiError | LogDirectoryError) -> None:
-        """The partition answers KAFKA_STORAGE_ERROR; the others go on."""
+        """The partition answers KAFKA_STORAGE_ERROR; the others are served."""
         was_known = key in self._unmade
         self._unmade.pop(key, None)
         if isinstance(error, LogDirectoryError) and error.wants_room:
@@ -334,7 +336,7 @@ class Partitions:
 
     def _existing_log(self, key: PartitionKey, topic_id: UUID) -> Log | None:
         found = [(directory, directory.logs[key]) for directory in self._directories if key in directory.logs]
-        # Twice here is a replica whose move a crash cut short; appends after it went to the longer one.
+        # Two copies are left by a move between directories that a crash interrupted; later appends went to the longer.
         own = [log for _, log in found if log.topic_id == topic_id]
         kept = max(own, key=lambda log: log.log_end_offset, default=None)
         for directory, log in found:
@@ -346,14 +348,14 @@ class Partitions:
                     f"its {partition_metadata.FILE_NAME} is damaged",
                 )
             if log is not kept:
-                # Or a topic of the same name that the store does not know: a person may want its records.
+                # It may be a topic of the same name that the store does not know: an operator may want its records.
                 directory.set_aside_as_stray(*key, _why_not(log, kept, topic_id))
         return kept
 
     def _new_log(self, topic: TopicImage, image: PartitionImage) -> Log:
         for directory in self._directories:
             if reason := directory.failed.get((topic.name, image.partition)):
-                # Its records are here, if damaged: a new log on another disk would hide them.
+                # The records are here, though damaged: a new log on another disk would hide them.
                 raise LogDirectoryError(directory.path, f"has the partition, but could not load it: {reason}")
         if self._unreachable and (topic.topic_id, image.partition) in self._unreachable:
             dead = next(directory for directory in self._directories if directory.offline_reason is not None)
@@ -368,14 +370,16 @@ class Partitions:
             self._delete_partition((topic.name, image.partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _let_go(self, topic: TopicImage) -> None:
-        """Its node means nothing: nobody is served, and nothing is lost, until somebody mends it."""
+        """The topic's node cannot be read: its partitions are not served, and nothing is deleted, until an operator
+        repairs the node.
+        """
         for image in topic.partitions:
             partition = self._partitions.pop((topic.name, image.partition), None)
             if partition is not None:
                 partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _set_aside(self, topic: TopicImage, other_id: UUID) -> None:
-        """Somebody edited the id of a topic that goes on: what it had is not the other's, but a person may want it."""
+        """An operator changed the id in a topic's node: the records are not the new topic's, but are kept."""
         _log.error(
             "the id of a topic was changed by hand: its logs are set aside as strays",
             extra={"topic": topic.name, "was": topic.topic_id, "id": other_id},
@@ -399,7 +403,7 @@ class Partitions:
 
 
 def _why_not(log: Log, kept: Log | None, topic_id: UUID) -> str:
-    """Why a log that has the name of a partition is not taken for it."""
+    """Why a log with the name of a partition is not used for it."""
     if log.topic_id is None:
         return f"it has no {partition_metadata.FILE_NAME}, which would tell whose topic's it is"
     if log.topic_id != topic_id or kept is None:
@@ -408,15 +412,15 @@ def _why_not(log: Log, kept: Log | None, topic_id: UUID) -> str:
 
 
 def _has_no_role(partition: Partition) -> bool:
-    """Its log is back, and no image has been looked at since."""
+    """The log was reopened, and no image has been applied since."""
     return partition.is_open and not partition.replicas
 
 
 def _take_role(partition: Partition, image: PartitionImage) -> None:
-    """A log that cannot be cut or led costs its own partition; the others hear of their roles all the same."""
+    """Applies the image's role. A log that cannot be truncated or led fails its own partition only."""
     try:
         if partition.is_open and partition.log.offline_reason is not None:
-            partition.close(ErrorCode.KAFKA_STORAGE_ERROR)  # since before this broker lost its session
+            partition.close(ErrorCode.KAFKA_STORAGE_ERROR)  # it led before this broker lost its session
         partition.update_role(image)
     except (ApiError, OSError) as error:
         _log.error("partition is offline", extra={"partition": partition.log.name, "reason": str(error)})
@@ -424,7 +428,7 @@ def _take_role(partition: Partition, image: PartitionImage) -> None:
 
 
 def _report_failure(act: Callable[[str, int], None], key: PartitionKey) -> None:
-    """The directory has gone offline by itself; what the image says goes on."""
+    """Runs a deletion; an error takes only the directory offline, and applying the image goes on."""
     try:
         act(*key)
     except LogDirectoryError as error:

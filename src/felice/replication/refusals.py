@@ -1,9 +1,9 @@
-"""Batches of idempotent producers that were refused for a reason that passes, and those behind them on the wire. Pure.
+"""Batches of idempotent producers that were refused for a passing reason, and the batches behind them. Pure.
 
-Keeps true: a batch whose forerunner was refused for a while is refused for the same reason, not for being out of
-            order, until the forerunner has come again. A producer that is told of disorder begins a new epoch and
-            writes anew what it does not know to be written, in every partition; some of it may be there already.
-            (In Kafka the same is rarer: a disk that refuses one batch there refuses all from then on.)
+Keeps true: a batch behind a refused batch of the same producer gets the same error, not OUT_OF_ORDER_SEQUENCE_NUMBER,
+            until the refused batch has come again. A producer that hears of disorder starts a new epoch and sends
+            again every batch whose fate it does not know, in every partition; some of these may have been written.
+            (Kafka meets this less often: a disk that refuses one batch there refuses all following ones.)
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.batch import BatchHeader
 
 _PASSING = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR)
-# Producers remembered; the one that was refused longest ago is forgotten first.
+# Producers remembered; the producer that was refused longest ago is forgotten first.
 _MOST = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Not the error itself: that holds on to the frames it came through, and with them to the batch."""
+    """Code and message of an error. The exception itself would keep the batch alive through its traceback."""
 
     epoch: int
     sequence: int
@@ -41,7 +41,7 @@ class Refusals:
         return len(self.refused)
 
     def judge(self, records: Buffer, error: ApiError) -> None:
-        """Takes note of the error that a batch met; raises what the producer is to be told instead, if so."""
+        """Notes the error of a batch; raises the earlier error instead if the batch was behind a refused one."""
         if error.code in _PASSING:
             self._note(BatchHeader.parse(records), error)
         elif error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -64,11 +64,11 @@ class Refusals:
             del self.refused[next(iter(self.refused))]
 
     def forget(self, records: Buffer) -> None:
-        """A batch of the producer was taken: those behind it are judged by themselves again."""
+        """A batch of the producer was appended: its following batches are checked on their own again."""
         self.refused.pop(BatchHeader.parse(records).producer_id, None)
 
 
 def _is_behind(header: BatchHeader, earlier: _Refused) -> bool:
-    """Sequences come round after 2^31 - 1."""
+    """Whether the batch follows the refused one. Sequence numbers wrap after 2^31 - 1."""
     distance = (header.base_sequence - earlier.sequence) % 2**31
     return header.producer_epoch == earlier.epoch and 0 < distance < 2**30

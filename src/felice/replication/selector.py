@@ -1,4 +1,4 @@
-"""Which replica a consumer had better read from (KIP-392). Pure."""
+"""Selects the replica that a consumer should read from (KIP-392). Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ NO_PREFERENCE = -1
 
 
 def same_rack_replica(leader: Leader, racks: Mapping[int, str | None], rack: str, offset: int) -> int:
-    """The in-sync replica in the consumer's rack that has most; -1 where that is, or may as well be, the leader.
+    """The in-sync replica in the consumer's rack with the most records; -1 if that is, or might as well be, the leader.
 
-    `racks` are those of the brokers that are alive.
+    `racks` has the live brokers only.
     """
     if not rack or racks.get(leader.broker_id) == rack:
         return NO_PREFERENCE

@@ -1,7 +1,7 @@
-"""How much replication may take of a link (leader/follower.replication.throttled.*).
+"""Limits the bandwidth of replication (leader/follower.replication.throttled.*).
 
-Keeps true:  over any stretch that begins with a call, what was let through is at most the rate times its length,
-             plus one answer. Replicas in sync are never held back: that would drop them out of the ISR.
+Keeps true:  over any interval that begins with a call, at most the rate times its length passes, plus one answer.
+             In-sync replicas are never throttled: that would remove them from the ISR.
 Pure: times are arguments, in seconds.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _IDLE_S = 1.0
-"""Unused allowance is forgotten after this long: a quiet hour does not pay for a burst."""
+"""Unused allowance expires after this long: a quiet hour does not pay for a burst."""
 
 
 class ReplicationThrottle:
@@ -28,5 +28,5 @@ class ReplicationThrottle:
 
 
 def is_throttled(replicas: Sequence[str], partition: int, broker_id: int) -> bool:
-    """Whether `*` or `partition:broker` is listed."""
+    """Whether the list contains `*` or `partition:broker`."""
     return "*" in replicas or f"{partition}:{broker_id}" in replicas

@@ -1,6 +1,6 @@
-"""Who waits until an offset of one partition has passed a mark: the high watermark, the disk, a log start.
+"""Requests that wait until a value of one partition has passed an offset: high watermark, flushed offset, log start.
 
-Keeps true: each waiter hears once, of the mark or of why it will never be passed; a deadline bounds the wait.
+Keeps true: each wait ends once, with success, with the reason why it cannot succeed, or at its deadline.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ class Waiters:
     __slots__ = ("entries",)
 
     def __init__(self) -> None:
-        # Who asks before `release` whether there are any saves every append a call.
+        # Public: checking it before `release` saves a call for every append.
         self.entries: list[tuple[int, asyncio.Future[None]]] = []
 
     def __bool__(self) -> bool:
-        """Whether anybody waits."""
+        """Whether any request waits."""
         return bool(self.entries)
 
     async def wait_beyond(self, offset: int, timeout_s: float) -> None:
-        """Until `release(mark)` with a mark above `offset`; raises `ApiError` if that fails or takes too long."""
+        """Returns after a `release` above `offset`; raises `ApiError` if that fails or takes too long."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (offset, future)
         self.entries.append(entry)
