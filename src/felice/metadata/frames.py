@@ -120,21 +120,18 @@ def _checked(version: int, data: bytes, start: int, body_start: int, length: int
 
 
 def _has_header(data: bytes, position: int) -> bool:
-    """Whether a header of version 2 at `position` has the right checksum. Its magic may be damaged."""
-    if position + _HEADER.size > len(data):
+    """Whether a header of version 2 begins at `position`, with the right checksum."""
+    if not data.startswith(_MAGIC, position) or position + _HEADER.size > len(data):
         return False
-    checked = _MAGIC + data[position + len(_MAGIC) : position + _CHECKED_HEADER_BYTES]
     stored: int = _HEADER.unpack_from(data, position)[3]
-    return crc32(checked) == stored
+    return crc32(data[position : position + _CHECKED_HEADER_BYTES]) == stored
 
 
 def _judge(data: bytes, position: int, newest_zxid: int, has_version_2: bool) -> TornTail | Damage:
     """What it means that no whole frame begins at `position`."""
     following = tuple(_whole_frames(data, position + 1, newest_zxid))
     body_end = following[0].start if following else len(data)
-    recovered = _recover(data, position, body_end, newest_zxid)
-    if following and following[0].zxid > newest_zxid + (2 if recovered else 1):
-        recovered = None
+    recovered = _recover(data, position, body_end)
     if following:
         reason = f"a damaged frame, with whole frames from byte {following[0].start} on"
     elif recovered:
@@ -148,7 +145,7 @@ def _judge(data: bytes, position: int, newest_zxid: int, has_version_2: bool) ->
 
 def _whole_frames(data: bytes, position: int, newest_zxid: int) -> Iterator[Frame]:
     """Frames with rising zxids, wherever they begin from `position` on."""
-    while position + _HEADER_V1.size + _MIN_BODY_BYTES <= len(data):
+    while position < len(data):
         frame = _frame_at(data, position) if _is_near(data, position, newest_zxid) else None
         if frame is not None:
             yield frame
@@ -167,14 +164,13 @@ def _is_near(data: bytes, position: int, newest_zxid: int) -> bool:
     return bool(newest_zxid < zxid <= newest_zxid + most_frames)
 
 
-def _recover(data: bytes, position: int, end: int, newest_zxid: int) -> Frame | None:
+def _recover(data: bytes, position: int, end: int) -> Frame | None:
     """The damaged frame, if everything up to `end` is its body: then the body's own checksum proves it."""
     for version, header, crc_position in ((2, _HEADER, 8), (1, _HEADER_V1, 4)):
         body = data[position + header.size : end]
         crc = int.from_bytes(data[position + crc_position : position + crc_position + 4], "big")
         if len(body) >= _MIN_BODY_BYTES and crc32(body) == crc:
-            frame = Frame(version, position, end, body)
-            return frame if frame.zxid > newest_zxid else None
+            return Frame(version, position, end, body)
     return None
 
 
@@ -185,7 +181,7 @@ def _may_be_torn(data: bytes, position: int, has_version_2: bool) -> bool:
         return True
     if _has_header(data, position):
         _, length, _, _ = _HEADER.unpack_from(data, position)
-        return data.startswith(_MAGIC, position) and left < _HEADER.size + int(length)
+        return left < _HEADER.size + int(length)
     if has_version_2 or data.startswith(_MAGIC, position):
         return False
     (length_v1, _) = _HEADER_V1.unpack_from(data, position)

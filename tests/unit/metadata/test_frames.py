@@ -94,3 +94,27 @@ def test_leftovers_of_older_writes_behind_a_torn_write_are_no_loss() -> None:
     tail = read_frames(leftovers, newer_than_zxid=4).tail
     assert tail == TornTail(0, len(leftovers))
     assert isinstance(read_frames(leftovers, newer_than_zxid=3).tail, Damage)
+
+
+def test_a_last_frame_of_foreign_bytes_is_damage_after_version_2() -> None:
+    """As version 1 its first bytes would be a length beyond the end of the file."""
+    whole = encode_frame(_body(1))
+    assert isinstance(read_frames(whole + b"\xa5" * 60).tail, Damage)
+    assert read_frames(_frame_v1(_body(1)) + b"\xa5" * 60).tail == TornTail(len(_frame_v1(_body(1))), 60)
+
+
+def test_damage_in_header_and_body_of_the_only_frame_is_damage() -> None:
+    data = bytearray(encode_frame(_body(1)))
+    data[5] ^= 1
+    data[-1] ^= 1
+    tail = read_frames(bytes(data)).tail
+    assert isinstance(tail, Damage) and tail.recovered is None
+
+
+def test_frames_that_follow_damage_have_rising_zxids() -> None:
+    """What an older write left at a later place is none of them."""
+    data = bytearray(b"".join(encode_frame(_body(zxid)) for zxid in (1, 2, 3, 2, 3, 4)))
+    data[len(data) // 6 - 1] ^= 1
+    tail = read_frames(bytes(data)).tail
+    assert isinstance(tail, Damage)
+    assert [frame.zxid for frame in tail.following] == [2, 3, 4]

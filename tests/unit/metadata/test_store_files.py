@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import struct
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from zlib import crc32
 
 import pytest
@@ -13,7 +16,9 @@ import pytest
 from felice.env import SystemDisk
 from felice.metadata.embedded import EmbeddedStore
 from felice.metadata.frames import read_frames
+from felice.metadata.store import StoreUnavailable
 from felice.metadata.store_files import CorruptStore, load_tree, read_contents, repair
+from felice.testing.simulation.disk import SimDisk
 
 DISK = SystemDisk()
 
@@ -193,3 +198,89 @@ def test_a_copy_of_the_journal_and_then_of_the_snapshot_is_whole(store: Path, tm
     (copy / "journal").write_bytes((store / "journal").read_bytes())
     with pytest.raises(CorruptStore, match="are missing"):
         load_tree(DISK, copy)
+
+
+def test_a_start_brings_the_journal_to_disk_before_it_builds_on_it(store: Path) -> None:
+    """Where a sync failed in an earlier life, the page cache alone may have the frames."""
+    directory = Path("/metadata")
+    for seed in range(20):
+        disk = SimDisk()
+        disk.mkdir(directory)
+        disk.open(directory / "journal", create=True).pwrite((store / "journal").read_bytes(), 0)
+        disk.sync_dir(directory)
+        disk.sync_dir(directory.parent)
+        load_tree(disk, directory)
+        disk.crash(Random(seed))
+        assert load_tree(disk, directory).children("/") == ["n0", "n1", "n2", "n3"], seed
+
+
+@pytest.mark.parametrize("change", [lambda data: b"", lambda data: data + b"\0", lambda data: data * 2])
+def test_a_snapshot_is_one_whole_frame(store: Path, change: Callable[[bytes], bytes]) -> None:
+    _compact(store)
+    snapshot = store / "snapshot"
+    snapshot.write_bytes(change(snapshot.read_bytes()))
+    with pytest.raises(CorruptStore, match="snapshot is damaged"):
+        load_tree(DISK, store)
+
+
+def test_leftovers_of_a_compacted_journal_are_no_damage(store: Path) -> None:
+    leftovers = (store / "journal").read_bytes()
+    _compact(store)
+    (store / "journal").write_bytes(bytes(512) + leftovers)
+    assert _names(store) == ["n0", "n1", "n2", "n3"]
+
+
+def test_repair_behind_a_snapshot(store: Path) -> None:
+    _compact(store)
+    journal = store / "journal"
+    for number in (1, 2):
+        damaged = bytearray(journal.read_bytes())
+        damaged[4] ^= 0x40
+        journal.write_bytes(damaged)
+        done = repair(DISK, store, cut=False)
+        assert (done.recovered, done.copy) == (1, store / f"journal.damaged-{number}")
+        assert _names(store) == ["later", "n0", "n1", "n2", "n3"]
+
+
+def test_repair_does_not_pass_over_missing_writes(store: Path) -> None:
+    journal = store / "journal"
+    data = bytearray(journal.read_bytes())
+    second = read_frames(bytes(data)).frames[1]
+    data[4] ^= 0x40
+    journal.write_bytes(data[: second.start] + data[second.end :])
+    with pytest.raises(CorruptStore, match=r"the writes 2 to 2 are missing.*with --cut"):
+        repair(DISK, store, cut=False)
+    done = repair(DISK, store, cut=True)
+    assert (done.recovered, [frame.zxid for frame in done.dropped]) == (1, [3, 4])
+    assert _names(store) == ["n0"]
+
+
+def test_the_emptied_journal_is_on_disk_before_the_next_write() -> None:
+    """Else a power failure could mix the next write with older ones, which would look like damage."""
+
+    async def compacted(disk: SimDisk) -> None:
+        opened = EmbeddedStore.open(disk, Path("/metadata"))
+        await opened.create("/a", b"x" * 2000)
+        opened.compact()
+
+    for seed in range(20):
+        disk = SimDisk()
+        asyncio.run(compacted(disk))
+        disk.crash(Random(seed))
+        assert disk.read_bytes(Path("/metadata/journal")) == b"", seed
+
+
+def test_what_a_failed_write_left_is_cut_off_on_disk() -> None:
+    async def scenario(disk: SimDisk) -> None:
+        opened = EmbeddedStore.open(disk, Path("/metadata"))
+        await opened.create("/a")
+        before = opened._journal.size_bytes
+        operations: list[str] = []
+        disk.fail("write", errno.ENOSPC, path="*/journal", times=1)
+        disk.on_operation = lambda operation, path: operations.append(operation)
+        with pytest.raises(StoreUnavailable):
+            await opened.create("/b")
+        assert (opened._journal.size_bytes, operations) == (before, ["write", "truncate", "sync"])
+        await opened.create("/b")
+
+    asyncio.run(scenario(SimDisk()))
