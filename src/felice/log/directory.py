@@ -298,7 +298,8 @@ class LogDirectory:
     ) -> Log:
         """On any thread."""
         if path in self._half_made:
-            self._disk.remove_tree(path)
+            with suppress(FileNotFoundError):
+                self._disk.remove_tree(path)
             self._half_made.discard(path)
         try:
             self._disk.mkdir(path)

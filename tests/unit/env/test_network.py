@@ -1,9 +1,14 @@
 """`SliceSender` sends exactly the slice, however slowly the other side reads."""
 
 import asyncio
+import contextlib
+import socket
 from pathlib import Path
+from typing import Any
 
-from felice.env import FileSlice, SystemDisk, SystemNetwork
+import pytest
+
+from felice.env import FileSlice, SystemDisk, SystemNetwork, network
 from felice.env.network import SliceSender
 
 
@@ -28,8 +33,7 @@ async def _send(piece: FileSlice, received: bytearray, pause_s: float) -> OSErro
             self.transport.close()
             outcome.set_result(error)
 
-    network = SystemNetwork()
-    server = await network.listen(Server, "127.0.0.1", 0)
+    server = await SystemNetwork().listen(Server, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while data := await reader.read(1 << 16):
@@ -49,6 +53,49 @@ def test_a_slice_arrives_whole_at_a_slow_reader(tmp_path: Path) -> None:
     file.close()
     assert error is None
     assert received == content[100:-200]
+
+
+def test_a_slice_takes_several_turns_of_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "_SENDFILE_CHUNK_BYTES", 1000)
+    content = bytes(range(256)) * 20
+    file = SystemDisk().open(tmp_path / "a", create=True)
+    file.pwrite(content, 0)
+    received = bytearray()
+    error = asyncio.run(_send(FileSlice(file, 0, len(content)), received, 0))
+    file.close()
+    assert error is None
+    assert received == content
+
+
+class StuckTransport(asyncio.Transport):
+    """Over a socket that is full; what is written stays here."""
+
+    def __init__(self, end: socket.socket) -> None:
+        super().__init__({"socket": end})
+        self.written: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self.written))
+
+
+def test_nothing_passes_the_bytes_that_wait_in_the_transport(tmp_path: Path) -> None:
+    file = SystemDisk().open(tmp_path / "a", create=True)
+    file.pwrite(bytes(100_000), 0)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                ours.send(bytes(100_000))
+        transport = StuckTransport(ours)
+        loop = asyncio.new_event_loop()
+        SliceSender(transport, loop).send(FileSlice(file, 0, 100_000), lambda error: None)
+        loop.close()
+        assert len(transport.written) == 1
+    file.close()
 
 
 def test_a_file_that_is_too_short_is_an_error_and_not_a_hang(tmp_path: Path) -> None:

@@ -406,14 +406,15 @@ def test_a_replica_that_there_was_no_room_to_make_is_forgotten_with_its_topic(
     assert offline(broker) == {}
 
 
-def test_a_replica_whose_making_and_removal_found_no_descriptor_is_made_when_there_is_one(
-    served: tuple[SimDisk, EmbeddedBroker, Wire, int, int],
-) -> None:
-    disk, _, wire, _, _ = served
-    disk.fail("create", errno.EMFILE, path="*/u-0/*")
-    disk.fail("remove", errno.EMFILE, path="*/u-0*")
-    assert create(wire, "u") == 0
-    assert produce(wire, "u", 0, b"refused") == STORAGE_ERROR
-    disk.heal()
-    eventually(lambda: produce(wire, "u", 0, b"taken") == 0)
-    assert fetch(wire, "u", 0) == [b"taken"]
+def test_a_replica_whose_making_and_removal_found_no_descriptor_is_made_when_there_is_one() -> None:
+    disk = SimDisk()
+    with broker_on(disk, log_dirs="/disks/1") as (broker, wire):
+        disk.fail("create", errno.EMFILE, path="*/u-0/*")
+        disk.fail("remove", errno.EMFILE, path="*/u-0*")
+        assert create(wire, "u") == 0
+        assert produce(wire, "u", 0, b"refused") == STORAGE_ERROR
+        disk.heal()
+        eventually(lambda: produce(wire, "u", 0, b"taken") == 0)
+        assert fetch(wire, "u", 0) == [b"taken"]
+        (directory,) = broker.broker.directories
+        assert not directory._half_made

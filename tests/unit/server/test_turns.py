@@ -148,7 +148,10 @@ def test_requests_of_a_closed_connection_are_dropped() -> None:
         floor = Floor(2, felice_turn_max_requests=1)
         for peer in floor.peers:
             peer.feed(questions(5))
-        floor.peers[0].session.connection_lost(None)
+        lost = floor.peers[0].session
+        lost.connection_lost(None)
+        assert not lost._connection.has_frames
+        assert lost not in floor.turns._queue
         while len(floor.handled) < 6:
             await asyncio.sleep(0)
         await asyncio.sleep(0.01)
@@ -229,6 +232,38 @@ def test_readers_that_never_read_lose_their_connections_when_memory_is_short() -
         assert [peer.transport.aborted for peer in floor.peers] == [True, False, False]
         assert floor.handled == [0, 0, 1, 2]
         assert floor.turns.unsent.total_bytes == sum(peer.session.unsent_bytes for peer in floor.peers)
+
+    run(scenario)
+
+
+def test_connections_are_closed_until_half_of_the_memory_is_free() -> None:
+    async def scenario() -> None:
+        floor = Floor(6, felice_unsent_max_bytes=90_000)
+        floor.reply_bytes = 20_000
+        for peer in floor.peers[:5]:
+            peer.transport.stuck = True
+            peer.feed(question(1))
+        floor.peers[5].feed(question(1))
+        assert floor.peers[5].session in floor.turns._arrived
+        await asyncio.sleep(0.03)
+        floor.clock.now_s += PATIENCE_S
+        while 5 not in floor.handled:
+            await asyncio.sleep(0.01)
+        assert [peer.transport.aborted for peer in floor.peers].count(True) == 3
+
+    run(scenario)
+
+
+def test_a_connection_that_is_lost_before_its_first_turn_waits_no_longer() -> None:
+    async def scenario() -> None:
+        floor = Floor(2)
+        floor.cost_s = 0.02
+        for peer in floor.peers:
+            peer.feed(question(1))
+        lost = floor.peers[1].session
+        assert lost in floor.turns._arrived
+        lost.connection_lost(None)
+        assert lost not in floor.turns._arrived
 
     run(scenario)
 
