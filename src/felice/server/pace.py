@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from typing import TypeVar
 
 from felice.env import Clock
 
 T = TypeVar("T")
+Row = TypeVar("Row")
+Answer = TypeVar("Answer")
 
 _WORK_S = 0.005
+_AT_ONCE = 1000
 
 
 async def paced(items: Iterable[T], clock: Clock) -> AsyncIterator[T]:
@@ -21,3 +24,18 @@ async def paced(items: Iterable[T], clock: Clock) -> AsyncIterator[T]:
         if clock.monotonic() - began >= _WORK_S:
             await asyncio.sleep(0)
             began = clock.monotonic()
+
+
+def each(
+    items: Collection[T], row: Callable[[T], Row], answer: Callable[[list[Row]], Answer], clock: Clock
+) -> Answer | Awaitable[Answer]:
+    """The answer that has a row for each item: at once, or for thousands of items with pauses."""
+    if len(items) <= _AT_ONCE:
+        return answer([row(item) for item in items])
+    return _each_paced(items, row, answer, clock)
+
+
+async def _each_paced(
+    items: Iterable[T], row: Callable[[T], Row], answer: Callable[[list[Row]], Answer], clock: Clock
+) -> Answer:
+    return answer([row(item) async for item in paced(items, clock)])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from felice.env import SystemClock
 from felice.metadata.image import BrokerImage, ClusterImage
 from felice.metadata.layout import Endpoint
 from felice.protocol.codec import encode
@@ -37,6 +38,7 @@ def context(version: int, **answers: Any) -> Any:
         session=SimpleNamespace(peer="127.0.0.1", client_software=""),
         listener_name="PLAINTEXT",
         services=SimpleNamespace(
+            env=SimpleNamespace(clock=SystemClock()),
             coordinators=SimpleNamespace(groups=coordinator),
             broker_id=1,
             group_lookups=GroupLookups(lambda: 0.0),

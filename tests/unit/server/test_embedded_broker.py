@@ -14,7 +14,7 @@ import pytest
 from conformance.topics import wait_until
 from conformance.wire import Wire
 from felice.protocol.errors import ErrorCode
-from felice.protocol.messages import describe_producers, offset_fetch
+from felice.protocol.messages import describe_producers, find_coordinator, offset_fetch
 from felice.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from felice.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -490,3 +490,13 @@ def test_what_is_asked_for_a_thousand_times_is_answered_once(wire: Wire) -> None
     assert [row.partition_index for row in topic.partitions] == [0]
     group = offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=None)
     assert len(wire.ask(offset_fetch.OffsetFetchRequest(groups=[group] * 1000)).groups) == 1
+
+
+def test_a_request_for_thousands_of_groups_is_answered_whole_and_in_order(wire: Wire) -> None:
+    names = [f"group-{index}" for index in range(3000)]
+    finding = find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=names)
+    assert [row.key for row in wire.ask(finding).coordinators] == names
+    wait_until(lambda: wire.ask(finding).coordinators[0].error_code == 0)
+    assert [row.group_id for row in wire.ask(DescribeGroupsRequest(groups=names)).groups] == names
+    asked = [offset_fetch.OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]
+    assert [row.group_id for row in wire.ask(offset_fetch.OffsetFetchRequest(groups=asked)).groups] == names

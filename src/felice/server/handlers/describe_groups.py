@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ErrorCode
@@ -12,14 +13,20 @@ from felice.protocol.messages.describe_groups import (
 )
 from felice.server.group_client import client_of
 from felice.server.operations import ALL_GROUP_OPERATIONS
+from felice.server.pace import each
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(
-        groups=[_describe(group_id, request, context) for group_id in dict.fromkeys(request.groups)]
+def handle(
+    request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
+    return each(
+        dict.fromkeys(request.groups),
+        lambda group_id: _describe(group_id, request, context),
+        lambda groups: DescribeGroupsResponse(groups=groups),
+        context.services.env.clock,
     )
 
 

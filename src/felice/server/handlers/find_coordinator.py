@@ -7,6 +7,7 @@ why. Other types of coordinators do not exist here: INVALID_REQUEST.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from felice.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -18,6 +19,7 @@ from felice.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from felice.server.pace import each
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -26,10 +28,16 @@ _MANY_KEYS_SINCE = 4
 _NO_NODE = -1
 
 
-def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+def handle(
+    request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     if context.version >= _MANY_KEYS_SINCE:
-        found = [_find(request.key_type, key, context) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
+        return each(
+            request.coordinator_keys,
+            lambda key: _find(request.key_type, key, context),
+            lambda found: FindCoordinatorResponse(coordinators=found),
+            context.services.env.clock,
+        )
     one = _find(request.key_type, request.key, context)
     return FindCoordinatorResponse(
         error_code=one.error_code,

@@ -22,6 +22,7 @@ from felice.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from felice.server.group_client import client_of
+from felice.server.pace import each
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -35,14 +36,31 @@ def handle(
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     groups, client = context.services.coordinators.groups, client_of(context)
     asked = request.groups if context.version >= _MANY_GROUPS_SINCE else [_as_group(request)]
-    answers = [groups.fetch(group, request.require_stable, client) for group in _distinct(asked)]
 
     def build(found: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
         if context.version >= _MANY_GROUPS_SINCE:
             return OffsetFetchResponse(groups=found)
         return _as_single(request, found[0], context.version)
 
-    return gather(answers, build)
+    def answer(
+        answers: list[OffsetFetchResponseGroup | Awaitable[OffsetFetchResponseGroup]],
+    ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+        return gather(answers, build)
+
+    found = each(
+        _distinct(asked),
+        lambda group: groups.fetch(group, request.require_stable, client),
+        answer,
+        context.services.env.clock,
+    )
+    return found if isinstance(found, OffsetFetchResponse) else _settled(found)
+
+
+async def _settled(
+    answer: Awaitable[OffsetFetchResponse | Awaitable[OffsetFetchResponse]],
+) -> OffsetFetchResponse:
+    found = await answer
+    return found if isinstance(found, OffsetFetchResponse) else await found
 
 
 def _distinct(asked: Iterable[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
