@@ -493,6 +493,28 @@ def test_a_crash_brings_the_transaction_index_back_although_a_newer_snapshot_exi
     assert log.aborted_transactions(0, 10) == before != []
 
 
+def test_damaged_transaction_indexes_of_several_segments_are_all_made_anew(tmp_path: Path) -> None:
+    """Each tells of an aborted transaction that the log does not have."""
+    log = open_log(tmp_path)
+    for sequence in range(3):
+        in_txn(log, "a", 1, sequence)
+        end_txn(log, 1, commit=False)
+        log.roll()
+    append(log, "b")
+    before = log.aborted_transactions(0, 10)
+    log.close()
+    indexes = sorted(path for path in tmp_path.glob("*.txnindex") if path.stat().st_size)
+    assert len(indexes) == len(before) == 3
+    for index in indexes:
+        data = bytearray(index.read_bytes())
+        data[9] ^= 1  # of the producer id
+        index.write_bytes(data)
+    log = open_log(tmp_path)
+    assert log.aborted_transactions(0, 10) == before
+    log.close()
+    assert open_log(tmp_path).aborted_transactions(0, 10) == before
+
+
 def test_truncation_forgets_the_aborted_transactions_whose_markers_go(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for sequence in range(2):
@@ -680,6 +702,8 @@ def test_a_failed_sync_takes_the_log_offline(tmp_path: Path) -> None:
     assert code_of(log.flush) is ErrorCode.KAFKA_STORAGE_ERROR
     assert log.recovery_point == 0
     assert code_of(append, log, "b") is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.failing = set()
+    assert code_of(log.flush) is ErrorCode.KAFKA_STORAGE_ERROR, "what the disk lost cannot be synced later"
 
 
 def test_of_several_batches_all_are_appended_or_none(tmp_path: Path) -> None:
