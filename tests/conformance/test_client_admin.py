@@ -1,5 +1,6 @@
 """Our AdminClient against a real broker: every call does what it says and every mistake is named."""
 
+import gc
 import time
 import uuid
 from collections.abc import Iterator
@@ -201,3 +202,9 @@ def test_unreachable_cluster_is_an_error_with_the_address() -> None:
         with pytest.raises(KafkaException, match=r"127\.0\.0\.1:1"):
             admin.list_topics(timeout=5)
         assert error_code(admin.describe_cluster()) == KafkaError._ALL_BROKERS_DOWN
+
+
+def test_client_that_nobody_refers_to_still_answers(broker: Target) -> None:
+    future = AdminClient({"bootstrap.servers": broker.bootstrap}).describe_cluster()
+    gc.collect()
+    assert future.result(30).nodes

@@ -207,11 +207,13 @@ class KafkaException(Exception):
 
     @property
     def error(self) -> KafkaError:
+        """The `KafkaError` that it was raised with."""
         first = self.args[0] if self.args else None
         return first if isinstance(first, KafkaError) else KafkaError(KafkaError.UNKNOWN, str(first))
 
     @property
     def code(self) -> int:
+        """The error's number."""
         return self.error.code()
 
 

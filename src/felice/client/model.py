@@ -56,6 +56,7 @@ class TopicPartition:
 
     @property
     def key(self) -> Partition:
+        """Topic and partition: what makes two of them equal."""
         return self.topic, self.partition
 
     def __eq__(self, other: object) -> bool:
@@ -272,6 +273,7 @@ class Uuid:
 
     @property
     def bytes(self) -> bytes:
+        """The 16 bytes of the id."""
         mask = (1 << 64) - 1
         return struct.pack(">QQ", self.most_significant_bits & mask, self.least_significant_bits & mask)
 

@@ -6,6 +6,7 @@ The names of confluent_kafka.admin that concern topics, configs, groups, offsets
 
 from __future__ import annotations
 
+from felice.client.admin.acls import AclBinding, AclBindingFilter
 from felice.client.admin.client import AdminClient
 from felice.client.admin.constants import (
     CONFIG_SOURCE_DEFAULT_CONFIG,
@@ -24,13 +25,16 @@ from felice.client.admin.constants import (
 )
 from felice.client.admin.enumerations import (
     AclOperation,
+    AclPermissionType,
     AlterConfigOpType,
     ConfigSource,
     ConsumerGroupState,
     ConsumerGroupType,
     ElectionType,
     IsolationLevel,
+    ResourcePatternType,
     ResourceType,
+    ScramMechanism,
 )
 from felice.client.admin.model import (
     AbortTransactionSpec,
@@ -67,6 +71,13 @@ from felice.client.admin.model import (
     TransactionState,
     UpgradeType,
 )
+from felice.client.admin.scram import (
+    ScramCredentialInfo,
+    UserScramCredentialAlteration,
+    UserScramCredentialDeletion,
+    UserScramCredentialsDescription,
+    UserScramCredentialUpsertion,
+)
 from felice.client.error import KafkaError, KafkaException
 from felice.client.model import (
     OFFSET_INVALID,
@@ -93,7 +104,10 @@ __all__ = [
     "RESOURCE_TRANSACTIONAL_ID",
     "RESOURCE_UNKNOWN",
     "AbortTransactionSpec",
+    "AclBinding",
+    "AclBindingFilter",
     "AclOperation",
+    "AclPermissionType",
     "AdminClient",
     "AlterConfigOpType",
     "ApiVersionRange",
@@ -131,7 +145,10 @@ __all__ = [
     "PartitionReassignment",
     "ProducerState",
     "ReplicaInLogDir",
+    "ResourcePatternType",
     "ResourceType",
+    "ScramCredentialInfo",
+    "ScramMechanism",
     "TopicCollection",
     "TopicDescription",
     "TopicMetadata",
@@ -141,4 +158,8 @@ __all__ = [
     "TransactionListing",
     "TransactionState",
     "UpgradeType",
+    "UserScramCredentialAlteration",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
+    "UserScramCredentialsDescription",
 ]

@@ -8,7 +8,9 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from typing import TypeVar
 
+from felice.client.admin.acls import AclBinding, AclBindingFilter
 from felice.client.admin.core import DEFAULT_TIMEOUT_S
 from felice.client.admin.enumerations import (
     ConsumerGroupState,
@@ -45,9 +47,12 @@ from felice.client.admin.model import (
     TransactionListing,
     TransactionState,
 )
+from felice.client.admin.scram import UserScramCredentialAlteration, UserScramCredentialsDescription
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.group.requests import CommittedOffset
 from felice.client.model import ClusterMetadata, Partition, TopicPartition
+
+R = TypeVar("R", bound=AclBinding)
 
 
 class AdminClient(FutureCalls):
@@ -187,6 +192,43 @@ class AdminClient(FutureCalls):
         """Make the changes that each resource has in `incremental_configs`, and no others."""
         work = self._admin.incremental_alter_configs(resources, request_timeout, validate_only)
         return self._many(resources, work)
+
+    # Access rules and users
+
+    def create_acls(
+        self, acls: list[AclBinding], *, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[AclBinding, Future[None]]:
+        """Make access rules. A broker without an authorizer answers SECURITY_DISABLED."""
+        wanted = _distinct_rules(acls, AclBinding)
+        return self._many(wanted, self._admin.create_acls(wanted, request_timeout))
+
+    def describe_acls(
+        self, acl_binding_filter: AclBindingFilter, *, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> Future[list[AclBinding]]:
+        """The access rules that match a filter."""
+        return self._one(self._admin.describe_acls(acl_binding_filter, request_timeout))
+
+    def delete_acls(
+        self, acl_binding_filters: list[AclBindingFilter], *, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[AclBindingFilter, Future[list[AclBinding]]]:
+        """Delete the access rules that match a filter; a future has those that were deleted."""
+        wanted = _distinct_rules(acl_binding_filters, AclBindingFilter)
+        return self._many(wanted, self._admin.delete_acls(wanted, request_timeout))
+
+    def describe_user_scram_credentials(
+        self, users: list[str] | None = None, *, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, Future[UserScramCredentialsDescription]]:
+        """Raises `KafkaException` with _NOT_IMPLEMENTED: this client does not administer SCRAM users."""
+        raise failure(KafkaError._NOT_IMPLEMENTED, "this client does not administer SCRAM users")
+
+    def alter_user_scram_credentials(
+        self,
+        alterations: list[UserScramCredentialAlteration],
+        *,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[str, Future[None]]:
+        """Raises `KafkaException` with _NOT_IMPLEMENTED: this client does not administer SCRAM users."""
+        raise failure(KafkaError._NOT_IMPLEMENTED, "this client does not administer SCRAM users")
 
     # Versions and features
 
@@ -458,4 +500,15 @@ def _distinct(names: Iterable[str], kind: str) -> list[str]:
         raise failure(KafkaError._INVALID_ARG, f"the same {kind} is named twice")
     if not all(isinstance(name, str) for name in found):
         raise TypeError(f"expected each {kind} as a string")
+    return found
+
+
+def _distinct_rules(rules: Iterable[R], kind: type[R]) -> list[R]:
+    found = list(rules)
+    if not found:
+        raise ValueError("expected at least one rule")
+    if len(set(found)) != len(found):
+        raise ValueError("the same rule is named twice")
+    if not all(type(rule) is kind for rule in found):
+        raise TypeError(f"expected {kind.__name__}")
     return found

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from felice.client.admin import configs, features, groups, leadership, log_dirs, topics, transactions
+from felice.client.admin import acls, configs, features, groups, leadership, log_dirs, topics, transactions
+from felice.client.admin.acls import AclBinding, AclBindingFilter
 from felice.client.admin.enumerations import (
     ConsumerGroupState,
     ConsumerGroupType,
@@ -77,6 +78,7 @@ class Admin:
 
     @property
     def cluster(self) -> Cluster:
+        """The connections, made when they are first needed."""
         if self._cluster is None:
             self._cluster = Cluster(self._settings, self._log)
         return self._cluster
@@ -88,6 +90,7 @@ class Admin:
         await self.close()
 
     async def close(self) -> None:
+        """Close the connections."""
         if self._cluster is not None:
             await self._cluster.close()
             self._cluster = None
@@ -146,6 +149,7 @@ class Admin:
         )
 
     async def delete_topics(self, names: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> Results:
+        """Delete topics and their records. None, or the error, by topic."""
         timeout_ms = int(timeout_s * 1000)
         return await self._each(
             {name: name for name in names},
@@ -159,6 +163,7 @@ class Admin:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         validate_only: bool = False,
     ) -> Results:
+        """Add partitions until a topic has `new_total_count` of them. None, or the error, by topic."""
         timeout_ms = int(timeout_s * 1000)
         return await self._each(
             {topic.topic: topic for topic in wanted},
@@ -251,6 +256,7 @@ class Admin:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         validate_only: bool = False,
     ) -> Results:
+        """Replace all configs that are set on each resource. None, or the error, by resource."""
         return await self._each(
             {resource: resource for resource in resources},
             lambda some: configs.alter_configs(self.cluster, some, validate_only),
@@ -263,9 +269,34 @@ class Admin:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         validate_only: bool = False,
     ) -> Results:
+        """Make the changes in `incremental_configs`, and no others. None, or the error, by resource."""
         return await self._each(
             {resource: resource for resource in resources},
             lambda some: configs.incremental_alter_configs(self.cluster, some, validate_only),
+            timeout_s,
+        )
+
+    # Access rules
+
+    async def create_acls(self, rules: Iterable[AclBinding], timeout_s: float = DEFAULT_TIMEOUT_S) -> Results:
+        """None, or the error, by rule."""
+        return await self._each(
+            {rule: rule for rule in rules}, lambda some: acls.create_acls(self.cluster, some), timeout_s
+        )
+
+    async def describe_acls(
+        self, wanted: AclBindingFilter, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> list[AclBinding]:
+        """The rules that match a filter."""
+        return await self._retrying(lambda: acls.describe_acls(self.cluster, wanted), timeout_s)
+
+    async def delete_acls(
+        self, filters: Iterable[AclBindingFilter], timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> Results:
+        """The rules that were deleted, or the error, by filter."""
+        return await self._each(
+            {chosen: chosen for chosen in filters},
+            lambda some: acls.delete_acls(self.cluster, some),
             timeout_s,
         )
 
@@ -278,6 +309,7 @@ class Admin:
         return await self._retrying(lambda: features.api_versions(self.cluster), timeout_s)
 
     async def describe_features(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> FeatureMetadata:
+        """The levels that brokers support, and those that the cluster has settled on."""
         return await self._retrying(lambda: features.describe_features(self.cluster), timeout_s)
 
     async def update_features(
@@ -358,6 +390,7 @@ class Admin:
         types: Iterable[ConsumerGroupType] = (),
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> ListConsumerGroupsResult:
+        """The groups of all brokers, of these states and types; no states and no types let all through."""
         wanted = list(states), list(types)
         return await self._retrying(lambda: groups.list_groups(self.cluster, *wanted), timeout_s)
 
@@ -387,6 +420,7 @@ class Admin:
         )
 
     async def delete_consumer_group(self, group_id: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """Delete a group that has no members, with its offsets."""
         await self._retrying(lambda: groups.delete_group(self.cluster, group_id, timeout_s), timeout_s)
 
     async def remove_members(
@@ -395,6 +429,7 @@ class Admin:
         members: Iterable[tuple[str, str | None]],
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Results:
+        """Make members leave, by (member id, instance id). None, or the error, by member."""
         rows = list(members)
         return await self._retrying(
             lambda: groups.remove_members(self.cluster, group_id, rows, timeout_s), timeout_s
@@ -420,6 +455,7 @@ class Admin:
         offsets: Mapping[Partition, CommittedOffset],
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> list[TopicPartition]:
+        """Commit for a group that has no members. The partitions, with errors in their place."""
         return await self._retrying(
             lambda: groups.alter_group_offsets(self.cluster, group_id, offsets, timeout_s), timeout_s
         )
@@ -427,6 +463,7 @@ class Admin:
     async def delete_consumer_group_offsets(
         self, group_id: str, partitions: Iterable[Partition], timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> list[TopicPartition]:
+        """Delete committed offsets. The partitions, with errors in their place."""
         wanted = list(partitions)
         return await self._retrying(
             lambda: groups.delete_group_offsets(self.cluster, group_id, wanted, timeout_s), timeout_s
@@ -449,6 +486,7 @@ class Admin:
     async def describe_transaction(
         self, transactional_id: str, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> TransactionDescription:
+        """What the coordinator knows of a transactional id."""
         return await self._retrying(
             lambda: transactions.describe_transaction(self.cluster, transactional_id, timeout_s), timeout_s
         )

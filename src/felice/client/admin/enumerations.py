@@ -154,6 +154,33 @@ class AclOperation(OrderedEnum):
     IDEMPOTENT_WRITE = 12
 
 
+class AclPermissionType(OrderedEnum):
+    """Whether a rule allows or denies; the numbers are the protocol's."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class ResourcePatternType(OrderedEnum):
+    """How a rule's resource name is meant; the numbers are the protocol's."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class ScramMechanism(OrderedEnum):
+    """The hash of a SCRAM credential."""
+
+    UNKNOWN = 0
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+
 def authorized_operations(bits: int) -> list[AclOperation] | None:
     """Operations from the broker's bit set, lowest number first; None where they were not asked for."""
     if bits == OPERATIONS_NOT_REQUESTED:

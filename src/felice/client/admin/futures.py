@@ -60,7 +60,8 @@ class FutureCalls:
         answer: Future[T] = Future()
         answer.set_running_or_notify_cancel()
 
-        def done(task: Future[T]) -> None:
+        # The callback keeps the client: one that nobody else refers to must not be collected before its answer.
+        def done(task: Future[T], client: FutureCalls = self) -> None:
             error = concurrent.futures.CancelledError() if task.cancelled() else task.exception()
             if error is None:
                 answer.set_result(task.result())

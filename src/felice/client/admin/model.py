@@ -98,6 +98,7 @@ class ConfigResource:
 
     @property
     def key(self) -> tuple[ResourceType, str]:
+        """Type and name: what makes two resources equal."""
         return self.restype, self.name
 
     def __hash__(self) -> int:
@@ -147,6 +148,8 @@ class OffsetSpec:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsResultInfo:
+    """An offset, the timestamp of its record in milliseconds (-1 where it was not asked for), and its leader epoch."""
+
     offset: int
     timestamp: int
     leader_epoch: int
@@ -154,6 +157,8 @@ class ListOffsetsResultInfo:
 
 @dataclass(frozen=True, slots=True)
 class DeletedRecords:
+    """The first offset that the partition still has."""
+
     low_watermark: int
 
 
@@ -330,6 +335,8 @@ class GroupMetadata:
 
 
 class TransactionState(Enum):
+    """The state of a transaction, by its name in the protocol."""
+
     UNKNOWN = "Unknown"
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -346,6 +353,8 @@ class TransactionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
+    """A transactional id with its producer id and state."""
+
     transactional_id: str
     producer_id: int
     state: TransactionState

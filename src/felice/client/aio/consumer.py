@@ -52,6 +52,7 @@ class AsyncConsumer:
 
     @property
     def core(self) -> ConsumerCore:
+        """What this consumer stands on. Raises `RuntimeError` unless it is started."""
         if self._core is None:
             raise RuntimeError("the consumer is not started: use `async with`, or await start()")
         return self._core

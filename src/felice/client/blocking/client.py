@@ -130,6 +130,7 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
+        """Close the connections. The client connects again when it is used again."""
         links, self._links = self._links, {}
         for link in links.values():
             link.close()
@@ -141,6 +142,7 @@ class BlockingClient:
         return self._call_any(request)
 
     def ask(self, address: tuple[str, int], request: Any) -> Any:
+        """The answer of the broker at this address (host and port)."""
         return self._idle_link(address).call(request)
 
     def ask_all(self, address: tuple[str, int], requests: Iterable[Any]) -> list[Any]:

@@ -186,7 +186,9 @@ class Producer:
         headers: str | None = "headers",
         timeout: float = 30.0,
     ) -> int:
-        """Send the rows of a pyarrow table (columns named as in the arguments, all but the value optional).
+        """Send the rows of a pyarrow table; the arguments name its columns, of which some may be missing.
+
+        A column that no argument names would be lost, so it is refused: drop it with `table.select` first.
 
         Rows go where their `partition` column says, else by the hash of their key as Java's client does, else to
         partitions in turn by the block. Returns the number of rows taken in; waits, at most `timeout` seconds in

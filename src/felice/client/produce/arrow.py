@@ -32,6 +32,7 @@ def batches_of_table(
 
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
+    _check_columns(table, names)
     content = _content(table, names)
     if "value" not in content.schema.names and "key" not in content.schema.names:
         wanted = f"{names['value']!r} nor {names['key']!r}"
@@ -40,6 +41,25 @@ def batches_of_table(
     for partition, rows in _by_partition(content, numbers, partition_count):
         for data in _batches(rows, settings):
             yield partition, data, BatchHeader.parse(data).record_count
+
+
+def _check_columns(table: Any, names: Mapping[str, str | None]) -> None:
+    """Every column has a part to play: one that would be dropped is refused."""
+    known = [name for name in names.values() if name is not None]
+    unused = [name for name in table.schema.names if name not in known]
+    if unused:
+        raise failure(
+            KafkaError._INVALID_ARG,
+            f"no part of a record is made of the columns {', '.join(map(repr, unused))} (the columns that are: "
+            f"{', '.join(map(repr, known))}); drop them, or name them in the arguments",
+        )
+    # A name that is the default may be missing; one that the caller chose may not.
+    missing = [name for part, name in names.items() if name not in (None, part, *table.schema.names)]
+    if missing:
+        raise failure(KafkaError._INVALID_ARG, f"the table has no column {missing[0]!r}")
+    repeated = [name for name in known if table.schema.names.count(name) > 1]
+    if repeated:
+        raise failure(KafkaError._INVALID_ARG, f"the table has several columns {repeated[0]!r}")
 
 
 def _content(table: Any, names: Mapping[str, str | None]) -> Any:

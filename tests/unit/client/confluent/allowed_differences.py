@@ -7,8 +7,6 @@ from __future__ import annotations
 
 _SHARE = "share groups (KIP-932) are not supported"
 _SASL = "this client has no SASL"
-_ACLS = "this client does not administer access rules"
-_SCRAM = "this client does not administer SCRAM users"
 
 ABSENT = {
     "error.Message": "an accident of confluent_kafka's imports; Message is in felice.client",
@@ -22,21 +20,6 @@ ABSENT = {
     "aio.AIOConsumer.set_sasl_credentials": _SASL,
     "aio.AIOProducer.set_sasl_credentials": _SASL,
     "admin.AdminClient.set_sasl_credentials": _SASL,
-    "admin.AclBinding": _ACLS,
-    "admin.AclBindingFilter": _ACLS,
-    "admin.AclPermissionType": _ACLS,
-    "admin.ResourcePatternType": _ACLS,
-    "admin.AdminClient.create_acls": _ACLS,
-    "admin.AdminClient.delete_acls": _ACLS,
-    "admin.AdminClient.describe_acls": _ACLS,
-    "admin.AdminClient.alter_user_scram_credentials": _SCRAM,
-    "admin.AdminClient.describe_user_scram_credentials": _SCRAM,
-    "admin.ScramCredentialInfo": _SCRAM,
-    "admin.ScramMechanism": _SCRAM,
-    "admin.UserScramCredentialAlteration": _SCRAM,
-    "admin.UserScramCredentialDeletion": _SCRAM,
-    "admin.UserScramCredentialUpsertion": _SCRAM,
-    "admin.UserScramCredentialsDescription": _SCRAM,
 }
 """Names that confluent_kafka has and `felice.client` has not."""
 

@@ -285,6 +285,24 @@ def test_table_goes_by_partition_column_or_by_key(broker: FakeBroker) -> None:
             made.produce_arrow("wide", pa.table({"value": [b"a"], "partition": [3]}))
 
 
+def test_column_that_would_be_lost_is_refused(broker: FakeBroker) -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"value": [b"a"], "colour": [b"red"], "taste": [b"sour"]})
+    with producer(broker) as made:
+        with pytest.raises(KafkaException, match="'colour', 'taste'"):
+            made.produce_arrow("wide", table)
+        with pytest.raises(KafkaException, match="no column 'id'"):
+            made.produce_arrow("wide", table.select(["value"]), key="id")
+        assert made.produce_arrow("wide", table.select(["value", "colour"]), key="colour") == 1
+        assert made.flush(10) == 0
+    assert [values for number in range(3) if (values := broker.values("wide", number))] == [[b"a"]]
+
+
+def test_value_that_is_not_bytes_or_text_is_refused_with_advice(broker: FakeBroker) -> None:
+    with producer(broker) as made, pytest.raises(TypeError, match=r"got int; .*serializer"):
+        made.produce("t", 5)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "choice", [lambda key, count: count, lambda key, count: -3, lambda key, count: 1 // 0]
 )

@@ -1,0 +1,27 @@
+"""The values that confluent_kafka keeps in its module `_model`, for programs that import them from there."""
+
+from __future__ import annotations
+
+from felice.client.admin.enumerations import (
+    ConsumerGroupState,
+    ConsumerGroupType,
+    ElectionType,
+    IsolationLevel,
+)
+from felice.client.admin.model import (
+    ConsumerGroupTopicPartitions,
+    Node,
+    TopicCollection,
+    TopicPartitionInfo,
+)
+
+__all__ = [
+    "ConsumerGroupState",
+    "ConsumerGroupTopicPartitions",
+    "ConsumerGroupType",
+    "ElectionType",
+    "IsolationLevel",
+    "Node",
+    "TopicCollection",
+    "TopicPartitionInfo",
+]

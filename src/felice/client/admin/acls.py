@@ -1,0 +1,150 @@
+"""Access rules (ACLs): make, find and delete them.
+
+Each function asks once and answers per item with a result or its error; retrying is `Admin`'s. A broker without an
+authorizer answers SECURITY_DISABLED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from felice.client.admin.enumerations import (
+    AclOperation,
+    AclPermissionType,
+    OrderedEnum,
+    ResourcePatternType,
+    ResourceType,
+)
+from felice.client.admin.topics import Results, outcome
+from felice.client.error import failure
+from felice.client.net.cluster import Cluster
+from felice.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from felice.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from felice.protocol.messages.describe_acls import DescribeAclsRequest
+
+
+@dataclass(frozen=True, slots=True)
+class AclBinding:
+    """A rule: what a principal may (or may not) do to a resource from a host. Wildcards are not allowed."""
+
+    restype: ResourceType
+    name: str | None
+    resource_pattern_type: ResourcePatternType
+    principal: str | None
+    host: str | None
+    operation: AclOperation
+    permission_type: AclPermissionType
+
+    _forbidden: ClassVar[tuple[OrderedEnum, ...]] = (
+        ResourceType.ANY,
+        ResourcePatternType.ANY,
+        ResourcePatternType.MATCH,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    _texts_needed: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for field in ("name", "principal", "host"):
+            value = getattr(self, field)
+            if value is None and self._texts_needed:
+                raise ValueError(f"{field} must not be None")
+            if value is not None and not isinstance(value, str):
+                raise TypeError(f"{field} must be a string")
+        for chosen in (self.restype, self.resource_pattern_type, self.operation, self.permission_type):
+            if chosen.name == "UNKNOWN" or chosen in self._forbidden:
+                raise ValueError(
+                    f"{type(chosen).__name__}.{chosen.name} cannot be used in {type(self).__name__}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class AclBindingFilter(AclBinding):
+    """Which rules are meant: None and the ANY members match everything."""
+
+    _forbidden: ClassVar[tuple[OrderedEnum, ...]] = ()
+    _texts_needed: ClassVar[bool] = False
+
+
+async def create_acls(cluster: Cluster, rules: Iterable[AclBinding]) -> Results:
+    """None, or the error, by rule."""
+    wanted = list(rules)
+    creations = [
+        AclCreation(
+            resource_type=rule.restype.value,
+            resource_name=rule.name or "",
+            resource_pattern_type=rule.resource_pattern_type.value,
+            principal=rule.principal or "",
+            host=rule.host or "",
+            operation=rule.operation.value,
+            permission_type=rule.permission_type.value,
+        )
+        for rule in wanted
+    ]
+    response = await cluster.call_controller(CreateAclsRequest(creations=creations))
+    return {
+        rule: outcome(row.error_code, row.error_message, str(rule.name))
+        for rule, row in zip(wanted, response.results, strict=True)
+    }
+
+
+async def describe_acls(cluster: Cluster, wanted: AclBindingFilter) -> list[AclBinding]:
+    """The rules that match."""
+    request = DescribeAclsRequest(
+        resource_type_filter=wanted.restype.value,
+        resource_name_filter=wanted.name,
+        pattern_type_filter=wanted.resource_pattern_type.value,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation.value,
+        permission_type=wanted.permission_type.value,
+    )
+    response = await cluster.call_any(request)
+    if response.error_code:
+        raise failure(response.error_code, response.error_message)
+    return [
+        _rule(resource.resource_type, resource.resource_name, resource.pattern_type, row)
+        for resource in response.resources
+        for row in resource.acls
+    ]
+
+
+async def delete_acls(cluster: Cluster, filters: Iterable[AclBindingFilter]) -> Results:
+    """The rules that were deleted, or the error, by filter."""
+    wanted = list(filters)
+    rows = [
+        DeleteAclsFilter(
+            resource_type_filter=chosen.restype.value,
+            resource_name_filter=chosen.name,
+            pattern_type_filter=chosen.resource_pattern_type.value,
+            principal_filter=chosen.principal,
+            host_filter=chosen.host,
+            operation=chosen.operation.value,
+            permission_type=chosen.permission_type.value,
+        )
+        for chosen in wanted
+    ]
+    response = await cluster.call_controller(DeleteAclsRequest(filters=rows))
+    return {
+        chosen: outcome(
+            row.error_code,
+            row.error_message,
+            str(chosen.name),
+            [_rule(acl.resource_type, acl.resource_name, acl.pattern_type, acl) for acl in row.matching_acls],
+        )
+        for chosen, row in zip(wanted, response.filter_results, strict=True)
+    }
+
+
+def _rule(resource_type: int, name: str, pattern_type: int, row: Any) -> AclBinding:
+    return AclBinding(
+        ResourceType(resource_type),
+        name,
+        ResourcePatternType(pattern_type),
+        row.principal,
+        row.host,
+        AclOperation(row.operation),
+        AclPermissionType(row.permission_type),
+    )
