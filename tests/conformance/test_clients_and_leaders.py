@@ -91,8 +91,8 @@ def readers() -> Iterator[list[Reader]]:
 def create(cluster: Cluster, topic: str, replicas: list[int], **config: str) -> None:
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
     named = {name.replace("_", "."): value for name, value in config.items()}
-    wish = confluent_kafka.admin.NewTopic(topic, 1, replica_assignment=[replicas], config=named)
-    admin.create_topics([wish])[topic].result(20)
+    requested = confluent_kafka.admin.NewTopic(topic, 1, replica_assignment=[replicas], config=named)
+    admin.create_topics([requested])[topic].result(20)
     cluster.wait_until(lambda found: set(found.isr(topic)) == set(replicas))
 
 

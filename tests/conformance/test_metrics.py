@@ -49,8 +49,10 @@ def produce(cluster: Cluster, topic: str, records: int) -> None:
 def assigned(cluster: Cluster, topic: str, replicas: list[list[int]], **config: str) -> None:
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
     named = {name.replace("_", "."): value for name, value in config.items()}
-    wish = confluent_kafka.admin.NewTopic(topic, len(replicas), replica_assignment=replicas, config=named)
-    admin.create_topics([wish])[topic].result(10)
+    requested = confluent_kafka.admin.NewTopic(
+        topic, len(replicas), replica_assignment=replicas, config=named
+    )
+    admin.create_topics([requested])[topic].result(10)
     cluster.wait_until(lambda found: len(found.image.topics[topic].partitions) == len(replicas))
     cluster.wait_in_sync()
 

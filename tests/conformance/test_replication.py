@@ -38,12 +38,12 @@ def eventually(condition: Callable[[], bool], within_s: float = 20) -> None:
 
 
 def create(cluster: EmbeddedCluster, name: str, *replicas: tuple[int, ...], **configs: str) -> str:
-    wish = NewTopic(
+    requested = NewTopic(
         name,
         assignment=dict(enumerate(replicas)),
         configs={key.replace("_", "."): value for key, value in configs.items()},
     )
-    cluster.run(any_broker(cluster).services.cluster_admin.create_topic(wish))
+    cluster.run(any_broker(cluster).services.cluster_admin.create_topic(requested))
     eventually(lambda: all(name in broker.image.topics for broker in cluster.cluster.brokers.values()))
     return name
 

@@ -208,7 +208,7 @@ class WireProducer:
 
 
 def until_settled(ask: Any) -> int:
-    """The first answer that is not a wish for patience."""
+    """The first answer that is not a requested for patience."""
     found: list[int] = []
 
     def is_settled() -> bool:

@@ -25,7 +25,7 @@ import asyncio
 from uuid import UUID
 
 from felice.controller.duties import Decision, StateChange, due, rebalanced, state_change
-from felice.controller.election import first_state, restarted, stepped_down
+from felice.controller.election import fence_previous_incarnation, first_state, step_down
 from felice.controller.leaderships import Leaderships
 from felice.controller.writing import EpochPassed, write_decisions
 from felice.metadata import Create, PartitionImage, SetData, layout
@@ -102,7 +102,7 @@ class ControllerWorld:
     async def _leave(self, broker: int, *, is_restart: bool) -> list[str]:
         image = self._watcher.image
         others = {other for other in image.brokers if other != broker}
-        step = restarted if is_restart else stepped_down
+        step = fence_previous_incarnation if is_restart else step_down
         decisions: list[Decision] = []
         for topic in image.topics.values():
             for partition in topic.partitions:

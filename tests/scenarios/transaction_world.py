@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from felice.coordinator.transaction.initialisation import InitWish
+from felice.coordinator.transaction.initialisation import InitRequest
 from felice.coordinator.transaction.metadata import LAST_EPOCH, V1, V2, TransactionMetadata
 from felice.coordinator.transaction.records import TransactionRecord, TransactionRecordCodec, by_topic
 from felice.coordinator.transaction.settings import TransactionSettings
@@ -88,11 +88,11 @@ class TransactionWorld(CoordinatorWorld[TransactionRecord]):
     def do_init(self, names: list[str], options: dict[str, str]) -> None:
         holds = "resume" in names or "as" in options
         identity = self._held_by(names[0], options) if holds else (-1, -1)
-        wish = InitWish(options.get("id", ID), int(options.get("timeout", "60000")), *identity)
+        requested = InitRequest(options.get("id", ID), int(options.get("timeout", "60000")), *identity)
         new_id = -1
-        if self.shard.needs_new_producer_id(wish):
+        if self.shard.needs_new_producer_id(requested):
             new_id, self.next_producer_id = self.next_producer_id, self.next_producer_id + 1
-        self.carry_out(self.shard.initialise(wish, new_id, self.waiter(names[0]), self.now))
+        self.carry_out(self.shard.initialise(requested, new_id, self.waiter(names[0]), self.now))
 
     def do_exhaust(self, names: list[str], options: dict[str, str]) -> None:
         """As if the producer had asked for its next epoch very often."""

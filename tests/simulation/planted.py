@@ -194,22 +194,22 @@ def _in_memory_only(topic: str) -> Callable[[Any], Any]:
 
 
 def _takes_over_without_abort(original: Any) -> Any:
-    def initialise(current: Any, wish: Any, new_producer_id: int, now_ms: int) -> Any:
+    def initialise(current: Any, requested: Any, new_producer_id: int, now_ms: int) -> Any:
         if current is not None and current.state is initialisation.TransactionState.ONGOING:
             return current.initialised(
-                current.producer_id, current.epoch + 1, wish.timeout_ms, now_ms, last_epoch=current.epoch
+                current.producer_id, current.epoch + 1, requested.timeout_ms, now_ms, last_epoch=current.epoch
             )
-        return original(current, wish, new_producer_id, now_ms)
+        return original(current, requested, new_producer_id, now_ms)
 
     return initialise
 
 
 def _nobody_is_fenced(original: Any) -> Any:
-    def initialise(current: Any, wish: Any, new_producer_id: int, now_ms: int) -> Any:
-        change = original(current, wish, new_producer_id, now_ms)
+    def initialise(current: Any, requested: Any, new_producer_id: int, now_ms: int) -> Any:
+        change = original(current, requested, new_producer_id, now_ms)
         if current is not None and not isinstance(change, ErrorCode) and not change.state.is_decided:
             return current.initialised(
-                current.producer_id, current.epoch, wish.timeout_ms, now_ms, last_epoch=NO_PRODUCER_ID
+                current.producer_id, current.epoch, requested.timeout_ms, now_ms, last_epoch=NO_PRODUCER_ID
             )
         return change
 

@@ -1,11 +1,11 @@
-"""What clients ask of the controller: topics, partitions, configurations, blocks of producer ids.
+"""Changes of the cluster that clients ask for: topics, partitions, configurations, blocks of producer ids.
 
-Keeps true: C1 every decision is one multi that also checks the controller epoch and names the versions it read.
-            Therefore any broker may decide, on whichever a client asks; nothing is forwarded.
-            A topic, its partitions' states and its configuration appear at once and go at once.
-How:        reads come from the current image, whose versions the writes name. A write that
-            lost a race is decided again, on a newer image.
-Leaves:     telling brokers: they watch the store. What nobody asks for is the duty of `controller`.
+Keeps true: C1 every decision is one multi that also checks the controller epoch and the versions that it was based on.
+            Therefore any broker may decide, whichever a client asks; no request is forwarded.
+            A topic, its partitions' states and its configuration appear together and disappear together.
+How:        decisions read the current image, whose versions the writes check. After a version conflict the decision
+            is made again on a newer image.
+Leaves:     informing brokers: they watch the store. Changes that no client asks for are the duty of `controller`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import islice
 from felice.config import BrokerConfig, ConfigError, TopicConfig
 from felice.controller import deletion, topic_names
 from felice.controller.election import first_state
-from felice.controller.features import FeatureWish, plan_levels
+from felice.controller.features import FeatureChange, plan_levels
 from felice.controller.placement import PlacementError, check_assignment, place_replicas
 from felice.controller.writing import (
     LOST_RACE,
@@ -52,7 +52,7 @@ from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.uuids import format_uuid
 
 PRODUCER_ID_BLOCK_SIZE = 1000
-# Kafka's bound on one request; a topic of more partitions is a slip of the finger.
+# Kafka's limit for one request; a larger number is taken for a typing error.
 MAX_PARTITIONS_A_TOPIC = 10_000
 _MAX_ATTEMPTS = 10
 _FOLLOW_TIMEOUT_S = 10.0
@@ -63,7 +63,7 @@ _log = logging.getLogger("felice.controller")
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A wish for a topic; -1 leaves a number to the broker's configuration."""
+    """A request for a topic; -1 leaves a number to the broker's configuration."""
 
     name: str
     partition_count: int = -1
@@ -74,7 +74,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopic:
-    """What a wish comes to."""
+    """A requested topic with all its defaults and replicas filled in."""
 
     name: str
     topic_id: uuid.UUID
@@ -106,10 +106,10 @@ class ClusterAdmin:
         return self._watcher.image
 
     @answering
-    async def create_topic(self, wish: NewTopic, *, validate_only: bool = False) -> PlannedTopic:
-        """Makes the topic; the image shows it when this returns."""
+    async def create_topic(self, requested: NewTopic, *, validate_only: bool = False) -> PlannedTopic:
+        """Creates the topic; the image shows it when this returns."""
         for _ in range(_MAX_ATTEMPTS):
-            planned = self._plan_topic(wish)
+            planned = self._plan_topic(requested)
             if validate_only:
                 return planned
             if await self._try_create(planned):
@@ -141,12 +141,12 @@ class ClusterAdmin:
 
     @answering
     async def delete_topic(self, name: str) -> None:
-        """Removes the topic and all that belongs to it; the image lacks it when this returns."""
+        """Deletes the topic and everything that belongs to it; the image lacks it when this returns."""
         wanted = self._existing(name)
         for _ in range(_MAX_ATTEMPTS):
             topic = self._existing(name)
             if topic.topic_id != wanted.topic_id:
-                raise _unknown_topic()  # somebody was faster; what has the name now is another topic
+                raise _unknown_topic()  # deleted by another broker; the name now belongs to another topic
             if await self._try_delete(topic):
                 return
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name} kept changing while it was deleted")
@@ -161,11 +161,13 @@ class ClusterAdmin:
             if not await self._write(version, operations, topic):
                 return False
         except (BadVersion, NoNode, NotEmpty):
-            # Partitions came, went or moved since the image was made: look again when it shows them.
+            # Partitions were added or reassigned since the image was made: decide again when it shows them.
             await self._follow(lambda image: image.topics.get(topic.name) is not topic)
             return False
         await self._follow(
-            lambda image: image.topic_by_id(topic.topic_id) is None and topic.name not in image.doomed
+            lambda image: (
+                image.topic_by_id(topic.topic_id) is None and topic.name not in image.pending_deletions
+            )
         )
         return True
 
@@ -178,7 +180,7 @@ class ClusterAdmin:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Grows the topic to `total_count` partitions; the image shows them when this returns."""
+        """Adds partitions until there are `total_count`; the image shows them when this returns."""
         for _ in range(_MAX_ATTEMPTS):
             topic = self._existing(name)
             added = self._plan_partitions(topic, total_count, assignments)
@@ -212,7 +214,7 @@ class ClusterAdmin:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Replaces the topic's overrides by what `edit` makes of them."""
+        """Replaces the topic's overrides by the result of `edit`."""
 
         changed: Mapping[str, str] = {}
 
@@ -222,7 +224,7 @@ class ClusterAdmin:
             check_topic_config(changed, self._config())
             return changed
 
-        # Or a topic's configuration could outlive the topic, and become its successor's.
+        # Without the topic's id, its configuration could outlive the topic and apply to a new one of its name.
         topic = self._existing(name)
         try:
             await self._change_config(layout.topic_config_path(name), checked, validate_only, topic)
@@ -243,12 +245,12 @@ class ClusterAdmin:
         await self._change_config(layout.broker_config_path(entity), edit, validate_only)
 
     @answering
-    async def update_features(self, wishes: Sequence[FeatureWish], *, validate_only: bool = False) -> None:
-        """Finalizes other levels, all of them or none; the image shows them when this returns."""
+    async def update_features(self, changes: Sequence[FeatureChange], *, validate_only: bool = False) -> None:
+        """Finalizes other feature levels, all of them or none; the image shows them when this returns."""
         for _ in range(_MAX_ATTEMPTS):
             node, version = await self._store.exists(layout.FEATURES), self._image.controller_epoch_version
             brokers = {broker_id: broker.features for broker_id, broker in self._image.brokers.items()}
-            levels = plan_levels(layout.decode_features(node.data) if node else {}, wishes, brokers)
+            levels = plan_levels(layout.decode_features(node.data) if node else {}, changes, brokers)
             if validate_only:
                 return
             data = layout.encode_features(levels)
@@ -266,7 +268,7 @@ class ClusterAdmin:
         raise ApiError(ErrorCode.FEATURE_UPDATE_FAILED, "the features kept changing")
 
     async def allocate_producer_ids(self) -> range:
-        """The next block of producer ids, never given before."""
+        """The next block of producer ids; no block is given out twice."""
         try:
             for _ in range(_MAX_ATTEMPTS):
                 if (block := await self._try_allocate()) is not None:
@@ -289,43 +291,45 @@ class ClusterAdmin:
             return None
         return block
 
-    def _plan_topic(self, wish: NewTopic) -> PlannedTopic:
-        if fault := topic_names.fault_of(wish.name):
+    def _plan_topic(self, requested: NewTopic) -> PlannedTopic:
+        if fault := topic_names.fault_of(requested.name):
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-        if wish.name in self._image.topics:
-            raise _already_exists(wish.name)
-        if fault := self._image.topic_faults.get(wish.name):
+        if requested.name in self._image.topics:
+            raise _already_exists(requested.name)
+        if fault := self._image.topic_faults.get(requested.name):
             raise ApiError(
                 ErrorCode.TOPIC_ALREADY_EXISTS,
-                f"Topic '{wish.name}' already exists, but its node in the metadata store means nothing: {fault}",
+                f"Topic '{requested.name}' already exists, but its node in the metadata store means nothing: {fault}",
             )
-        if wish.name in self._image.doomed:
+        if requested.name in self._image.pending_deletions:
             raise ApiError(
-                ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' is being deleted; try again soon."
+                ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{requested.name}' is being deleted; try again soon."
             )
-        if other := topic_names.collision_of(wish.name, self._image.topics):
+        if other := topic_names.collision_of(requested.name, self._image.topics):
             raise ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Topic '{wish.name}' collides with existing topic: {other}",
+                f"Topic '{requested.name}' collides with existing topic: {other}",
             )
-        partitions = self._assigned(wish) if wish.assignment else self._placed(wish)
-        check_topic_config(wish.configs, self._config())
-        return PlannedTopic(wish.name, self.new_topic_id(), partitions, wish.configs)
+        partitions = self._assigned(requested) if requested.assignment else self._placed(requested)
+        check_topic_config(requested.configs, self._config())
+        return PlannedTopic(requested.name, self.new_topic_id(), partitions, requested.configs)
 
-    def _assigned(self, wish: NewTopic) -> Mapping[int, tuple[int, ...]]:
-        if wish.partition_count != -1 or wish.replication_factor != -1:
+    def _assigned(self, requested: NewTopic) -> Mapping[int, tuple[int, ...]]:
+        if requested.partition_count != -1 or requested.replication_factor != -1:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 "Replica assignment and partition count or replication factor cannot both be given",
             )
-        _check_assignment(wish.assignment, sorted(self._image.brokers))
-        return wish.assignment
+        _check_assignment(requested.assignment, sorted(self._image.brokers))
+        return requested.assignment
 
-    def _placed(self, wish: NewTopic) -> dict[int, tuple[int, ...]]:
+    def _placed(self, requested: NewTopic) -> dict[int, tuple[int, ...]]:
         config = self._config()
-        count = config.num_partitions if wish.partition_count == -1 else wish.partition_count
+        count = config.num_partitions if requested.partition_count == -1 else requested.partition_count
         factor = (
-            config.default_replication_factor if wish.replication_factor == -1 else wish.replication_factor
+            config.default_replication_factor
+            if requested.replication_factor == -1
+            else requested.replication_factor
         )
         brokers = self._racks()
         if not 0 < count <= MAX_PARTITIONS_A_TOPIC:
@@ -388,13 +392,13 @@ class ClusterAdmin:
 
     def new_topic_id(self) -> uuid.UUID:
         while True:
-            # Kafka's reserved ids are 0 and 1; ids that begin with '-' would look like options to its tools.
+            # Kafka reserves the ids 0 and 1; ids that begin with '-' would look like options to its tools.
             topic_id = uuid.UUID(int=self._env.random.getrandbits(128), version=4)
             if not format_uuid(topic_id).startswith("-"):
                 return topic_id
 
     def _new_partitions(self, topic: str, partitions: Mapping[int, tuple[int, ...]]) -> list[Operation]:
-        """The rest of a very large topic is the controller's to complete: a transaction has its limits."""
+        """A transaction has a size limit: the controller adds the remaining partitions of a very large topic."""
         operations: list[Operation] = []
         for partition, replicas in islice(partitions.items(), STATES_A_TRANSACTION):
             state = first_state(replicas, self._image.brokers, self._image.controller_epoch)
@@ -438,10 +442,10 @@ class ClusterAdmin:
     async def _write(
         self, version: int, operations: Sequence[Operation], topic: TopicImage | None = None
     ) -> bool:
-        """False when what was planned must be planned again: the controller changed meanwhile.
+        """Returns False if the decision must be made again because the controller changed.
 
-        `version` is that of the controller epoch in the image that was planned on: a later one may have come since.
-        What is about a topic is bound to it: `NoNode` of its mark where the name is another topic's by now.
+        `version` is that of the controller epoch in the image that the decision was based on; a newer one may exist.
+        Writes about a topic also check its id: `NoNode` of the topic-id node if the name is another topic's by now.
         """
         guards = [] if topic is None else [identity.bound(topic.name, topic.topic_id)]
         try:
@@ -458,7 +462,7 @@ class ClusterAdmin:
         return True
 
     async def _follow(self, condition: Callable[[ClusterImage], bool]) -> None:
-        """Waits for the image to show a write, so that the client's next request finds it."""
+        """Waits until the image shows a write, so that the client's next request finds it."""
         await self._watcher.wait_until(condition, _FOLLOW_TIMEOUT_S)
 
     def _existing(self, name: str) -> TopicImage:
@@ -476,7 +480,7 @@ def check_topic_config(configs: Mapping[str, str], broker: BrokerConfig) -> None
 
 
 def _warn_of_min_insync(topic: str, configs: Mapping[str, str], replicas: int) -> None:
-    """Kafka takes it without a word, and lets it count as the number of replicas that there are."""
+    """Kafka accepts such a value silently, and treats it as the number of replicas."""
     if _MIN_INSYNC in configs and int(configs[_MIN_INSYNC]) > replicas:
         _log.warning(
             f"{_MIN_INSYNC} is above the number of replicas, and counts as that",

@@ -1,7 +1,7 @@
-"""What a request to change a configuration comes to. Pure.
+"""Applies the changes of a configuration request to a set of overrides. Pure.
 
-Answers the new set of overrides, or raises `ApiError` with the reason; checking the values
-themselves is the caller's, who knows what kind of thing is configured.
+Returns the new overrides, or raises `ApiError` with the reason. The caller checks the values, because it knows what
+kind of resource is configured.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The one broker that is the controller: how it becomes so, and does its duties. (Every broker runs this.)
+"""The controller: how a broker is elected to the role, and does its duties. (Every broker runs this.)
 
-Keeps true: C3 one controller in an epoch: `/controller` is made and `/controller_epoch` raised in one transaction,
+Keeps true: C3 one controller in an epoch: `/controller` is created and `/controller_epoch` raised in one transaction,
             and every write of the duties checks that epoch.
-            What is due is looked for at each new image, whoever changed the cluster and whatever was half done.
-How:        a task waits for images. `duties` decides, `writing` writes; the store's answer is the next image.
-            A session that ends takes the role with it.
+            Duties are derived from each new image, whichever broker made the change and whatever is half done.
+How:        a task waits for images. `duties` decides, `writing` writes; the result is the next image.
+            The role ends with the broker's session.
 """
 
 from __future__ import annotations
@@ -60,10 +60,12 @@ class Controller:
         self._broker_id = broker_id
         self._config = config
         self._new_topic_id = new_topic_id
-        self._looked_at: ClusterImage | None = None  # the last image of which nothing was left to do
-        self._faults_seen_to: Mapping[str, str] | None = None  # those of the last image that were looked at
+        self._looked_at: ClusterImage | None = None  # the last image for which no duty was left
+        self._faults_seen_to: Mapping[str, str] | None = (
+            None  # the topic faults of the last image that were handled
+        )
         self._balance_is_due = False
-        self._reported: str | None = None  # why the last look failed
+        self._reported: str | None = None  # the error that was logged for the last attempt
         self._wake = asyncio.Event()
         self._was_elected = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -78,7 +80,7 @@ class Controller:
             self._wake.set()
 
     async def stop(self) -> None:
-        """Does no more duties; the role itself goes with the session."""
+        """Does no more duties; the role itself ends with the session."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -88,7 +90,7 @@ class Controller:
         self._wake.set()
 
     def resign(self) -> None:
-        """After the session has ended: what it held is somebody else's."""
+        """Call after the session has ended: another broker may be the controller."""
         self.epoch, self._epoch_version, self._looked_at = 0, -1, None
         self._wake.set()
 
@@ -112,7 +114,7 @@ class Controller:
                 await self._pause()
 
     def _report(self, reason: str) -> None:
-        """Once, until it acts again or fails for another reason."""
+        """Logs an error once, until a duty succeeds or another error occurs."""
         if reason != self._reported:
             self._reported = reason
             _log.warning("the controller could not act", extra={"reason": reason})
@@ -144,11 +146,13 @@ class Controller:
                 ]
             )
         except (NodeExists, BadVersion):
-            return  # another broker was faster, and the image will show it
+            return  # another broker was elected; the next image shows it
         self._take(epoch, node.version + 1)
 
     async def _has_role_already(self) -> bool:
-        """Whether `/controller` is this session's though no answer said so; an earlier session's goes by itself."""
+        """Whether this session created `/controller` though the answer was lost. A node of an earlier session ends with
+        that session.
+        """
         node = await self._store.exists(layout.CONTROLLER)
         if node is None or node.ephemeral_owner != self._store.session_id:
             return False
@@ -166,20 +170,20 @@ class Controller:
 
     async def _do_duties(self, image: ClusterImage) -> None:
         if image.controller_epoch != self.epoch:
-            return  # not yet the picture of a cluster that this controller has
+            return  # the image does not yet show this broker's election
         decisions = due(image, self.epoch, self._allows_unclean(image), self._looked_at)
         if not decisions:
             self._looked_at = image
             decisions = self._balance(image)
         if decisions:
             await write_decisions(self._store, self._epoch_version, decisions)
-            # Or the next look would be at an image that lags, and decide the same again, in vain.
+            # Otherwise the next look would use an image without these changes, and decide the same again.
             await wait_shown(self._watcher, image, decisions)
-        for topic, topic_id in image.doomed.items():
+        for topic, topic_id in image.pending_deletions.items():
             await deletion.finish(self._store, self._epoch_version, topic, topic_id)
         if image.topic_faults is not self._faults_seen_to:
             for topic in image.topic_faults:
-                await topic_ids.mend(self._store, self._epoch_version, image, topic, self._new_topic_id)
+                await topic_ids.restore(self._store, self._epoch_version, image, topic, self._new_topic_id)
             self._faults_seen_to = image.topic_faults
 
     def _allows_unclean(self, image: ClusterImage) -> Callable[[str], bool]:
@@ -198,7 +202,7 @@ class Controller:
         return rebalanced(image, self.epoch, self._config().leader_imbalance_per_broker_percentage)
 
     async def _call_for_balance(self) -> None:
-        """Soon after each election of this broker, then by the clock."""
+        """Balances leaders soon after this broker's election, then periodically."""
         pause_s: float = self._config().leader_imbalance_check_interval_seconds
         while True:
             if await set_within(self._was_elected, pause_s):

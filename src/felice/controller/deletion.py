@@ -1,9 +1,9 @@
-"""How a topic's nodes go: all at once, or where they are too many for one transaction, little by little.
+"""Deletes the nodes of topics: in one transaction, or step by step where they are too many for that.
 
-Keeps true: a topic is there or gone, for everybody at once. A large one is gone with the write that begins its end:
-            a node below its own says so then, in the place of its mark. Its own is the last one to go.
-            Whoever is the controller finishes what the image shows as begun, wherever the last one stopped; the name
-            is free afterwards, so nothing of another topic is there to be deleted.
+Keeps true: a topic exists or is deleted, for every broker at once. The first write of a stepwise deletion replaces the
+            topic-id node by one that says that deletion is pending. The topic's own node is deleted last.
+            Any controller finishes a deletion that the image shows as pending. The name is free only afterwards, so
+            nothing of another topic is deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from felice.metadata.store import Operation
 
 
 def whole(topic: TopicImage) -> list[Operation]:
-    """The deletion of a topic that fits into one transaction."""
+    """Operations that delete a topic in one transaction."""
     operations: list[Operation] = []
     for partition in topic.partitions:
         if partition.partition_epoch >= 0:
@@ -32,19 +32,21 @@ def whole(topic: TopicImage) -> list[Operation]:
 
 
 def begun(topic: TopicImage) -> list[Operation]:
-    """The topic is gone when these are written; `finish` is the controller's duty from then on."""
+    """Operations that begin a stepwise deletion. The topic is gone once they are written; the controller then calls
+    `finish`.
+    """
     node = layout.encode_topic(TopicNode(topic.topic_id, {}, {}, {}))
     return [
-        *identity.doomed(topic.name, topic.topic_id),
+        *identity.pending_deletion(topic.name, topic.topic_id),
         SetData(layout.topic_path(topic.name), node, topic.version),
     ]
 
 
 async def finish(store: MetadataStore, epoch_version: int, topic: str, topic_id: UUID) -> None:
-    """Removes what is left of a topic whose end has begun. Raises `EpochPassed`, and `StoreError`."""
+    """Deletes the remaining nodes of a topic whose deletion is pending. Raises `EpochPassed`, and `StoreError`."""
     doom = Check(layout.doom_path(topic, topic_id))
     if await store.exists(doom.path) is None:
-        return  # somebody finished it, and the image will show that
+        return  # finished by another controller; the next image shows it
     parent = layout.partitions_path(topic)
     [found] = await store.children_many([parent])
     names = found or []

@@ -1,8 +1,7 @@
-"""What the controller has to do, seen from the cluster as it is. Pure.
+"""The controller's duties, derived from the current image of the cluster. Pure.
 
-Keeps true: R2 and C2 by `election`. Deciding is idempotent: what is due follows from the image alone, so a controller
-            that takes over in any half-done state goes on where the last one stopped, and what was done is not
-            done again.
+Keeps true: R2 and C2 by `election`. Deciding is idempotent: duties follow from the image alone, so a new controller
+            continues from any half-done state, and nothing is done twice.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
-from felice.controller.election import first_state, preferred, settled
+from felice.controller.election import elect_after_liveness_change, first_state, preferred
 from felice.controller.reassignment import Assignment, Move, completed
 from felice.metadata.image import ClusterImage, PartitionImage, TopicImage
 from felice.metadata.layout import StateNode, TopicNode
@@ -21,7 +20,7 @@ MOVES_A_TRANSACTION = 500
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """A partition's next state. `version` is the one that was looked at, -1 where there was none."""
+    """A partition's next state. `version` is that of the state it replaces, -1 if there is none."""
 
     topic: str
     topic_id: UUID
@@ -50,14 +49,14 @@ def due(
     allows_unclean: Callable[[str], bool],
     since: ClusterImage | None = None,
 ) -> list[Decision]:
-    """Everything that is to be done. `since` is an image of which nothing was left to do."""
+    """All decisions that are due. `since` is an image for which no duty was left."""
     decisions: list[Decision] = []
     for topic in _changed_topics(image, since):
         may_lose = allows_unclean(topic.name)
         moves = _completed(topic, image, controller_epoch)
         moved = {move.partition.partition for move in moves}
         if moves:
-            # The others are due still when these are written: a transaction has its limits.
+            # The other partitions are still due after this write: a transaction has a size limit.
             decisions.append(topic_change(topic, moves[:MOVES_A_TRANSACTION]))
         for partition in topic.partitions:
             if partition.partition not in moved:
@@ -68,7 +67,7 @@ def due(
 
 
 def rebalanced(image: ClusterImage, controller_epoch: int, imbalance_percentage: int) -> list[Decision]:
-    """Leaders back to the first replicas, of every broker of whose partitions too many are led by others."""
+    """Gives leadership back to the preferred replicas, for each broker with too many misplaced leaders."""
     by_preferred: dict[int, list[tuple[TopicImage, PartitionImage]]] = {}
     for topic in image.topics.values():
         for partition in topic.partitions:
@@ -76,14 +75,14 @@ def rebalanced(image: ClusterImage, controller_epoch: int, imbalance_percentage:
                 by_preferred.setdefault(partition.replicas[0], []).append((topic, partition))
     decisions: list[Decision] = []
     for broker_id, rows in sorted(by_preferred.items()):
-        astray = [(topic, partition) for topic, partition in rows if partition.leader != broker_id]
-        if broker_id in image.brokers and len(astray) * 100 > imbalance_percentage * len(rows):
-            decisions += _preferred(astray, image, controller_epoch)
+        misplaced = [(topic, partition) for topic, partition in rows if partition.leader != broker_id]
+        if broker_id in image.brokers and len(misplaced) * 100 > imbalance_percentage * len(rows):
+            decisions += _preferred(misplaced, image, controller_epoch)
     return decisions
 
 
 def topic_change(topic: TopicImage, moves: Iterable[Move]) -> TopicChange:
-    """The topic as several of its partitions' moves make it."""
+    """The change of a topic that combines the reassignments of several of its partitions."""
     assignments = {
         partition.partition: Assignment(partition.replicas, partition.adding, partition.removing)
         for partition in topic.partitions
@@ -107,7 +106,7 @@ def state_change(topic: TopicImage, partition: PartitionImage, state: StateNode)
 
 
 def _changed_topics(image: ClusterImage, since: ClusterImage | None) -> Iterator[TopicImage]:
-    """Only a topic's own change, or a broker's or a configuration's, makes something due."""
+    """Duties arise only from changes of a topic itself, of brokers or of configurations."""
     everything = (
         since is None
         or since.brokers is not image.brokers
@@ -129,7 +128,7 @@ def _next_state(
 ) -> StateNode | None:
     if partition.partition_epoch < 0:
         return first_state(partition.replicas, image.brokers, controller_epoch)
-    return settled(partition, image.brokers, controller_epoch, allows_unclean=may_lose)
+    return elect_after_liveness_change(partition, image.brokers, controller_epoch, allows_unclean=may_lose)
 
 
 def _preferred(

@@ -1,9 +1,9 @@
-"""Who leads a partition, and who is in sync with it, as brokers come and go. Pure.
+"""Leader and in-sync replicas of a partition, as brokers join and leave. Pure.
 
-Keeps true: R2 one leader per partition and leader epoch: whoever comes to lead takes the next epoch.
-            C2 the last member of an ISR stays in it, alive or not: only it is known to have every
-            committed record. Nobody else leads, unless the topic allows unclean elections.
-Each function answers the partition's next state, or None where nothing is to change.
+Keeps true: R2 one leader per partition and leader epoch: each new leader gets the next epoch.
+            C2 the last member of an ISR stays in it, alive or not: only it is known to have every committed record.
+            No other replica leads, unless the topic allows unclean elections.
+Each function returns the partition's next state, or None if nothing changes.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from felice.metadata.layout import NO_LEADER, StateNode
 
 
 def first_state(replicas: tuple[int, ...], alive: Collection[int], controller_epoch: int) -> StateNode:
-    """A new partition: the first replica alive leads and all replicas alive are in sync."""
+    """State of a new partition: the first live replica leads, and all live replicas are in sync."""
     isr = tuple(replica for replica in replicas if replica in alive)
     return StateNode(isr[0] if isr else NO_LEADER, 0, controller_epoch, isr or replicas)
 
 
-def settled(
+def elect_after_liveness_change(
     partition: PartitionImage, alive: Collection[int], controller_epoch: int, *, allows_unclean: bool = False
 ) -> StateNode | None:
-    """The dead leave the ISR; a leader that cannot lead is replaced by the first replica that can."""
+    """Removes dead brokers from the ISR, and replaces a leader that cannot lead by the first replica that can."""
     isr = _alive_or_last(partition.isr, alive)
     leader = _leader_of(partition, [replica for replica in isr if replica in alive])
     if leader == NO_LEADER and allows_unclean:
-        # What only the others had is lost: the topic's owner prefers that to waiting.
+        # Records that only the other replicas had are lost: the topic's owner prefers that to waiting.
         leader = next((replica for replica in partition.replicas if replica in alive), NO_LEADER)
         isr = isr if leader == NO_LEADER else (leader,)
     return _next(partition, leader, isr, controller_epoch)
 
 
-def stepped_down(
+def step_down(
     partition: PartitionImage, broker_id: int, alive: Collection[int], controller_epoch: int
 ) -> StateNode | None:
-    """`broker_id` leaves the ISR, and the leadership if it has it; nothing changes if nobody can take its place."""
+    """Removes `broker_id` from ISR and leadership; None if no other replica can take its place."""
     others = tuple(replica for replica in partition.isr if replica != broker_id and replica in alive)
     if broker_id not in partition.isr or not others:
         return None
     return _next(partition, _leader_of(partition, others), others, controller_epoch)
 
 
-def restarted(
+def fence_previous_incarnation(
     partition: PartitionImage, broker_id: int, alive: Collection[int], controller_epoch: int
 ) -> StateNode | None:
-    """What `broker_id`'s earlier life was given ends: others take over, or it leads on in a new epoch.
+    """Fences the previous incarnation of `broker_id`: others take over, or it leads in a new epoch.
 
-    A crash may have cost its log the tail. Out of the ISR it comes back when it has caught up; where it
-    was the last that was in sync, only a new epoch lets consumers notice (KIP-320).
+    A crash may have cost its log the tail. A removed replica joins the ISR again after catching up; if it was the last
+    one in sync, only a new epoch lets consumers notice the loss (KIP-320).
     """
-    state = stepped_down(partition, broker_id, alive, controller_epoch)
+    state = step_down(partition, broker_id, alive, controller_epoch)
     if state is None and partition.leader == broker_id:
         isr = _alive_or_last(partition.isr, {*alive, broker_id})
         return StateNode(broker_id, partition.leader_epoch + 1, controller_epoch, isr)
@@ -59,7 +59,7 @@ def restarted(
 
 
 def preferred(partition: PartitionImage, alive: Collection[int], controller_epoch: int) -> StateNode | None:
-    """The first replica leads, if it is alive and in sync."""
+    """The preferred replica leads, if it is alive and in sync."""
     first = partition.replicas[0]
     if first not in alive or first not in partition.isr:
         return None
@@ -69,8 +69,8 @@ def preferred(partition: PartitionImage, alive: Collection[int], controller_epoc
 def reassigned(
     partition: PartitionImage, replicas: tuple[int, ...], alive: Collection[int], controller_epoch: int
 ) -> StateNode | None:
-    """Only `replicas` remain. One that leaves costs an epoch, so that a leader that knows no better cannot
-    take it into the ISR again. The caller sees to it that the ISR keeps a member.
+    """Reduces the replicas to `replicas`. Removing one raises the leader epoch: a leader with an old image cannot
+    take it into the ISR again. The caller makes sure that the ISR keeps a member.
     """
     if all(replica in replicas for replica in partition.replicas):
         return None

@@ -1,7 +1,8 @@
-"""What clients ask about leaders and replicas: elections, and moves to other brokers.
+"""Elections and reassignments that clients ask for.
 
-Keeps true: C1 as `service`. A partition's answer is its own: one that cannot be does not stop the others.
-How:        `election` and `reassignment` decide on the image, `writing` writes; what lost a race is decided again.
+Keeps true: C1 as in `cluster_admin`. Each partition has its own outcome: an impossible one does not stop the others.
+How:        `election` and `reassignment` decide on the image, `writing` writes; after a version conflict they decide
+            again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from felice.controller import reassignment
 from felice.controller.duties import MOVES_A_TRANSACTION, Decision, StateChange, state_change, topic_change
-from felice.controller.election import preferred, settled
+from felice.controller.election import elect_after_liveness_change, preferred
 from felice.controller.reassignment import Move
 from felice.controller.writing import answering, carry_out
 from felice.metadata import ClusterImage, MetadataStore, TopicImage
@@ -31,7 +32,7 @@ class Leaderships:
     async def elect(
         self, wanted: Iterable[PartitionKey] | None, *, is_unclean: bool
     ) -> dict[PartitionKey, ApiError | None]:
-        """Each partition's outcome (all of them, if None is asked for); the image shows the leaders."""
+        """The outcome of each partition (of all, if None is asked for); the image shows the leaders."""
         pending = _all_partitions(self._watcher.image) if wanted is None else list(dict.fromkeys(wanted))
         outcome: dict[PartitionKey, ApiError | None] = {}
         for _ in range(_MAX_ATTEMPTS):
@@ -55,7 +56,9 @@ class Leaderships:
     async def reassign(
         self, topic: str, wanted: Mapping[int, Sequence[int] | None], *, may_change_factor: bool
     ) -> dict[int, ApiError | None]:
-        """Each partition's outcome: on its way to the replicas wanted, or with None back; the image shows it."""
+        """The outcome of each partition. The target replicas are added, or with None the reassignment is cancelled; the
+        image shows the result.
+        """
         outcome: dict[int, ApiError | None] = {}
         rows = list(wanted.items())
         for at in range(0, len(rows), MOVES_A_TRANSACTION):
@@ -92,7 +95,9 @@ def _elected(image: ClusterImage, name: str, index: int, is_unclean: bool) -> St
     if is_led and (is_unclean or partition.leader == partition.replicas[0]):
         raise ApiError(ErrorCode.ELECTION_NOT_NEEDED)
     if is_unclean:
-        state = settled(partition, image.brokers, image.controller_epoch, allows_unclean=True)
+        state = elect_after_liveness_change(
+            partition, image.brokers, image.controller_epoch, allows_unclean=True
+        )
         if state is None or state.leader == NO_LEADER:
             raise ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
         return state_change(topic, partition, state)

@@ -1,9 +1,9 @@
-"""Which brokers hold a new partition's replicas. Pure.
+"""Chooses the brokers that hold a new partition's replicas. Pure.
 
 Kafka's round robin: the first replicas go round the brokers from a start; the other replicas of a partition
-follow at a shift that grows by one each time round, so that one broker's partitions do not all share the same
-second broker. Where every broker names its rack, the brokers stand in such an order that racks alternate, and a
-rack gets a second replica of a partition only when each has one.
+follow at a shift that grows by one in each round, so that one broker's partitions do not all share the same
+second broker. If every broker names its rack, the brokers are ordered so that racks alternate, and a
+rack gets a second replica of a partition only when each rack has one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import zip_longest
 
 
 class PlacementError(ValueError):
-    """An assignment that cannot be; the text is for the client."""
+    """An impossible assignment; the text is for the client."""
 
 
 def place_replicas(
@@ -25,9 +25,9 @@ def place_replicas(
     start_shift: int,
     first_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas of `partition_count` partitions from `first_partition` on; the first is preferred as leader.
+    """Replicas of `partition_count` partitions from `first_partition` on; the first of each is the preferred leader.
 
-    `racks` are those of the brokers that there are.
+    `racks` has the rack of each live broker.
     """
     assert 0 < replication_factor <= len(racks)
     known = {broker: rack for broker, rack in racks.items() if rack is not None}
@@ -49,7 +49,7 @@ def place_replicas(
 
 
 def alternating(racks: Mapping[int, str]) -> list[int]:
-    """The brokers, one of each rack in turn."""
+    """The brokers in an order that takes one of each rack in turn."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)
@@ -64,7 +64,7 @@ def _over_racks(
     chosen = [brokers[first]]
     follower = 0
     while len(chosen) < replication_factor:
-        # A round beyond the first looks at the brokers that the racks made it pass over.
+        # From the second round on, brokers that were passed over because of their rack are considered.
         broker = brokers[_follower_index(first, shift * rack_count, follower, count)]
         follower += 1
         used = {racks[replica] for replica in chosen}
@@ -80,7 +80,7 @@ def _follower_index(first: int, shift: int, follower: int, count: int) -> int:
 def check_assignment(
     assignment: Mapping[int, Sequence[int]], live_brokers: Sequence[int], *, first_partition: int = 0
 ) -> None:
-    """Refuses an assignment made by hand that has gaps, repeats or strangers in it."""
+    """Refuses a manual assignment that has gaps, names a broker twice, or names an unknown broker."""
     expected = list(range(first_partition, first_partition + len(assignment)))
     if not assignment or sorted(assignment) != expected:
         raise PlacementError(f"partitions must be consecutive from {first_partition}")

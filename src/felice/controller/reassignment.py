@@ -1,7 +1,7 @@
-"""Moving partitions to other brokers (KIP-455). Pure.
+"""Reassigning partitions to other brokers (KIP-455). Pure.
 
-A reassignment from replicas O to replicas T first has both, T before what is only in O; when all of T are in
-sync, T alone is left. A new one overrides the one under way, and cancelling it goes back to O.
+A reassignment from replicas O to replicas T first has both, T before those that are only in O; when all of T are in
+sync, only T remains. A new reassignment replaces the one under way, and cancelling goes back to O.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from felice.protocol.errors import ApiError, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A partition's replicas, and which of them are on their way in or out."""
+    """A partition's replicas, and which of them are being added or removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -26,7 +26,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A step of a reassignment: the assignment from now on, and the state if it has to change with it."""
+    """One step of a reassignment: the next assignment, and the next state if it changes."""
 
     partition: PartitionImage
     assignment: Assignment
@@ -36,7 +36,7 @@ class Move:
 def begin(
     partition: PartitionImage, target: Sequence[int], alive: Collection[int], controller_epoch: int
 ) -> Move:
-    """Towards `target`; raises `ApiError` where that cannot be."""
+    """The first step towards `target`; raises `ApiError` if it is impossible."""
     if not target or len(set(target)) != len(target):
         raise _invalid("a partition needs at least one replica, and each broker but once")
     dead = sorted(broker for broker in target if broker not in alive and broker not in partition.origin)
@@ -48,14 +48,14 @@ def begin(
 
 
 def cancel(partition: PartitionImage, alive: Collection[int], controller_epoch: int) -> Move:
-    """Back to the replicas of before; raises `ApiError` where that cannot be."""
+    """The step back to the original replicas; raises `ApiError` if it is impossible."""
     if not partition.is_reassigning:
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     return _towards(partition, partition.origin, alive, controller_epoch)
 
 
 def completed(partition: PartitionImage, alive: Collection[int], controller_epoch: int) -> Move | None:
-    """The end of a reassignment whose new replicas are all in sync."""
+    """The last step of a reassignment whose new replicas are all in sync; None if it is not due."""
     target = partition.target
     if not partition.is_reassigning or not all(replica in partition.isr for replica in target):
         return None

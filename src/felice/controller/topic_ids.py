@@ -1,9 +1,9 @@
-"""How topics get back the ids that they should have: those that an older tool or a hand left out or changed.
+"""Restores topic ids that an older tool or an operator left out or changed.
 
-Keeps true: a topic has one id as long as its node lives, and no two topics have the same.
-How:        the mark below the topic knows the id (`metadata/identity.py`), else whoever is the controller may have
-            seen it, else the topic gets a new one, as from Kafka's controller. What holds the id is read and written
-            in one compare-and-set.
+Keeps true: a topic has one id as long as its node exists, and no two topics have the same.
+How:        the topic-id node below the topic has the id (`metadata/identity.py`). If it is missing, the controller
+            uses the id that it has seen; otherwise the topic gets a new one, as from Kafka's controller. The nodes with
+            the id are read and written in one compare-and-set.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from felice.metadata.store import NotEmpty, Operation
 _log = logging.getLogger("felice.controller")
 
 
-async def mend(
+async def restore(
     store: MetadataStore, epoch_version: int, image: ClusterImage, topic: str, new_id: Callable[[], UUID]
 ) -> None:
-    """Lets node and mark of a topic say its id. What else is wrong with it a person must mend.
+    """Writes the topic's id into its node and its topic-id node. An operator must repair anything else.
 
     Raises `EpochPassed`, and `StoreError`.
     """

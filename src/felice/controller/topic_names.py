@@ -1,4 +1,4 @@
-"""What a topic may be called. Pure. (Kafka's `Topic`.)"""
+"""Valid names of topics. Pure. (Kafka's `Topic`.)"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def fault_of(name: str) -> str | None:
-    """Why `name` cannot be a topic's, or None."""
+    """The reason why `name` is no valid topic name, or None."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
@@ -31,7 +31,7 @@ def fault_of(name: str) -> str | None:
 
 
 def collision_of(name: str, existing: Iterable[str]) -> str | None:
-    """The topic whose metrics names would be the same (`.` and `_` are one there), or None."""
+    """An existing topic with the same name in metrics, where `.` and `_` are equal, or None."""
     if "." not in name and "_" not in name:
         return None
     merged = name.replace(".", "_")

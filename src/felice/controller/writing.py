@@ -1,10 +1,10 @@
-"""How decisions become writes of the store.
+"""Writes decisions into the metadata store.
 
-Keeps true: C1 every decision is a compare-and-set: it names the versions that it looked at, and with them the
-            controller epoch, so that whoever was replaced writes nothing, and the topic's id, so that a topic
-            made meanwhile under the same name keeps its own state.
-How:        many decisions share a transaction. Where one of them lost a race the others are written alone;
-            the loser is told to the caller, who looks again at a newer image.
+Keeps true: C1 every decision is a compare-and-set. It checks the versions that it was based on; the controller
+            epoch, so that a replaced controller writes nothing; and the topic's id, so that a new topic of the same
+            name keeps its own state.
+How:        many decisions share a transaction. After a version conflict they are written one by one; the conflicting
+            decision is returned to the caller, which decides again on a newer image.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ T = TypeVar("T")
 
 _log = logging.getLogger("felice.controller")
 
-# What fits into a transaction of a megabyte, ZooKeeper's limit, with room to spare.
+# Fits into a transaction of 1 MB, ZooKeeper's limit, with room to spare.
 STATES_A_TRANSACTION = 500
 FOLLOW_TIMEOUT_S = 10.0
-# Somebody else was faster: look at the newer image.
+# Version conflicts: another writer was first.
 LOST_RACE = (BadVersion, NodeExists, NoNode)
 
 
 class EpochPassed(Exception):
-    """The controller epoch that a write was guarded by is over; nothing was written."""
+    """The controller epoch that guarded a write is over; nothing was written."""
 
 
 def answering(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """For what a client asked: the store's faults become errors of the protocol."""
+    """Decorates a call made for a client: errors of the store become errors of the protocol."""
 
     @wraps(call)
     async def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -62,7 +62,7 @@ def answering(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutin
         except StoreUnavailable as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata store: {error}") from error
         except StoreError as error:
-            # Refused, and would be again: too much at once for it, or nothing that this broker may write.
+            # A retry would fail too: the transaction is too large, or this broker may not write the node.
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata store: {error}") from error
 
     return wrapped
@@ -80,7 +80,7 @@ async def write_guarded(store: MetadataStore, epoch_version: int, operations: Se
 async def carry_out(
     store: MetadataStore, watcher: Watcher, image: ClusterImage, decisions: list[Decision]
 ) -> list[Decision]:
-    """Writes what was decided on `image`. Returns what is to be decided again, once there is a newer image for it."""
+    """Writes decisions based on `image`. Returns those to make again, once there is a newer image for it."""
     version = image.controller_epoch_version
     try:
         lost = await write_decisions(store, version, decisions)
@@ -92,7 +92,7 @@ async def carry_out(
 
 
 async def wait_shown(watcher: Watcher, image: ClusterImage, decisions: Sequence[Decision]) -> None:
-    """Until all that was decided on `image` has changed, by these decisions or by whoever was faster."""
+    """Waits until the subject of every decision has changed, by this write or by another one."""
     await watcher.wait_until(
         lambda newer: all(_has_changed(newer, image, one) for one in decisions), FOLLOW_TIMEOUT_S
     )
@@ -108,7 +108,7 @@ def _has_changed(newer: ClusterImage, older: ClusterImage, decision: Decision) -
 async def write_decisions(
     store: MetadataStore, epoch_version: int, decisions: Iterable[Decision]
 ) -> list[Decision]:
-    """Writes them; returns those that lost a race. Raises `EpochPassed`, and `StoreError` for the store's faults."""
+    """Writes the decisions; returns those with a version conflict. Raises `EpochPassed`, and `StoreError`."""
     lost: list[Decision] = []
     for batch in _batches(decisions):
         if not await _try(store, epoch_version, batch):
@@ -132,7 +132,7 @@ async def _try(store: MetadataStore, epoch_version: int, batch: Sequence[Decisio
 
 
 async def _write_bound(store: MetadataStore, epoch_version: int, batch: Sequence[Decision]) -> bool:
-    """False where a topic is not there, or was made without its mark."""
+    """Returns False if a topic does not exist, or was created without a topic-id node."""
     guards = {one.topic: identity.bound(one.topic, one.topic_id) for one in batch}
     try:
         changes = [change for one in batch for change in _states_of(one)]
@@ -152,7 +152,7 @@ async def _write_bound(store: MetadataStore, epoch_version: int, batch: Sequence
 
 
 def _batches(decisions: Iterable[Decision]) -> Iterator[list[Decision]]:
-    """States many together; an assignment is as long as its topic and goes alone."""
+    """Many states share a transaction; an assignment grows with its topic and has one of its own."""
     states: list[Decision] = []
     for decision in decisions:
         if not isinstance(decision, StateChange):
@@ -171,7 +171,7 @@ def _states_of(decision: Decision) -> Sequence[StateChange]:
 
 
 async def _missing_parents(store: MetadataStore, changes: Iterable[StateChange]) -> list[Operation]:
-    """A topic that somebody wrote by hand, or that is very large, has no nodes yet for its partitions."""
+    """Nodes to create first: a topic made by hand, or a very large one, has no nodes for its partitions yet."""
     wanted: dict[str, None] = {}
     for change in changes:
         if change.version < 0:

@@ -43,7 +43,7 @@ def unmade(topic: str, topic_id: UUID) -> list[Operation]:
     return [Delete(layout.mark_path(topic, topic_id)), Delete(layout.identity_path(topic))]
 
 
-def doomed(topic: str, topic_id: UUID) -> list[Operation]:
+def pending_deletion(topic: str, topic_id: UUID) -> list[Operation]:
     """From now on nothing is bound to the topic but what deletes it; they bind, too.
 
     Before anything else is done to it, for whoever watches: without them a topic of no partitions is a fault.

@@ -89,7 +89,7 @@ class ClusterImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
     # Topics that are gone, but whose nodes are not yet, by name.
-    doomed: Mapping[str, UUID] = field(default_factory=dict)
+    pending_deletions: Mapping[str, UUID] = field(default_factory=dict)
     # What is wrong with the nodes of topics, by name.
     topic_faults: Mapping[str, str] = field(default_factory=dict)
     # The marks that were found below topics, and when they were made.
@@ -214,7 +214,7 @@ class ImageBuilder:
         if node is not None and self._is_known(name, node):
             return
         topics = self._writable_topics()
-        for kind in ("doomed", "topic_faults"):
+        for kind in ("pending_deletions", "topic_faults"):
             current = getattr(self._image, kind)
             if name in current or name in self._changes.get(kind, ()):  # type: ignore[operator]
                 self._writable(kind, current).pop(name, None)
@@ -227,7 +227,7 @@ class ImageBuilder:
             old, partitions = None, []  # deleted and made again between two reads
         marks = self._marks_of(name, node.created_zxid)
         if end := next((mark for mark in marks if mark.is_doom), None):
-            self._writable("doomed", self._image.doomed)[name] = end.topic_id
+            self._writable("pending_deletions", self._image.pending_deletions)[name] = end.topic_id
             return
         try:
             topics[name] = self._topic_of(name, node, marks, partitions, old)

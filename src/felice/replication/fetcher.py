@@ -1,13 +1,13 @@
-"""Followers' fetching: one task for each broker that leads something we follow, and each `num.replica.fetchers`.
+"""Fetching by followers: for each broker that leads a partition followed here, `num.replica.fetchers` tasks.
 
-Keeps true:  a record is appended only under the leader epoch under which it was asked for, and to a replica that
-             still follows. What a follower says that it has, it has: where `flush.messages` asks for it, on disk.
-             One answer of at most `replica.fetch.response.max.bytes`, or one batch, is in memory a task.
-             A partition in trouble waits `replica.fetch.backoff.ms`; the others go on.
-How:         a task asks for all its partitions in one Fetch within a session (KIP-227), appends, and asks again.
-             Only partitions that something happened to are looked at for the next request: an answer, an image,
-             a change of the log, the end of a delay.
-Leaves:      what an answer means for the log to `follower`, by way of `partition`; connections to `peers`.
+Keeps true:  a record is appended only under the leader epoch under which it was requested, and only to a replica that
+             still follows. A follower reports only records that it has, with `flush.messages` only records on disk.
+             Each task holds one answer of at most `replica.fetch.response.max.bytes`, or one batch, in memory.
+             A partition with an error waits `replica.fetch.backoff.ms`; the others go on.
+How:         a task requests all its partitions in one Fetch within a session (KIP-227), appends, and repeats. For the
+             next request it looks only at partitions that something happened to: an answer, an image, a change of
+             the log, the end of a delay.
+Leaves:      what an answer means for the log to `follower`, through `partition`; connections to `peers`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from felice.replication.throttle import ReplicationThrottle, is_throttled
 _log = logging.getLogger("felice.replication")
 
 _NO_EPOCH = -1
-# What passes when the image that explains it has come; worth no line in the log.
+# Errors that pass when the next image arrives; they are not logged.
 _PASSING = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -79,7 +79,7 @@ class _Followed:
 
 
 class Fetchers:
-    """All fetching of one broker."""
+    """All fetchers of one broker."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Fetchers:
         return self._broker_epoch()
 
     def follow(self, partitions: Iterable[Partition], image: ClusterImage) -> None:
-        """Fetches for every partition that follows somebody from that leader, and for no other."""
+        """Fetches every partition that has another broker as its leader, and no other partition."""
         if self._is_stopped:
             return
         wanted: dict[tuple[int, int], dict[_Key, Partition]] = {}
@@ -143,7 +143,7 @@ class Fetcher:
         self._lane = f"fetch-{number}"
         self._followed: dict[_Key, _Followed] = {}
         self._session: FollowersSession[_Key, FetchPosition] = FollowersSession()
-        # What is asked for, and what has to be looked at before the next request.
+        # The partitions to request, and those to look at before the next request.
         self._positions: dict[_Key, FetchPosition] = {}
         self._touched: dict[_Key, None] = {}
         self._delayed: dict[_Key, _Followed] = {}
@@ -155,7 +155,7 @@ class Fetcher:
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     def follow(self, partitions: dict[_Key, Partition]) -> None:
-        """Takes over the set of partitions; those it had go on where they are."""
+        """Replaces the set of partitions; partitions that stay keep their position."""
         for key in [key for key in self._followed if key not in partitions]:
             self._let_go(key)
         for key, partition in partitions.items():
@@ -185,7 +185,7 @@ class Fetcher:
     def stop(self) -> None:
         for key in list(self._followed):
             self._let_go(key)
-        # Both: whatever it awaits just now may take the cancellation for its own.
+        # Both: the call that the task awaits may swallow the cancellation.
         self._is_stopped = True
         self.task.cancel()
 
@@ -195,7 +195,7 @@ class Fetcher:
             now_s = self._owner.clock.monotonic()
             touched = self._look(now_s)
             if not self._positions:
-                # The next look must find what this one did not tell anybody.
+                # The failed request told the leader nothing: look at the same partitions again.
                 self._touched.update(touched)
                 await set_within(self._changed, self._next_retry_s(now_s))
                 continue
@@ -206,7 +206,7 @@ class Fetcher:
                 self._report_unreachable(error)
                 await set_within(self._changed, self._backoff_s)
             except Exception:
-                # A fault here must not end replication for good.
+                # An error in this code must not end replication for good.
                 _log.exception("fetching failed", extra={"source": self._source})
                 self._session.on_failure()
                 await asyncio.sleep(self._backoff_s)
@@ -221,14 +221,14 @@ class Fetcher:
         self._was_reached = False
 
     def _next_retry_s(self, now_s: float) -> float:
-        """How long nothing is to be done; a change ends the wait."""
+        """Time in seconds until the next partition is due; a change ends the wait."""
         waits = [max(0.001, followed.retry_at_s - now_s) for followed in self._delayed.values()]
         if self._was_throttled:
             waits.append(max(0.001, self._owner.throttle.wait_s(now_s)))
         return min(waits, default=60.0)
 
     def _look(self, now_s: float) -> dict[_Key, None]:
-        """Brings `_positions` up to date where something happened, and says where."""
+        """Updates `_positions` of the partitions that something happened to, and returns their keys."""
         exceeded = self._owner.throttle.is_exceeded(now_s)
         if exceeded or self._was_throttled:
             self._touched.update(dict.fromkeys(self._followed))
@@ -300,11 +300,11 @@ class Fetcher:
             await self._find_place(followed)
 
     async def _flush(self) -> None:
-        """A flush that found no room is tried again after the next answer."""
+        """Flushes followers with `flush.messages`. If the disk was full, the next answer repeats the flush."""
         unflushed, self._unflushed = self._unflushed, {}
         rows = {key: row for key, row in unflushed.items() if row.partition.is_open}
         if rows:
-            # Not `gather`: whoever stops this task must not break off a flush.
+            # Not `gather`: cancelling this task must not cancel a flush.
             await asyncio.wait([row.partition.begin_flush() for row in rows.values()])
         self._unflushed = {key: row for key, row in rows.items() if row.partition.log.needs_flush}
 
@@ -317,7 +317,7 @@ class Fetcher:
         except ApiError as error:
             self._delay(followed, error.message, True)
         except Exception as error:
-            # A fault here must not cost the other partitions what was answered for them.
+            # An error in this code must not cost the other partitions their records.
             _log.exception("a partition's answer could not be taken")
             self._delay(followed, repr(error), True)
 
@@ -350,7 +350,7 @@ class Fetcher:
                 },
             )
 
-    # Where the leader has nothing at our end
+    # Where the leader has no records at this log's end
 
     async def _find_place(self, followed: _Followed) -> None:
         try:

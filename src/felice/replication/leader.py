@@ -2,10 +2,10 @@
 
 Keeps true:  R1  high watermark <= log end offset of every member of the maximal ISR, and it never falls
                  within one leader epoch.
-             R3  it does not pass a record while fewer replicas than min.insync.replicas are in sync.
-             R4  one change of the ISR is under way at a time. Until its fate is known the high watermark
+             R3  the watermark does not pass a record while fewer replicas than min.insync.replicas are in sync.
+             R4  one change of the ISR is under way at a time. Until its outcome is known, the high watermark
                  and acknowledgements count with the larger of the two sets.
-Decides only. `partition.py` appends, wakes who waits and hands proposals to `isr.py`, which writes them.
+Decides only. `partition.py` appends, wakes waiting requests and hands proposals to `isr.py`, which writes them.
 Pure: times are arguments, in milliseconds of a clock that never goes back.
 """
 
@@ -21,7 +21,7 @@ from felice.protocol.errors import ApiError, ErrorCode
 UNKNOWN = -1
 NEVER_MS = -(2**62)
 
-# The registered epoch of a broker that may be in sync; None while it is away or on its way out.
+# The registered epoch of a broker that may be in sync; None while it is away or shutting down.
 BrokerEpochOf = Callable[[int], int | None]
 
 
@@ -51,7 +51,7 @@ class FollowerProgress:
         if offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif offset >= self.leader_end_at_last_fetch:
-            # It has by now what there was at its last fetch: under constant load it never has all.
+            # It has reached the leader's end at its previous fetch: under constant load no follower has everything.
             self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
         self.log_end_offset = offset
         self.log_start_offset = max(self.log_start_offset, log_start_offset)
@@ -65,7 +65,7 @@ class FollowerProgress:
         return self.log_end_offset == leader_end_offset or now_ms - caught_up_ms <= lag_time_max_ms
 
     def end_idle(self, liveness: SessionLiveness) -> None:
-        """Until now the follower had everything at each of the session's fetches."""
+        """The partition becomes active: until now the follower had everything at each of the session's fetches."""
         if self.liveness is liveness:
             self.last_fetch_ms = max(self.last_fetch_ms, liveness.last_fetch_ms)
             self.caught_up_ms = max(self.caught_up_ms, liveness.last_fetch_ms)
@@ -74,17 +74,17 @@ class FollowerProgress:
 
 @dataclass(frozen=True, slots=True)
 class IsrProposal:
-    """The in-sync replicas that the leader wants, on top of one partition epoch."""
+    """The in-sync replicas that the leader wants, based on one partition epoch."""
 
     isr: tuple[int, ...]
     leader_epoch: int
     partition_epoch: int
-    # Newcomers, and the registration under which each fetched (KIP-903).
+    # Replicas that join, and the broker epoch under which each of them fetched (KIP-903).
     joining: Mapping[int, int] = field(default_factory=dict)
 
 
 class Leader:
-    """One term. A new leader epoch makes a new one."""
+    """The leader for one leader epoch. The next epoch gets a new object."""
 
     def __init__(
         self, broker_id: int, image: PartitionImage, *, epoch_start_offset: int, now_ms: int
@@ -100,19 +100,19 @@ class Leader:
         self.follow(image)
         for replica in self.isr:
             if replica in self.followers:
-                # A grace period: it was in sync under the last leader.
+                # A grace period: the replica was in sync under the previous leader.
                 self.followers[replica].caught_up_ms = now_ms
 
     # Facts
 
     @property
     def is_alone(self) -> bool:
-        """No other replica has a say."""
+        """Whether the partition has no other replica."""
         return not self.followers
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """Who is, or may be, in the ISR now."""
+        """The ISR, and the replicas that a proposal under way would add to it."""
         if self.proposal is None:
             return self.isr
         joining = tuple(replica for replica in self.proposal.isr if replica not in self.isr)
@@ -122,11 +122,11 @@ class Leader:
         return len(self.isr) < min(min_insync_replicas, len(self.replicas))
 
     def may_show_latest(self, high_watermark: int) -> bool:
-        """A new leader's watermark may be older than what its predecessor had shown."""
+        """A new leader's watermark may be below what its predecessor has already shown to consumers."""
         return high_watermark >= self.epoch_start_offset
 
     def low_watermark(self, own_start: int, broker_epoch_of: BrokerEpochOf) -> int:
-        """The smallest log start of the replicas that are alive."""
+        """The smallest log start of the live replicas."""
         starts = [
             follower.log_start_offset
             for replica, follower in self.followers.items()
@@ -134,10 +134,10 @@ class Leader:
         ]
         return min([own_start, *starts])
 
-    # What others decided
+    # Changes made by others
 
     def follow(self, image: PartitionImage) -> None:
-        """Takes a newer state of this term: the ISR that somebody wrote, or another set of replicas."""
+        """Takes a newer state of this epoch: an ISR that another broker wrote, or another set of replicas."""
         if image.partition_epoch > self.partition_epoch:
             self.isr = image.isr
             self.partition_epoch = image.partition_epoch
@@ -151,7 +151,7 @@ class Leader:
     def check_follower(self, replica: int, current_leader_epoch: int) -> FollowerProgress:
         follower = self.followers.get(replica)
         if follower is None:
-            # It or we have an old image; which of the two is not known.
+            # The follower or this broker has an old image; which of the two is unknown.
             known = current_leader_epoch >= 0
             code = ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER
             raise ApiError(code, f"broker {replica} is no replica of this partition")
@@ -162,10 +162,10 @@ class Leader:
         log_start_offset: int, log_end_offset: int, broker_epoch: int, current_leader_epoch: int,
         registered_epoch: int | None, now_ms: int,
     ) -> None:  # fmt: skip
-        """A follower has everything below `offset`. Raises `ApiError` if it may not say so."""
+        """The follower has everything below `offset`. Raises `ApiError` if it cannot be believed."""
         follower = self.check_follower(replica, current_leader_epoch)
         if 0 <= broker_epoch < (registered_epoch if registered_epoch is not None else UNKNOWN):
-            # From before its restart: what it had then it may have lost since (KIP-903).
+            # Sent before the follower's restart: it may have lost records since (KIP-903).
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica} was registered again since it asked"
             )
@@ -193,9 +193,9 @@ class Leader:
         committable_offset: int, log_end_offset: int, min_insync_replicas: int, lag_time_max_ms: int,
         broker_epoch_of: BrokerEpochOf, now_ms: int,
     ) -> int:  # fmt: skip
-        """Where the watermark may stand. `committable_offset`: how far our own log counts."""
+        """The new high watermark. `committable_offset`: how far the leader's own log counts."""
         if self.is_under_min_isr(min_insync_replicas):
-            # What was acknowledged then would be on fewer replicas than the client asked for.
+            # Otherwise acknowledged records would be on fewer replicas than the topic demands.
             return high_watermark
         lowest = committable_offset
         maximal_isr = self.maximal_isr
@@ -210,7 +210,7 @@ class Leader:
     def _is_about_to_join(
         self, replica: int, log_end_offset: int, lag_time_max_ms: int, broker_epoch_of: BrokerEpochOf, now_ms: int
     ) -> bool:  # fmt: skip
-        """Without waiting for it the watermark would run away from a follower that keeps up."""
+        """Without waiting for such a follower, the watermark would always stay ahead of it."""
         return self._is_eligible(replica, broker_epoch_of) and self.followers[replica].is_caught_up(
             log_end_offset, now_ms, lag_time_max_ms
         )
@@ -220,7 +220,7 @@ class Leader:
     def propose_expansion(
         self, replica: int, high_watermark: int, broker_epoch_of: BrokerEpochOf
     ) -> IsrProposal | None:
-        """After a fetch of `replica`: whether it has what a member of the ISR must have."""
+        """After a fetch of `replica`: proposes that it joins, if it has all records that a member must have."""
         follower = self.followers.get(replica)
         if self.proposal is not None or follower is None or replica in self.isr:
             return None
@@ -233,7 +233,7 @@ class Leader:
         self, high_watermark: int, *,
         log_end_offset: int, lag_time_max_ms: int, broker_epoch_of: BrokerEpochOf, now_ms: int,
     ) -> IsrProposal | None:  # fmt: skip
-        """Without the members that have not kept up for too long, or may have lost what they had."""
+        """Proposes to remove the members that lag for too long, or may have lost records."""
         if self.proposal is not None:
             return None
         kept = tuple(
@@ -249,8 +249,10 @@ class Leader:
         return self._propose(kept) if len(kept) < len(self.isr) else None
 
     def _has_bounced(self, replica: int, high_watermark: int, broker_epoch_of: BrokerEpochOf) -> bool:
-        """It was registered again since it fetched, or fetches what it had: between the look at its registration
-        and the write of the ISR it came back with less. The store cannot compare the two.
+        """Whether the replica's broker registered again since it fetched, or fetches from a lower offset than before.
+
+        Between the check of its registration and the write of the ISR it may have restarted with fewer records; the
+        store cannot compare the two.
         """
         follower, registered = self.followers[replica], broker_epoch_of(replica)
         if UNKNOWN < follower.log_end_offset < high_watermark:
@@ -272,19 +274,19 @@ class Leader:
         return self.proposal
 
     def on_proposal_committed(self, proposal: IsrProposal, partition_epoch: int) -> bool:
-        """False if something newer came first."""
+        """Returns False if a newer state came first."""
         if self.proposal is not proposal or partition_epoch <= self.partition_epoch:
             return False
         self.isr, self.partition_epoch, self.proposal = proposal.isr, partition_epoch, None
         return True
 
     def on_proposal_refused(self, proposal: IsrProposal) -> None:
-        """It was not written, for certain: back to what holds."""
+        """The proposal was certainly not written: the current ISR stays."""
         if self.proposal is proposal:
             self.proposal = None
 
 
-# Giving up a place, when the replica's disk failed
+# Resigning, when the replica's disk failed
 
 
 def without(
@@ -292,8 +294,8 @@ def without(
 ) -> StateNode | None:
     """The state in which `broker_id` neither leads nor is in sync; None if it cannot, or need not, leave.
 
-    The last member stays: nobody else is known to have all that was committed. An unclean election
-    names `fallbacks`: replicas that may lead with what they have, because the topic's owner prefers that to waiting.
+    The last member of the ISR stays: no other replica is known to have all committed records. If the topic allows
+    an unclean election, the first of the `fallbacks` takes over with the records that it has.
     """
     rest = tuple(replica for replica in state.isr if replica != broker_id) or fallbacks[:1]
     if not rest or (broker_id not in state.isr and state.leader != broker_id):

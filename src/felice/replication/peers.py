@@ -1,11 +1,12 @@
-"""Connections from this broker to the others of its cluster.
+"""Connections from this broker to the other brokers of its cluster.
 
-Keeps true:  each request gets its own reply, or `PeerUnavailable` with the reason: at once when its connection
-             ends, at its deadline otherwise. After a failed attempt the next to the same broker waits, from
-             50 ms up to a second. A connection to a broker that left, or is registered elsewhere, is closed.
-How:         one connection for each broker and lane: replies come in request order, so a fetch that waits for
-             records must not hold up other requests.
-Leaves:      what to ask, and asking again, to `fetcher` and `server/remote_transactions`.
+Keeps true:  each request gets its own reply, or `PeerUnavailable` with the reason: at once when its connection ends,
+             at its deadline otherwise. After a failed attempt to connect, the next attempt to the same broker waits,
+             first 50 ms, later up to a second. A connection to a broker that left, or registered at another address,
+             is closed.
+How:         one connection for each broker and lane: replies come in request order, so a fetch that waits for records
+             must not delay other requests.
+Leaves:      the content of requests, and retries, to `fetcher`, `server/transactions` and `server/admission`.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from felice.protocol.messages.api_versions import ApiVersionsRequest
 
 _CONNECT_TIMEOUT_S = 10.0
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0
-# A batch may be larger than any limit of a fetch; what is no batch is cut off long before memory is.
+# A batch may be larger than any fetch limit; a larger frame is refused long before memory runs out.
 _MAX_RESPONSE_BYTES = 1 << 30
 
 
 class PeerUnavailable(Exception):
-    """The other broker was not reached, did not answer, or does not know the request."""
+    """The other broker was not reached, did not answer, or does not support the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a broker listens to others, and the registration that said so."""
+    """The address at which a broker accepts other brokers, and the epoch of the registration that has it."""
 
     host: str
     port: int
@@ -79,7 +80,7 @@ class Link(asyncio.BufferedProtocol):
                 return await future
         except TimeoutError:
             reason = f"{self._address}: no answer to {api.name} in {timeout_s:.3g} s"
-            # The broker may be gone without a word: only a new connection can tell.
+            # The broker may have disappeared silently: only a new connection can tell.
             self.close(reason)
             raise PeerUnavailable(reason) from None
         finally:
@@ -96,7 +97,7 @@ class Link(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # asyncio calls what follows.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -119,7 +120,7 @@ class Link(asyncio.BufferedProtocol):
 
 
 class _Lane:
-    """One broker and purpose: the connection that there is, or the attempt to make one."""
+    """The connection to one broker for one purpose, or the attempt to open it."""
 
     __slots__ = ("backoff_s", "connecting", "link", "next_attempt_s")
 
@@ -142,12 +143,12 @@ class Peers:
     async def call(
         self, broker_id: int, api: Api, message: object, timeout_s: float, *, lane: str = ""
     ) -> Any:
-        """The reply; raises `PeerUnavailable`."""
+        """Sends a request and returns its reply; raises `PeerUnavailable`."""
         link = await self._link(broker_id, lane)
         return await link.call(api, message, timeout_s)
 
     def follow(self) -> None:
-        """Brokers came, went or moved."""
+        """Call when the image shows other brokers, or other addresses: closes connections that are out of date."""
         for (broker_id, _), lane in self._lanes.items():
             destination = self._destination_of(broker_id)
             if lane.link is not None and lane.link.destination != destination:
@@ -178,9 +179,9 @@ class Peers:
             return lane.link
         if lane.connecting is None:
             lane.connecting = asyncio.get_running_loop().create_task(self._connect(lane, destination))
-            # Where all who waited gave up, nobody else asks what became of it.
+            # If every waiting request gave up, no other code reads the attempt's result.
             lane.connecting.add_done_callback(lambda task: task.cancelled() or task.exception())
-        # Many may wait for one attempt, and one of them may give up.
+        # Shielded: many requests may wait for one attempt, and one of them may be cancelled.
         return await asyncio.shield(lane.connecting)
 
     async def _connect(self, lane: _Lane, destination: Destination) -> Link:

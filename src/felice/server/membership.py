@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from felice.controller import features
 from felice.controller.duties import Decision, StateChange, state_change
-from felice.controller.election import restarted, stepped_down
+from felice.controller.election import fence_previous_incarnation, step_down
 from felice.controller.writing import FOLLOW_TIMEOUT_S, carry_out
 from felice.env.network import hostname
 from felice.metadata import (
@@ -156,7 +156,7 @@ class Membership:
         broker_id = self._broker_id
 
         def next_state(partition: PartitionImage, image: ClusterImage, epoch: int) -> StateNode | None:
-            return restarted(partition, broker_id, _others(image, broker_id), epoch)
+            return fence_previous_incarnation(partition, broker_id, _others(image, broker_id), epoch)
 
         image = self._watcher.image
         pending = {
@@ -192,7 +192,7 @@ class Membership:
         broker_id = self._broker_id
 
         def next_state(partition: PartitionImage, image: ClusterImage, epoch: int) -> StateNode | None:
-            return stepped_down(partition, broker_id, _others(image, broker_id), epoch)
+            return step_down(partition, broker_id, _others(image, broker_id), epoch)
 
         while pending:
             pending = await self._write_states(pending, next_state)

@@ -151,8 +151,8 @@ class Broker(Serving):
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         """Ready to be used when this returns; raises `ApiError` if it cannot be."""
-        wish = NewTopic(name, partitions, 1, configs=dict(configs or {}))
-        self._embedded.run(self._server.services.cluster_admin.create_topic(wish))
+        requested = NewTopic(name, partitions, 1, configs=dict(configs or {}))
+        self._embedded.run(self._server.services.cluster_admin.create_topic(requested))
 
     def delete_topic(self, name: str) -> None:
         self._embedded.run(self._server.services.cluster_admin.delete_topic(name))

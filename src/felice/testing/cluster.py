@@ -127,8 +127,8 @@ class Cluster(Serving):
     ) -> None:
         """Known to every running broker when this returns; raises `ApiError` if it cannot be made."""
         brokers = self._running.cluster.brokers
-        wish = NewTopic(name, partitions, replication_factor, configs=dict(configs or {}))
-        planned = self._running.run(brokers[min(brokers)].services.cluster_admin.create_topic(wish))
+        requested = NewTopic(name, partitions, replication_factor, configs=dict(configs or {}))
+        planned = self._running.run(brokers[min(brokers)].services.cluster_admin.create_topic(requested))
         self.wait_until(
             lambda _: all(broker.image.topic_by_id(planned.topic_id) for broker in list(brokers.values()))
         )

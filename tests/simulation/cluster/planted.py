@@ -139,7 +139,7 @@ async def _write_whatever(self: Any, found: Any, proposal: Any) -> Any:
 
 
 def _whoever_lives(original: Any) -> Any:
-    def settled(found: Any, alive: Any, controller_epoch: int, *, allows_unclean: bool = False) -> Any:
+    def elect(found: Any, alive: Any, controller_epoch: int, *, allows_unclean: bool = False) -> Any:
         if found.leader in alive:
             return original(found, alive, controller_epoch)
         living = tuple(replica for replica in reversed(found.replicas) if replica in alive)
@@ -147,7 +147,7 @@ def _whoever_lives(original: Any) -> Any:
             return None
         return StateNode(living[0], found.leader_epoch + 1, controller_epoch, living)
 
-    return settled
+    return elect
 
 
 def _preferred_if_alive(partition: Any, alive: Any, controller_epoch: int) -> Any:
@@ -197,7 +197,7 @@ def _moved_at_once(found: Any, alive: Any, controller_epoch: int) -> Any:
 
 
 def _given_to_anybody(original: Any) -> Any:
-    def stepped_down(found: Any, broker_id: int, alive: Any, controller_epoch: int) -> Any:
+    def step_down(found: Any, broker_id: int, alive: Any, controller_epoch: int) -> Any:
         others = tuple(replica for replica in found.replicas if replica != broker_id and replica in alive)
         if broker_id not in (found.leader, *found.isr) or not others:
             return None
@@ -205,7 +205,7 @@ def _given_to_anybody(original: Any) -> Any:
         leader = others[-1] if found.leader == broker_id else found.leader
         return StateNode(leader, epoch, controller_epoch, others)
 
-    return stepped_down
+    return step_down
 
 
 async def _nothing_to_end(self: Any) -> None:
@@ -248,12 +248,12 @@ BUGS = (
     PlantedBug("earlier life", "a broker that starts keeps the leaderships of its earlier life",
                _replace(membership.Membership, "_end_earlier_life", _nothing_to_end),
                _hit("kill", "kill leader", "power"), seed=7),
-    PlantedBug("unclean", "whoever lives is elected", _wrap(duties, "settled", _whoever_lives),
+    PlantedBug("unclean", "whoever lives is elected", _wrap(duties, "elect_after_liveness_change", _whoever_lives),
                _hit(*_FAILOVER), seed=6),
     PlantedBug("same epoch", "a new leader keeps the old one's epoch", _wrap(election, "_next", _same_epoch),
                _hit(*_FAILOVER)),
     PlantedBug("handed to anybody", "a broker that stops gives its leaderships to replicas that are not in sync",
-               _wrap(membership, "stepped_down", _given_to_anybody), _hit("restart", "rolling restart"), seed=30),
+               _wrap(membership, "step_down", _given_to_anybody), _hit("restart", "rolling restart"), seed=30),
     PlantedBug("hasty move", "a move ends when its new replicas are alive",
                _replace(duties, "completed", _moved_at_once),
                lambda plan: "mover" in plan.roles and _shared(plan), seed=8),

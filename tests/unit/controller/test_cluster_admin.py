@@ -536,7 +536,7 @@ def test_a_large_topic_that_changes_while_its_end_begins_is_deleted_as_it_is_the
         # As when a reassignment ends: the image is of before.
         await f.store.set(layout.topic_path("a"), node.data)
         assert f.watcher.image.topics["a"].version == node.version
-        assert await f.watcher.wait_until(lambda image: "a" in image.doomed, 10)
+        assert await f.watcher.wait_until(lambda image: "a" in image.pending_deletions, 10)
         version = f.watcher.image.controller_epoch_version
         await deletion.finish(f.store, version, "a", planned.topic_id)
         await deleting

@@ -270,8 +270,8 @@ async def _large_topic_of(one: Candidate) -> ClusterAdmin:
     """`large`, in the image with all its leaders, of more partitions than one transaction takes."""
     env = Environment(SystemClock(), SystemDisk(), SystemNetwork(), random.Random(1))
     admin = ClusterAdmin(one.store, one.watcher, env, 1, lambda: BrokerConfig())
-    wish = NewTopic("large", COUNT, 1, configs={"retention.ms": "5"})
-    await admin.create_topic(wish)
+    requested = NewTopic("large", COUNT, 1, configs={"retention.ms": "5"})
+    await admin.create_topic(requested)
     await one.sees(lambda image: all(row.partition_epoch >= 0 for row in image.topics["large"].partitions))
     return admin
 
@@ -310,7 +310,7 @@ def test_a_large_topic_goes_at_once_and_its_nodes_wherever_a_controller_stopped(
         await admin.delete_topic("large")
         assert "large" not in one.watcher.image.topics
         assert "large" not in one.watcher.image.topic_configs
-        assert one.watcher.image.doomed.keys() == {"large"}
+        assert one.watcher.image.pending_deletions.keys() == {"large"}
         # The name is not free yet.
         with pytest.raises(ApiError, match="is being deleted") as refused:
             await admin.create_topic(NewTopic("large", 1, 1))
@@ -318,7 +318,7 @@ def test_a_large_topic_goes_at_once_and_its_nodes_wherever_a_controller_stopped(
         await one.stop()
         ensemble.expire(one.store.session_id)
         await two.start()
-        await two.sees(lambda image: image.controller_id == 2 and not image.doomed)
+        await two.sees(lambda image: image.controller_id == 2 and not image.pending_deletions)
         held = [layout.CONTROLLER]
         assert [path for path, _, _ in ensemble.tree.walk() if path not in held] == before
         await two.stop()
@@ -448,7 +448,7 @@ def test_only_a_topic_that_somebody_asked_to_delete_is_deleted(caplog: pytest.Lo
         await one.sees(lambda image: _leader(image) == 2 and image.controller_id == 1)
         await admin.set(layout.topic_path("a"), b'{"version":3,"partitions":{}}')
         await one.sees(lambda image: image.topic_faults.keys() == {"a", "b"})
-        assert not one.watcher.image.doomed
+        assert not one.watcher.image.pending_deletions
         assert await admin.children(layout.TOPICS) == ["a", "b"]
         # The one that is known goes on, and the other begins when it gets partitions.
         for name in ("a", "b"):

@@ -13,7 +13,13 @@ from felice.config import TOPIC_OPTIONS
 from felice.controller import topic_names
 from felice.controller.config_changes import ChangeKind, ConfigChange, apply_changes
 from felice.controller.duties import MOVES_A_TRANSACTION, StateChange, TopicChange, due
-from felice.controller.election import first_state, preferred, restarted, settled, stepped_down
+from felice.controller.election import (
+    elect_after_liveness_change,
+    fence_previous_incarnation,
+    first_state,
+    preferred,
+    step_down,
+)
 from felice.controller.placement import PlacementError, alternating, check_assignment, place_replicas
 from felice.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from felice.metadata.layout import NO_LEADER, StateNode
@@ -125,33 +131,33 @@ def _led(leader: int, isr: tuple[int, ...], replicas: tuple[int, ...] = (1, 2, 3
 
 
 def test_an_election_takes_the_next_epoch_and_the_first_in_sync_replica_alive() -> None:
-    assert settled(_led(1, (1, 3)), {2, 3}, 9) == StateNode(3, 5, 9, (3,))
-    assert settled(_led(NO_LEADER, (3, 2)), {1, 2, 3}, 9) == StateNode(2, 5, 9, (3, 2))
+    assert elect_after_liveness_change(_led(1, (1, 3)), {2, 3}, 9) == StateNode(3, 5, 9, (3,))
+    assert elect_after_liveness_change(_led(NO_LEADER, (3, 2)), {1, 2, 3}, 9) == StateNode(2, 5, 9, (3, 2))
 
 
 def test_a_leader_that_lives_leads_on_in_its_epoch_when_another_dies() -> None:
-    assert settled(_led(1, (1, 2, 3)), {1, 2}, 9) == StateNode(1, 4, 9, (1, 2))
-    assert settled(_led(1, (1, 2)), {1, 2, 3}, 9) is None
+    assert elect_after_liveness_change(_led(1, (1, 2, 3)), {1, 2}, 9) == StateNode(1, 4, 9, (1, 2))
+    assert elect_after_liveness_change(_led(1, (1, 2)), {1, 2, 3}, 9) is None
 
 
 def test_without_an_in_sync_replica_alive_nobody_leads_and_the_isr_is_remembered() -> None:
     dead = _led(1, (1,), (1, 2))
-    assert settled(dead, {2}, 9) == StateNode(NO_LEADER, 5, 9, (1,))
-    assert settled(dead, {2}, 9, allows_unclean=True) == StateNode(2, 5, 9, (2,))
-    assert settled(_led(NO_LEADER, (1,), (1, 2)), {2}, 9) is None
+    assert elect_after_liveness_change(dead, {2}, 9) == StateNode(NO_LEADER, 5, 9, (1,))
+    assert elect_after_liveness_change(dead, {2}, 9, allows_unclean=True) == StateNode(2, 5, 9, (2,))
+    assert elect_after_liveness_change(_led(NO_LEADER, (1,), (1, 2)), {2}, 9) is None
 
 
 def test_who_steps_down_leaves_the_isr_unless_it_is_the_last() -> None:
-    assert stepped_down(_led(1, (1, 2, 3)), 1, {2, 3}, 9) == StateNode(2, 5, 9, (2, 3))
-    assert stepped_down(_led(1, (1, 2, 3)), 2, {1, 3}, 9) == StateNode(1, 4, 9, (1, 3))
-    assert stepped_down(_led(1, (1,)), 1, {2, 3}, 9) is None
-    assert stepped_down(_led(1, (1, 2)), 3, {1, 2}, 9) is None
+    assert step_down(_led(1, (1, 2, 3)), 1, {2, 3}, 9) == StateNode(2, 5, 9, (2, 3))
+    assert step_down(_led(1, (1, 2, 3)), 2, {1, 3}, 9) == StateNode(1, 4, 9, (1, 3))
+    assert step_down(_led(1, (1,)), 1, {2, 3}, 9) is None
+    assert step_down(_led(1, (1, 2)), 3, {1, 2}, 9) is None
 
 
 def test_who_comes_back_leads_only_what_nobody_else_can_and_in_a_new_epoch() -> None:
-    assert restarted(_led(1, (1, 2)), 1, {2, 3}, 9) == StateNode(2, 5, 9, (2,))
-    assert restarted(_led(1, (1, 2)), 1, set(), 9) == StateNode(1, 5, 9, (1,))
-    assert restarted(_led(2, (1, 2)), 1, set(), 9) is None
+    assert fence_previous_incarnation(_led(1, (1, 2)), 1, {2, 3}, 9) == StateNode(2, 5, 9, (2,))
+    assert fence_previous_incarnation(_led(1, (1, 2)), 1, set(), 9) == StateNode(1, 5, 9, (1,))
+    assert fence_previous_incarnation(_led(2, (1, 2)), 1, set(), 9) is None
 
 
 def test_the_preferred_leader_is_the_first_replica_if_it_is_in_sync() -> None:

@@ -7,7 +7,7 @@ import pytest
 from felice.controller.features import (
     SUPPORTED,
     TRANSACTION_VERSION,
-    FeatureWish,
+    FeatureChange,
     UpgradeType,
     plan_levels,
     unsupported_level,
@@ -19,8 +19,8 @@ from felice.protocol.errors import ApiError, ErrorCode
 NEW, OLD = {TRANSACTION_VERSION: (0, 2)}, {TRANSACTION_VERSION: (0, 1)}
 
 
-def raised(level: int) -> FeatureWish:
-    return FeatureWish(TRANSACTION_VERSION, level, UpgradeType.UPGRADE)
+def raised(level: int) -> FeatureChange:
+    return FeatureChange(TRANSACTION_VERSION, level, UpgradeType.UPGRADE)
 
 
 def test_a_level_is_finalized_only_if_every_broker_supports_it() -> None:
@@ -34,7 +34,7 @@ def test_a_level_is_finalized_only_if_every_broker_supports_it() -> None:
 
 
 def test_level_0_is_no_level() -> None:
-    off = FeatureWish(TRANSACTION_VERSION, 0, UpgradeType.SAFE_DOWNGRADE)
+    off = FeatureChange(TRANSACTION_VERSION, 0, UpgradeType.SAFE_DOWNGRADE)
     assert plan_levels({TRANSACTION_VERSION: 2, "other": 1}, [off], {1: NEW}) == {"other": 1}
 
 

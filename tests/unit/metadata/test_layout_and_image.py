@@ -133,12 +133,16 @@ def test_a_topic_that_is_being_deleted_is_gone_but_for_its_nodes() -> None:
     doom = (layout.doom_path("orders", TOPIC_ID), _node(b""))
     state = (layout.state_path("orders", 1), _node(layout.encode_state(StateNode(1, 3, 1, (1,))), 7))
     topic = layout.topic_path("orders")
-    doomed = _with(_image_with_orders(), doom, (topic, _orders(0)), state)
-    assert (doomed.topics, doomed.topic_names, doomed.doomed) == ({}, {}, {"orders": TOPIC_ID})
-    assert not doomed.topic_faults
-    assert _with(doomed, (doom[0], None), (topic, None)).doomed == {}
-    again = _with(doomed, (topic, _node(_orders(1).data, created_zxid=6)))
-    assert (list(again.topics), again.doomed) == (["orders"], {})
+    deleting = _with(_image_with_orders(), doom, (topic, _orders(0)), state)
+    assert (deleting.topics, deleting.topic_names, deleting.pending_deletions) == (
+        {},
+        {},
+        {"orders": TOPIC_ID},
+    )
+    assert not deleting.topic_faults
+    assert _with(deleting, (doom[0], None), (topic, None)).pending_deletions == {}
+    again = _with(deleting, (topic, _node(_orders(1).data, created_zxid=6)))
+    assert (list(again.topics), again.pending_deletions) == (["orders"], {})
 
 
 @pytest.mark.parametrize(
@@ -159,7 +163,7 @@ def test_a_topic_whose_node_means_nothing_stays_as_it_was_known(text: bytes, is_
     state = layout.encode_state(StateNode(2, 4, 1, (2,)))
     broken = (topic, _node(text, version=1))
     image = _with(before, broken, (layout.state_path("orders", 1), _node(state, 8)), is_anew=is_anew)
-    assert list(image.topic_faults) == ["orders"] and not image.doomed
+    assert list(image.topic_faults) == ["orders"] and not image.pending_deletions
     held = image.topics["orders"]
     assert (held.topic_id, held.version, len(held.partitions)) == (TOPIC_ID, 0, 2)
     assert held.partitions[1].leader == 2, "its leadership goes on"

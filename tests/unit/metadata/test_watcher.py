@@ -202,7 +202,7 @@ def test_a_topic_that_is_being_deleted_is_never_taken_for_one_that_somebody_brok
                 builder.put(path, ensemble.tree.find(path))
             image = builder.build()
             assert not image.topic_faults, paths[:count]
-        assert image.doomed == {"a": UUID(int=1)}
+        assert image.pending_deletions == {"a": UUID(int=1)}
 
     asyncio.run(scenario())
 

@@ -25,12 +25,12 @@ class Controller:
 
     def __init__(self, *faults: Exception) -> None:
         self.faults = list(faults)
-        self.wishes: list[NewTopic] = []
+        self.requests: list[NewTopic] = []
 
-    async def create_topic(self, wish: NewTopic) -> None:
+    async def create_topic(self, requested: NewTopic) -> None:
         if self.faults:
             raise self.faults.pop(0)
-        self.wishes.append(wish)
+        self.requests.append(requested)
 
 
 def topics(controller: Controller, brokers: int = 0, alone: bool = False, **options: str) -> AutoTopics:
@@ -62,7 +62,7 @@ def test_so_many_names_at_once_begin_only_a_bounded_number_of_topics() -> None:
         await asked.finish()
 
     asyncio.run(flood())
-    names = [wish.name for wish in controller.wishes]
+    names = [requested.name for requested in controller.requests]
     assert names == [*(f"t{number}" for number in range(MAX_CREATING)), OFFSETS, f"t{MAX_CREATING}"]
 
 
@@ -78,7 +78,7 @@ def test_why_a_coordinators_topic_cannot_be_made_is_said_once(caplog: pytest.Log
         ask(asked, OFFSETS, 16)
     reasons = [vars(record)["reason"] for record in caplog.records]
     assert reasons == ["there are 1 brokers", "there are 2 brokers", str(StoreUnavailable("/", "away"))]
-    assert [wish.name for wish in controller.wishes] == [OFFSETS]
+    assert [requested.name for requested in controller.requests] == [OFFSETS]
     controller.faults = [too_few(2)]
     with caplog.at_level(logging.WARNING):
         ask(asked, OFFSETS, 1)
@@ -114,5 +114,8 @@ def test_internal_topics_have_as_many_replicas_in_sync_as_there_can_be(
 ) -> None:
     controller = Controller()
     ask(topics(controller, brokers, alone, **options), name, 1)
-    [wish] = controller.wishes
-    assert (wish.replication_factor, wish.configs["min.insync.replicas"]) == (replicas, str(min_isr))
+    [requested] = controller.requests
+    assert (requested.replication_factor, requested.configs["min.insync.replicas"]) == (
+        replicas,
+        str(min_isr),
+    )

@@ -34,8 +34,8 @@ def eventually(condition: Callable[[], bool], within_s: float = 10) -> None:
 
 
 def create(cluster: EmbeddedCluster, name: str, *replicas: tuple[int, ...]) -> None:
-    wish = NewTopic(name, assignment=dict(enumerate(replicas)))
-    cluster.run(cluster.cluster.brokers[2].services.cluster_admin.create_topic(wish))
+    requested = NewTopic(name, assignment=dict(enumerate(replicas)))
+    cluster.run(cluster.cluster.brokers[2].services.cluster_admin.create_topic(requested))
 
 
 def row(broker: Broker, topic: str, partition: int = 0) -> PartitionImage:

@@ -165,8 +165,8 @@ def test_others_lead_meanwhile_and_take_it_back_into_their_midst() -> None:
     env = Environment(SystemClock(), disk, SystemNetwork(), random.Random(1))
     with EmbeddedCluster(Path("/data"), 3, env=env) as cluster:
         brokers = cluster.cluster.brokers
-        wish = NewTopic("a", assignment={0: (1, 2, 3)})
-        cluster.run(brokers[2].services.cluster_admin.create_topic(wish))
+        requested = NewTopic("a", assignment={0: (1, 2, 3)})
+        cluster.run(brokers[2].services.cluster_admin.create_topic(requested))
         with Wire(f"127.0.0.1:{brokers[1].port()}") as wire:
             eventually(lambda: produce(wire, "a", 0, b"before") == 0)
             fill(disk, "/data/broker-1/a-0")
@@ -207,8 +207,10 @@ def test_who_wants_it_moved_meanwhile_hears_why_it_is_not(
     fill(disk, home_of(broker, full))
     assert produce(wire, "a", full, b"refused") == STORAGE_ERROR
     elsewhere = str(Path(home_of(broker, sound)).parent)
-    wish = AlterReplicaLogDir(path=elsewhere, topics=[AlterReplicaLogDirTopic(name="a", partitions=[full])])
-    answer = wire.ask(AlterReplicaLogDirsRequest(dirs=[wish]))
+    requested = AlterReplicaLogDir(
+        path=elsewhere, topics=[AlterReplicaLogDirTopic(name="a", partitions=[full])]
+    )
+    answer = wire.ask(AlterReplicaLogDirsRequest(dirs=[requested]))
     assert answer.results[0].partitions[0].error_code == STORAGE_ERROR
 
 

@@ -22,7 +22,7 @@ from felice.coordinator.hosted_shard import HostedShard
 from felice.coordinator.runtime import CoordinatorRuntime, PartitionSource
 from felice.coordinator.shard import Instant, Outcome, Waiter
 from felice.coordinator.transaction import listing
-from felice.coordinator.transaction.initialisation import InitWish
+from felice.coordinator.transaction.initialisation import InitRequest
 from felice.coordinator.transaction.markers import MarkerChannel, MarkerSender
 from felice.coordinator.transaction.metadata import V1, TransactionMetadata
 from felice.coordinator.transaction.records import TransactionRecord, TransactionRecordCodec
@@ -114,15 +114,15 @@ class TransactionCoordinator:
 
     # Requests
 
-    async def initialise(self, wish: InitWish) -> Initialised:
+    async def initialise(self, request: InitRequest) -> Initialised:
         new_producer_id = NO_PRODUCER_ID
         try:
-            if self._runtime.hosted(wish.transactional_id).shard.needs_new_producer_id(wish):
+            if self._runtime.hosted(request.transactional_id).shard.needs_new_producer_id(request):
                 new_producer_id = await self._next_producer_id()
             # Another call may have come first meanwhile: then this id is never used, and nobody misses it.
             answer = self._runtime.call(
-                wish.transactional_id,
-                lambda shard, waiter, now: shard.initialise(wish, new_producer_id, waiter, now),
+                request.transactional_id,
+                lambda shard, waiter, now: shard.initialise(request, new_producer_id, waiter, now),
             )
         except ApiError as error:
             return Initialised(ErrorCode(error.code))

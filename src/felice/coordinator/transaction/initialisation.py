@@ -15,7 +15,7 @@ from felice.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
 @dataclass(frozen=True, slots=True)
-class InitWish:
+class InitRequest:
     """`producer_id` and `epoch` are what the producer holds already, -1 where it begins."""
 
     transactional_id: str
@@ -28,54 +28,54 @@ class InitWish:
         return self.producer_id != NO_PRODUCER_ID
 
 
-def needs_new_producer_id(current: TransactionMetadata | None, wish: InitWish) -> bool:
+def needs_new_producer_id(current: TransactionMetadata | None, request: InitRequest) -> bool:
     if current is None:
         return True
     if not current.state.is_at_rest or not current.is_epoch_exhausted:
         return False
     # No transaction can be ended in the last epoch. A fence may take it; then the producer's own is the one before.
     own_epoch = current.last_epoch if current.epoch == LAST_EPOCH else current.epoch
-    return not wish.holds_identity or wish.epoch in (current.epoch, own_epoch)
+    return not request.holds_identity or request.epoch in (current.epoch, own_epoch)
 
 
 def initialise(
-    current: TransactionMetadata | None, wish: InitWish, new_producer_id: int, now_ms: int, level: int
+    current: TransactionMetadata | None, request: InitRequest, new_producer_id: int, now_ms: int, level: int
 ) -> TransactionMetadata | ErrorCode:
     """The transactional id as it must be written: at rest with the new identity, or else with an abort decided.
 
     `new_producer_id` is used only where `needs_new_producer_id`; `level` is the finalized transaction.version.
     """
     if current is None:
-        return TransactionMetadata(new_producer_id, 0, wish.timeout_ms, now_ms)
-    if current.is_next(wish.producer_id):
+        return TransactionMetadata(new_producer_id, 0, request.timeout_ms, now_ms)
+    if current.is_next(request.producer_id):
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    if wish.holds_identity and not _may_hold(current, wish):
+    if request.holds_identity and not _may_hold(current, request):
         return ErrorCode.PRODUCER_FENCED
     if current.state.is_decided:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if current.state is TransactionState.ONGOING:
         # CONCURRENT_TRANSACTIONS is answered: the repeated request gets the epoch after this one.
         return current.fenced(now_ms, level)
-    if needs_new_producer_id(current, wish):
-        last_epoch = wish.epoch if wish.holds_identity else NO_PRODUCER_EPOCH
-        return current.initialised(new_producer_id, 0, wish.timeout_ms, now_ms, last_epoch=last_epoch)
-    return _raise_epoch(current, wish, now_ms)
+    if needs_new_producer_id(current, request):
+        last_epoch = request.epoch if request.holds_identity else NO_PRODUCER_EPOCH
+        return current.initialised(new_producer_id, 0, request.timeout_ms, now_ms, last_epoch=last_epoch)
+    return _raise_epoch(current, request, now_ms)
 
 
-def _may_hold(current: TransactionMetadata, wish: InitWish) -> bool:
+def _may_hold(current: TransactionMetadata, request: InitRequest) -> bool:
     """The current producer id; or, if the answer was lost, the one before with the epoch at which it ran out."""
-    is_before = wish.producer_id == current.last_producer_id and wish.epoch >= LAST_EPOCH - 1
-    return wish.producer_id == current.producer_id or is_before
+    is_before = request.producer_id == current.last_producer_id and request.epoch >= LAST_EPOCH - 1
+    return request.producer_id == current.producer_id or is_before
 
 
 def _raise_epoch(
-    current: TransactionMetadata, wish: InitWish, now_ms: int
+    current: TransactionMetadata, request: InitRequest, now_ms: int
 ) -> TransactionMetadata | ErrorCode:
     epoch, last_epoch = current.epoch + 1, NO_PRODUCER_EPOCH
-    if wish.holds_identity and wish.epoch == current.last_epoch:
+    if request.holds_identity and request.epoch == current.last_epoch:
         epoch, last_epoch = current.epoch, current.last_epoch  # the same question again: the same answer
-    elif wish.holds_identity and wish.epoch == current.epoch:
+    elif request.holds_identity and request.epoch == current.epoch:
         last_epoch = current.epoch
-    elif wish.holds_identity:
+    elif request.holds_identity:
         return ErrorCode.PRODUCER_FENCED
-    return current.initialised(current.producer_id, epoch, wish.timeout_ms, now_ms, last_epoch=last_epoch)
+    return current.initialised(current.producer_id, epoch, request.timeout_ms, now_ms, last_epoch=last_epoch)

@@ -25,7 +25,7 @@ from felice.coordinator.shard import (
     Waiter,
 )
 from felice.coordinator.transaction import ending, initialisation
-from felice.coordinator.transaction.initialisation import InitWish
+from felice.coordinator.transaction.initialisation import InitRequest
 from felice.coordinator.transaction.metadata import V1, TransactionMetadata
 from felice.coordinator.transaction.records import TransactionRecord
 from felice.coordinator.transaction.settings import TransactionSettings
@@ -174,25 +174,25 @@ class TransactionShard:
 
     # Requests
 
-    def needs_new_producer_id(self, wish: InitWish) -> bool:
-        current = self.transactions.get(wish.transactional_id)
-        return initialisation.needs_new_producer_id(current, wish)
+    def needs_new_producer_id(self, request: InitRequest) -> bool:
+        current = self.transactions.get(request.transactional_id)
+        return initialisation.needs_new_producer_id(current, request)
 
     def initialise(
-        self, wish: InitWish, new_producer_id: int, waiter: Waiter, now: Instant
+        self, request: InitRequest, new_producer_id: int, waiter: Waiter, now: Instant
     ) -> Outcome[TransactionRecord]:
-        if not 0 < wish.timeout_ms <= self.settings.max_timeout_ms:
+        if not 0 < request.timeout_ms <= self.settings.max_timeout_ms:
             return Outcome([Reply(waiter, Initialised(ErrorCode.INVALID_TRANSACTION_TIMEOUT))])
         change: Change = ErrorCode.CONCURRENT_TRANSACTIONS
-        if wish.transactional_id not in self._changing:
-            current = self.transactions.get(wish.transactional_id)
-            change = initialisation.initialise(current, wish, new_producer_id, now.wall_ms, self.level())
+        if request.transactional_id not in self._changing:
+            current = self.transactions.get(request.transactional_id)
+            change = initialisation.initialise(current, request, new_producer_id, now.wall_ms, self.level())
         if isinstance(change, ErrorCode):
             return Outcome([Reply(waiter, Initialised(change))])
         response = Initialised(ErrorCode.NONE, change.producer_id, change.epoch)
         if change.state.is_decided:
             response = Initialised(ErrorCode.CONCURRENT_TRANSACTIONS)
-        return self._answer_when_written(wish.transactional_id, change, waiter, response, Initialised)
+        return self._answer_when_written(request.transactional_id, change, waiter, response, Initialised)
 
     def add_partitions(
         self,

@@ -36,9 +36,9 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
         try:
             if times[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic name: {topic.name}")
-            wish = _wish(topic)
+            requested = _wish(topic)
             planned = await context.services.cluster_admin.create_topic(
-                wish, validate_only=request.validate_only
+                requested, validate_only=request.validate_only
             )
             results.append(_made(planned, request.validate_only, context, shared))
         except ApiError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from felice.coordinator.transaction.initialisation import InitWish
+from felice.coordinator.transaction.initialisation import InitRequest
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from felice.server.transactions import as_client_error
@@ -34,10 +34,10 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
 async def _transactional(
     transactional_id: str, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse:
-    wish = InitWish(
+    requested = InitRequest(
         transactional_id, request.transaction_timeout_ms, request.producer_id, request.producer_epoch
     )
-    found = await context.services.coordinators.transactions.initialise(wish)
+    found = await context.services.coordinators.transactions.initialise(requested)
     if found.error != ErrorCode.NONE:
         return _refused(as_client_error(found.error, context.version >= _FENCED_SINCE))
     return InitProducerIdResponse(producer_id=found.producer_id, producer_epoch=found.epoch)

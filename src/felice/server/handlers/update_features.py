@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from felice.controller.features import FeatureWish, UpgradeType
+from felice.controller.features import FeatureChange, UpgradeType
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -29,16 +29,18 @@ async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Upd
         await context.services.cluster_admin.update_features(wishes, validate_only=request.validate_only)
     except ApiError as error:
         return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
-    return UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=wish.feature) for wish in wishes])
+    return UpdateFeaturesResponse(
+        results=[UpdatableFeatureResult(feature=requested.feature) for requested in wishes]
+    )
 
 
-def _wish(update: FeatureUpdateKey, version: int) -> FeatureWish:
+def _wish(update: FeatureUpdateKey, version: int) -> FeatureChange:
     upgrade_type = update.upgrade_type
     if version < _UPGRADE_TYPE_SINCE:
         upgrade_type = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
-    return FeatureWish(update.feature, update.max_version_level, upgrade_type)
+    return FeatureChange(update.feature, update.max_version_level, upgrade_type)
 
 
-def _check_distinct(wishes: list[FeatureWish]) -> None:
-    if len({wish.feature for wish in wishes}) < len(wishes):
+def _check_distinct(wishes: list[FeatureChange]) -> None:
+    if len({requested.feature for requested in wishes}) < len(wishes):
         raise ApiError(ErrorCode.INVALID_REQUEST, "a feature is named twice")
