@@ -375,13 +375,24 @@ class Story:
             {"group_id": GROUP_OF_MEMBERS, "member_id": {"ref": ["member", slot]}, "members": [member]},
         )
 
+    def refused_metadata(self) -> list[Operation]:
+        """Behind a commit that makes the group: Kafka shows no group of which nothing was ever stored."""
+        group = self.group()
+
+        def commit(metadata: str) -> Operation:
+            partition = {"partition_index": 0, "committed_offset": 1, "committed_metadata": metadata}
+            topics = [{**self._by_either("~a"), "partitions": [partition]}]
+            return self.operation("OffsetCommit", {"group_id": group, "topics": topics})
+
+        return [commit(""), commit("m" * 5000)]
+
     def offset_commit(self) -> Operation:
         topic, slot = self.topic(), self.choose(*MEMBERS)
         partition = {
             "partition_index": self.partition(),
             "committed_offset": self.choose(0, 1, 5, -1, 10**12),
             "committed_leader_epoch": self.choose(-1, 0),
-            "committed_metadata": self.choose("", "m", None, "m" * 5000) if self.chance(0.3) else "",
+            "committed_metadata": self.choose("", "m", None) if self.chance(0.3) else "",
         }
         member: Body = {"generation_id_or_member_epoch": -1, "member_id": ""}
         if self.chance(0.5):
@@ -596,6 +607,7 @@ _MOVES: tuple[tuple[int, Move], ...] = (
     (5, Story.heartbeat),
     (3, Story.leave),
     (7, Story.offset_commit),
+    (1, Story.refused_metadata),
     (6, Story.offset_fetch),
     (2, Story.offset_delete),
     (4, Story.describe_groups),

@@ -31,7 +31,6 @@ def leave(group: ClassicGroup, leavers: list[MemberIdentity], turn: Turn) -> Lea
     """Each leaver has its own error; what remains of the group rebalances once, for all of them."""
     if group.state is GroupState.DEAD:
         return LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    size = len(group.members)
     responses = [
         MemberResponse(
             member_id=leaver.member_id,
@@ -40,7 +39,9 @@ def leave(group: ClassicGroup, leavers: list[MemberIdentity], turn: Turn) -> Lea
         )
         for leaver in leavers
     ]
-    if len(group.members) < size and group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+    # Also after a member that had only been given its id: so Kafka does.
+    has_left = any(response.error_code == ErrorCode.NONE for response in responses)
+    if has_left and group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(group, turn)
     else:
         complete_if_all_joined(group, turn)

@@ -211,7 +211,6 @@ class GroupShard:
         error = offset_rules.check_commit(group, request)
         if error == ErrorCode.NONE:
             offset_rules.commit(group, request, commits, turn)
-            self._keep_without_offsets(group, turn)
         return error, turn.outcome.records
 
     def commit_transactional(
@@ -227,13 +226,7 @@ class GroupShard:
         error = offset_rules.check_transactional_commit(group, request)
         if error == ErrorCode.NONE:
             offset_rules.write(group, commits, turn)
-            self._keep_without_offsets(group, turn)
         return error, turn.outcome.records
-
-    def _keep_without_offsets(self, group: ClassicGroup, turn: Turn) -> None:
-        """A commit whose every offset was refused makes a group, too, as in Kafka; nothing of it is stored."""
-        if not turn.outcome.records:
-            self.groups.setdefault(group.group_id, group)
 
     def delete_offsets(
         self, request: OffsetDeleteRequest, response: OffsetDeleteResponse, caller: Caller
