@@ -8,6 +8,7 @@ import pytest
 from felice.protocol.codec import (
     decode,
     decode_data,
+    decode_prefix,
     encode,
     encode_data,
     encode_parts,
@@ -35,7 +36,7 @@ from felice.protocol.messages.offsets_topic import (
     OffsetCommitValue,
 )
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from felice.protocol.primitives import MalformedMessage, UnencodableMessage
+from felice.protocol.primitives import MalformedMessage, OversizedMessage, UnencodableMessage, uvarint
 
 
 @dataclass(frozen=True)
@@ -306,3 +307,14 @@ def test_topic_id_of_an_offset_travels_from_version_4() -> None:
 
 def test_message_of_another_version_has_other_fields() -> None:
     assert len(encode(MetadataResponse(), 0)) < len(encode(MetadataResponse(), 3))
+
+
+def test_unknown_tagged_fields_count_as_elements() -> None:
+    """Each is skipped by plain Python: fifty million fit into one frame."""
+    empty = encode(HeartbeatRequest(), 4)
+    assert empty[-1] == 0
+    tags = b"".join(uvarint(number) + b"\x00" for number in range(100, 200))
+    message = empty[:-1] + uvarint(100) + tags
+    assert decode_prefix(HeartbeatRequest, message, 4, 0, 100)[1] == len(message)
+    with pytest.raises(OversizedMessage):
+        decode_prefix(HeartbeatRequest, message, 4, 0, 99)

@@ -179,6 +179,11 @@ class TransactionCoordinator:
         self, request: ListTransactionsRequest
     ) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
         """Only what this broker coordinates: a client asks every broker."""
+        if request.transactional_id_pattern:
+            return self._list_by_pattern(request)
+        return self._listed(request)[0]
+
+    def _listed(self, request: ListTransactionsRequest) -> tuple[ListTransactionsResponse, Pattern | None]:
         try:
             wanted = listing.Filter.of(request)
             found = [
@@ -187,17 +192,19 @@ class TransactionCoordinator:
                 for row in listing.passing(hosted.shard, wanted, self._clock.now_ms())
             ]
         except ApiError as error:
-            return ListTransactionsResponse(error_code=error.code)
+            return ListTransactionsResponse(error_code=error.code), None
         response = ListTransactionsResponse(
-            unknown_state_filters=list(wanted.unknown_states), transaction_states=found
+            unknown_state_filters=[*wanted.unknown_states], transaction_states=found
         )
-        return response if wanted.pattern is None else self._matching(response, wanted.pattern)
+        return response, wanted.pattern
 
-    async def _matching(
-        self, response: ListTransactionsResponse, pattern: Pattern
-    ) -> ListTransactionsResponse:
-        async with self._one_pattern:  # or a few clients with costly patterns would take every thread
-            response.transaction_states = await listing.matching_pattern(response.transaction_states, pattern)
+    async def _list_by_pattern(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        """One at a time: costly patterns share one thread, and a client that waits holds no compiled pattern."""
+        async with self._one_pattern:
+            response, pattern = self._listed(request)
+            if pattern is not None:
+                found = await listing.matching_pattern(response.transaction_states, pattern)
+                response.transaction_states = found
         return response
 
     # Decisions
