@@ -425,7 +425,7 @@ class ClusterAdmin:
                 if not await self._write(version, [change], topic):
                     continue
             except LOST_RACE as error:
-                if topic is not None and error.path == layout.mark_path(topic.name, topic.topic_id):
+                if topic is not None and error.path == layout.topic_id_path(topic.name, topic.topic_id):
                     raise
                 continue
             await self._follow_config(path, changed)

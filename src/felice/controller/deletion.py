@@ -44,7 +44,7 @@ def begun(topic: TopicImage) -> list[Operation]:
 
 async def finish(store: MetadataStore, epoch_version: int, topic: str, topic_id: UUID) -> None:
     """Deletes the remaining nodes of a topic whose deletion is pending. Raises `EpochPassed`, and `StoreError`."""
-    doom = Check(layout.doom_path(topic, topic_id))
+    doom = Check(layout.pending_deletion_path(topic, topic_id))
     if await store.exists(doom.path) is None:
         return  # finished by another controller; the next image shows it
     parent = layout.partitions_path(topic)

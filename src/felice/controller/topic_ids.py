@@ -15,7 +15,7 @@ from uuid import UUID
 
 from felice.controller.writing import LOST_RACE, write_guarded
 from felice.metadata import Check, ClusterImage, MetadataStore, SetData, identity, layout
-from felice.metadata.layout import Mark
+from felice.metadata.layout import TopicIdNode
 from felice.metadata.store import NotEmpty, Operation
 
 _log = logging.getLogger("felice.controller")
@@ -34,15 +34,17 @@ async def restore(
         return
     try:
         value = layout.decode_topic(node.data)
-        marks = _marks(found or ())
+        topic_id_nodes = _topic_id_nodes(found or ())
     except (ValueError, KeyError, TypeError, AttributeError):
         return
-    if any(mark.is_doom for mark in marks):
+    if any(id_node.is_pending_deletion for id_node in topic_id_nodes):
         return
-    topic_id = next((mark.topic_id for mark in marks if _may_have(image, topic, mark.topic_id)), None)
+    topic_id = next(
+        (id_node.topic_id for id_node in topic_id_nodes if _may_have(image, topic, id_node.topic_id)), None
+    )
     operations: list[Operation] = []
     if topic_id is not None:
-        operations.append(Check(layout.mark_path(topic, topic_id)))
+        operations.append(Check(layout.topic_id_path(topic, topic_id)))
     else:
         known = image.topics.get(topic)
         own = value.topic_id if _may_have(image, topic, value.topic_id) else None
@@ -63,8 +65,8 @@ async def restore(
     )
 
 
-def _marks(names: Sequence[str]) -> list[Mark]:
-    return [layout.parse_mark(name) for name in names]
+def _topic_id_nodes(names: Sequence[str]) -> list[TopicIdNode]:
+    return [layout.parse_topic_id_node(name) for name in names]
 
 
 def _may_have(image: ClusterImage, topic: str, topic_id: UUID | None) -> bool:

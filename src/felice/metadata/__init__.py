@@ -1,7 +1,7 @@
 """Cluster metadata: a small tree of versioned nodes with ZooKeeper's semantics, and its image.
 
-`store` is the interface, `memory` and `embedded` are two stores behind it, `layout` says which
-node holds what (Kafka's own paths), `image` is what the nodes mean, `watcher` keeps it current.
+`store` is the interface, `memory` and `embedded` are two stores that implement it, `layout` has the paths and contents
+of nodes (Kafka's own), `image` is the meaning of the nodes, `watcher` keeps the image current.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """The metadata store of a single machine: a tree in memory and its journal on disk.
 
-Keeps true: a write is on disk before its call returns; after a crash the tree is what
-            the acknowledged writes made it, and possibly the one write under way.
-How:        writes are taken one at a time: planned, appended to `journal`, synced, applied.
-            When the journal outgrows the tree, `snapshot` is replaced and the journal emptied;
-            a journal frame not newer than the snapshot is skipped, so a crash between the two
-            steps does no harm. `store_files` reads both: it cuts a torn tail and refuses damage.
-            Every broker of the process has a session of its own (`connect`); what one writes the
-            others' watches hear of.
+Keeps true: a write is on disk before its call returns; after a crash the tree has all acknowledged writes, and
+            possibly the one write under way.
+How:        one write at a time is planned, appended to `journal`, synced, applied. When the journal outgrows the
+            tree, `snapshot` is replaced and the journal emptied; a journal frame not newer than the snapshot is
+            skipped, so a crash between the two steps does no harm. `store_files` reads both: it cuts a torn tail and
+            refuses damage. Every broker of the process has a session of its own (`connect`); the watches of all
+            sessions report each write.
 Leaves out: more than one process. The owner of the data directory holds its lock.
 """
 
@@ -28,12 +27,12 @@ from felice.metadata.tree import Change, Outcome, Tree
 
 _log = logging.getLogger(__name__)
 
-# Below this a snapshot is not worth a write.
+# A journal smaller than this is not worth a snapshot.
 _MIN_COMPACTION_BYTES = 1024 * 1024
 
 
 class EmbeddedSession(TreeSession):
-    """A further session with an `EmbeddedStore`: one broker's, among several of one process."""
+    """A further session with an `EmbeddedStore`, for one of several brokers of the process."""
 
     def __init__(self, store: EmbeddedStore, tree: Tree, session_id: int) -> None:
         super().__init__(tree, session_id)
@@ -49,12 +48,12 @@ class EmbeddedSession(TreeSession):
         await self._store.end(self)
 
     async def abandon(self) -> None:
-        # Nobody would end it later: a store in this process has no clock for sessions.
+        # End it now: this store has no session timeout that would end it later.
         await self.close()
 
 
 class EmbeddedStore(TreeSession):
-    """A store on this machine's disk, and its owner's session. Make it with `open`."""
+    """A store on this machine's disk, and its owner's session. Create it with `open`."""
 
     def __init__(self, disk: Disk, directory: Path, tree: Tree) -> None:
         super().__init__(tree, tree.zxid + 1)
@@ -70,15 +69,15 @@ class EmbeddedStore(TreeSession):
 
     @classmethod
     def open(cls, disk: Disk, directory: Path) -> EmbeddedStore:
-        """Reads the store in `directory`, making it if there is none."""
-        # By its file: whoever locks the directory makes it first.
+        """Reads the store in `directory`, or creates one."""
+        # Its file, not the directory, shows whether there is one: locking creates the directory.
         is_new = not disk.exists(directory / JOURNAL)
         disk.mkdir(directory)
         store = cls(disk, directory, load_tree(disk, directory))
         if is_new:
             disk.sync_dir(directory)
             disk.sync_dir(directory.parent)
-        # Their session died with the process that held it.
+        # Their sessions ended with the process that held them.
         store._discard_ephemerals()
         return store
 
@@ -93,8 +92,8 @@ class EmbeddedStore(TreeSession):
         return await self.write(operations, self)
 
     async def write(self, operations: Sequence[Operation], session: TreeSession) -> list[Outcome]:
-        """A session's write."""
-        # A caller who gives up must not leave a write half done: in the journal but not in the tree.
+        """Carries out a write of one of the sessions."""
+        # Shielded: a cancelled caller must not leave a write in the journal that is missing in the tree.
         write = asyncio.ensure_future(self._write_one(operations, session))
         self._under_way.add(write)
         write.add_done_callback(self._on_done)
@@ -103,7 +102,7 @@ class EmbeddedStore(TreeSession):
     def _on_done(self, write: asyncio.Future[list[Outcome]]) -> None:
         self._under_way.discard(write)
         if not write.cancelled():
-            write.exception()  # looked at, or asyncio complains where the caller gave up
+            write.exception()  # retrieved: asyncio complains about unread errors if the caller was cancelled
 
     async def _write_one(self, operations: Sequence[Operation], session: TreeSession) -> list[Outcome]:
         async with self._writing:
@@ -117,14 +116,14 @@ class EmbeddedStore(TreeSession):
         return outcomes
 
     async def renew(self) -> None:
-        # Nothing comes between this store and its session but `close`.
+        # The session of the store's owner ends only by `close`.
         self._check_alive()
 
     async def abandon(self) -> None:
         await self.close()
 
     async def end(self, session: TreeSession) -> None:
-        """Ends a session: its ephemeral nodes go, and the others hear of it."""
+        """Ends a session: its ephemeral nodes are deleted, and the other sessions are informed."""
         async with self._writing:
             if session.session_state is SessionState.EXPIRED:
                 return
@@ -139,7 +138,7 @@ class EmbeddedStore(TreeSession):
         self._sessions.remove(session)
 
     async def close(self) -> None:
-        """Ends every session, and brings the store to rest."""
+        """Ends every session, and closes the journal."""
         async with self._writing:
             if self.life.state is SessionState.EXPIRED:
                 return
@@ -149,7 +148,7 @@ class EmbeddedStore(TreeSession):
                 if self._failure is None:
                     self._discard_ephemerals()
             except (StoreUnavailable, OSError) as error:
-                # The next `open` does it.
+                # The next `open` deletes the ephemeral nodes.
                 _log.warning("the metadata session was not ended on disk", extra={"reason": str(error)})
             finally:
                 self._journal.close()
@@ -159,7 +158,7 @@ class EmbeddedStore(TreeSession):
         try:
             await asyncio.get_running_loop().run_in_executor(None, self._journal.sync)
         except OSError as error:
-            # After a failed sync nobody knows what the disk holds (and asking again may lie).
+            # After a failed sync the content of the disk is unknown, and another sync may report success wrongly.
             self._failure = f"the journal could not be synced: {error}"
             raise StoreUnavailable("/", self._failure) from error
         events = self._tree.apply(changes)
@@ -169,7 +168,7 @@ class EmbeddedStore(TreeSession):
             await self._try_compact()
 
     async def _try_compact(self) -> None:
-        """In a thread: only writes change the tree, and the next one waits its turn."""
+        """Runs on a thread: only writes change the tree, and the next write waits for this one."""
         try:
             await asyncio.get_running_loop().run_in_executor(None, self.compact)
         except OSError as error:
@@ -201,5 +200,5 @@ class EmbeddedStore(TreeSession):
         self._disk.write_atomic(self._snapshot_path, encode_frame(body))
         self._snapshot_size_bytes = len(body)
         self._journal.truncate(0)
-        # Synced before the next write: a power failure then tears one frame and mixes it with no older ones.
+        # Synced before the next write: a power failure then tears at most one frame, and leaves no older ones.
         self._journal.sync()

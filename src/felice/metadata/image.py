@@ -1,12 +1,12 @@
-"""What the store's nodes mean: an immutable picture of the cluster.
+"""The meaning of the store's nodes: an immutable image of the cluster.
 
-Keeps true: an image never changes; a new one shares with the old what did not change.
-            A partition whose state node is not there (yet) has no leader.
-            A topic is its node: one that was made again is another topic, and one whose text somebody edited is still
-            the same. Its id is what its mark says (`metadata/identity.py`), and without one what its text says.
-            Only a topic that somebody asked to delete is gone: one whose node means nothing is in `topic_faults`, and
-            stays as it was known.
-How:        `ImageBuilder` takes nodes one by one and gives the next image.
+Keeps true: an image never changes; a new one shares the unchanged parts of the old one.
+            A partition without a state node has no leader (yet).
+            A topic is identified by the creation of its node: a recreated node is another topic, an edited one is the
+            same topic. Its id is that of its topic-id node (`metadata/identity.py`), or else that in its node.
+            Only a topic whose deletion was requested disappears: a topic with an unreadable node is in `topic_faults`,
+            and stays as it was known.
+How:        `ImageBuilder` takes nodes one by one and builds the next image.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from felice.metadata import layout
-from felice.metadata.layout import Endpoint, Mark
+from felice.metadata.layout import Endpoint, TopicIdNode
 from felice.metadata.store import Node
 
 _Key = TypeVar("_Key")
@@ -26,7 +26,7 @@ _Value = TypeVar("_Value")
 
 
 class _Meaningless(ValueError):
-    """A topic's node that can be read, but is none that Felice or Kafka would have written."""
+    """A topic's node that can be parsed, but that neither Felice nor Kafka would have written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,12 @@ class PartitionImage:
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The replicas that a reassignment under way began with (KIP-455)."""
+        """The replicas before the reassignment under way (KIP-455)."""
         return tuple(replica for replica in self.replicas if replica not in self.adding)
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas that there are to be."""
+        """The replicas after the reassignment under way, or the current ones."""
         return tuple(replica for replica in self.replicas if replica not in self.removing)
 
 
@@ -61,7 +61,7 @@ class TopicImage:
     topic_id: UUID
     partitions: tuple[PartitionImage, ...]
     version: int = 0
-    # When the topic's node was made: no other topic of its name has the same.
+    # The zxid at which the topic's node was created: no other topic of its name has the same.
     created_zxid: int = 0
 
     def partition(self, partition: int) -> PartitionImage | None:
@@ -74,7 +74,7 @@ class BrokerImage:
     endpoints: Mapping[str, Endpoint]
     rack: str | None
     epoch: int
-    # The levels of each feature that it can run with: (lowest, highest).
+    # The levels of each feature that the broker supports: (lowest, highest).
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -83,21 +83,21 @@ class ClusterImage:
     cluster_id: str | None = None
     controller_id: int = -1
     controller_epoch: int = 0
-    # What every decision's write is guarded by.
+    # Every decision's write checks this version.
     controller_epoch_version: int = -1
     brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
-    # Topics that are gone, but whose nodes are not yet, by name.
+    # Topics that are deleted, but whose nodes are not all gone yet, by name.
     pending_deletions: Mapping[str, UUID] = field(default_factory=dict)
-    # What is wrong with the nodes of topics, by name.
+    # Faults of topics' nodes, by topic name.
     topic_faults: Mapping[str, str] = field(default_factory=dict)
-    # The marks that were found below topics, and when they were made.
-    marks: Mapping[str, tuple[tuple[Mark, int], ...]] = field(default_factory=dict)
+    # The topic-id nodes found below topics, and the zxids at which they were created.
+    topic_id_nodes: Mapping[str, tuple[tuple[TopicIdNode, int], ...]] = field(default_factory=dict)
     topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    # By broker id, or `layout.DEFAULT_ENTITY` for the configuration of every broker.
+    # By broker id, or `layout.DEFAULT_ENTITY` for the configuration of all brokers.
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    # Finalized levels by feature. The epoch is the version of their node, -1 where there is none.
+    # Finalized levels by feature. The epoch is the version of their node, -1 without one.
     features: Mapping[str, int] = field(default_factory=dict)
     features_epoch: int = -1
 
@@ -110,7 +110,7 @@ class ClusterImage:
         return self.topics.get(name) if name is not None else None
 
     def without_leaders(self) -> ClusterImage:
-        """What a broker that was cut off from the store may still take for granted: that nobody leads."""
+        """The image for a broker that was cut off from the store: no partition has a leader."""
         topics = {
             name: replace(
                 topic,
@@ -124,28 +124,29 @@ class ClusterImage:
 
 
 class ImageBuilder:
-    """The next image: give it every node that changed, then `build`.
+    """The next image: `put` every node that changed, then `build`.
 
-    Marks come before their topics' nodes, and never without them; topics' nodes before their partitions' states.
+    Topic-id nodes come before their topics' nodes, and never without them; topics' nodes before their partitions'
+    states.
     """
 
-    def __init__(self, image: ClusterImage, *, is_anew: bool = False) -> None:
-        """With `is_anew` every node of the store is going to be given."""
-        self._image = ClusterImage() if is_anew else image
+    def __init__(self, image: ClusterImage, *, is_complete: bool = False) -> None:
+        """With `is_complete` every node of the store will be `put`."""
+        self._image = ClusterImage() if is_complete else image
         self._known = image.topics
         self._changes: dict[str, object] = {}
         self._topics: dict[str, TopicImage] | None = None
-        # Partitions of topics whose states come one by one: thousands of them must not each copy the rest.
+        # Partitions of topics whose states come one by one: copying a topic for each of thousands would be slow.
         self._partitions: dict[str, list[PartitionImage]] = {}
 
     def put(self, path: str, node: Node | None) -> None:
-        """`node` is what is at `path` now, None when nothing is."""
+        """`node` is what is at `path` now, None if nothing is."""
         parts = path.split("/")[1:]
         match parts:
             case ["brokers", "topics", topic]:
                 self._put_topic(topic, node)
             case ["brokers", "topics", topic, "topic_id", name]:
-                self._put_mark(topic, name, node)
+                self._put_topic_id_node(topic, name, node)
             case ["brokers", "topics", topic, "partitions", partition, "state"]:
                 self._put_state(topic, int(partition), node)
             case ["brokers", "ids", broker_id]:
@@ -176,7 +177,7 @@ class ImageBuilder:
         return replace(self._image, **self._changes) if self._changes else self._image  # type: ignore[arg-type]
 
     def _named(self) -> dict[UUID, str]:
-        """Topics by id. A copy that somebody made of a topic's node is no topic: its id is the other's."""
+        """Topics by id. A copy of a topic's node is not a topic: its id is the other topic's."""
         topics = self._writable_topics()
         names: dict[UUID, str] = {}
         for name in list(topics):
@@ -189,26 +190,31 @@ class ImageBuilder:
         return names
 
     def _claim(self, name: str) -> tuple[bool, int, str]:
-        """Sorts first whose an id is: whoever has a mark of it, or had it before."""
+        """Sort key for topics with the same id: the topic with a topic-id node, or the one that had the id before, is
+        first.
+        """
         assert self._topics is not None
         topic = self._topics[name]
-        is_marked = any(mark.topic_id == topic.topic_id for mark in self._marks_of(name, topic.created_zxid))
+        is_marked = any(
+            id_node.topic_id == topic.topic_id
+            for id_node in self._topic_id_nodes_of(name, topic.created_zxid)
+        )
         return not is_marked, topic.created_zxid, name
 
-    def _put_mark(self, topic: str, name: str, node: Node | None) -> None:
-        mark = layout.parse_mark(name)
-        marks = self._writable("marks", self._image.marks)
-        found = tuple(entry for entry in marks.pop(topic, ()) if entry[0] != mark)
+    def _put_topic_id_node(self, topic: str, name: str, node: Node | None) -> None:
+        id_node = layout.parse_topic_id_node(name)
+        topic_id_nodes = self._writable("topic_id_nodes", self._image.topic_id_nodes)
+        found = tuple(entry for entry in topic_id_nodes.pop(topic, ()) if entry[0] != id_node)
         if node is not None:
-            found = (*found, (mark, node.created_zxid))
+            found = (*found, (id_node, node.created_zxid))
         if found:
-            marks[topic] = found
+            topic_id_nodes[topic] = found
 
-    def _marks_of(self, topic: str, created_zxid: int) -> list[Mark]:
-        """Those of the topic whose node was made then, not of one that had its name before."""
-        marks = self._changes.get("marks", self._image.marks)
-        assert isinstance(marks, Mapping)
-        return [mark for mark, marked_zxid in marks.get(topic, ()) if marked_zxid >= created_zxid]
+    def _topic_id_nodes_of(self, topic: str, created_zxid: int) -> list[TopicIdNode]:
+        """Topic-id nodes of the topic created at this zxid, not of an earlier topic of its name."""
+        topic_id_nodes = self._changes.get("topic_id_nodes", self._image.topic_id_nodes)
+        assert isinstance(topic_id_nodes, Mapping)
+        return [id_node for id_node, zxid in topic_id_nodes.get(topic, ()) if zxid >= created_zxid]
 
     def _put_topic(self, name: str, node: Node | None) -> None:
         if node is not None and self._is_known(name, node):
@@ -224,13 +230,13 @@ class ImageBuilder:
         if node is None:
             return
         if old is not None and old.created_zxid != node.created_zxid:
-            old, partitions = None, []  # deleted and made again between two reads
-        marks = self._marks_of(name, node.created_zxid)
-        if end := next((mark for mark in marks if mark.is_doom), None):
+            old, partitions = None, []  # deleted and recreated between two reads
+        topic_id_nodes = self._topic_id_nodes_of(name, node.created_zxid)
+        if end := next((id_node for id_node in topic_id_nodes if id_node.is_pending_deletion), None):
             self._writable("pending_deletions", self._image.pending_deletions)[name] = end.topic_id
             return
         try:
-            topics[name] = self._topic_of(name, node, marks, partitions, old)
+            topics[name] = self._topic_of(name, node, topic_id_nodes, partitions, old)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self._put_fault(name, str(error) if isinstance(error, _Meaningless) else repr(error))
             if old is not None:
@@ -238,22 +244,22 @@ class ImageBuilder:
                 self._partitions[name] = partitions or list(old.partitions)
 
     def _is_known(self, name: str, node: Node) -> bool:
-        """Of a node that is read again for what lies below it nothing need be made again."""
+        """Whether the node was only read again because of the nodes below it."""
         topic = (self._image.topics if self._topics is None else self._topics).get(name)
-        marks = self._changes.get("marks", self._image.marks)
-        assert isinstance(marks, Mapping)
+        topic_id_nodes = self._changes.get("topic_id_nodes", self._image.topic_id_nodes)
+        assert isinstance(topic_id_nodes, Mapping)
         return (
             topic is not None
             and (topic.created_zxid, topic.version) == (node.created_zxid, node.version)
             and name not in self._image.topic_faults
-            and marks.get(name) == self._image.marks.get(name)
+            and topic_id_nodes.get(name) == self._image.topic_id_nodes.get(name)
         )
 
     def _topic_of(
         self,
         name: str,
         node: Node,
-        marks: list[Mark],
+        topic_id_nodes: list[TopicIdNode],
         known: list[PartitionImage],
         old: TopicImage | None,
     ) -> TopicImage:
@@ -265,7 +271,7 @@ class ImageBuilder:
             raise _Meaningless(f"its {count} partitions are not those from 0 to {count - 1}")
         if old is not None and count < len(old.partitions):
             raise _Meaningless(f"it has {count} partitions, and had {len(old.partitions)}")
-        marked = [mark.topic_id for mark in marks]
+        marked = [id_node.topic_id for id_node in topic_id_nodes]
         topic_id = value.topic_id if not marked or value.topic_id in marked else marked[0]
         if topic_id is None:
             raise _Meaningless("it has no topic id")
@@ -291,7 +297,7 @@ class ImageBuilder:
             return
         known = partitions[partition]
         if node is None or node.created_zxid < self._writable_topics()[name].created_zxid:
-            # There is none, or it is of the topic that had this name before.
+            # There is no state, or it belongs to an earlier topic of this name.
             partitions[partition] = PartitionImage(partition, known.replicas)
             return
         state = layout.decode_state(node.data)
@@ -304,7 +310,7 @@ class ImageBuilder:
         )
 
     def _open_partitions(self, name: str) -> list[PartitionImage]:
-        """The partitions of a topic as they are so far, to be changed in place."""
+        """The partitions of a topic so far, to be changed in place."""
         partitions = self._partitions.get(name)
         if partitions is None:
             topic = self._writable_topics().get(name)

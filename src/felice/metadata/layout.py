@@ -1,4 +1,4 @@
-"""Which node holds what: Kafka's znode paths and their JSON.
+"""Paths and contents of the nodes: Kafka's znode paths and their JSON.
 
 Kept byte-compatible with Kafka 3.x, so that operators and existing tools can read a store.
 Everything here is a pure translation between values and (path, data).
@@ -29,10 +29,10 @@ DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 FEATURES = "/feature"
 
-# The name under which a configuration of every broker is kept.
+# The name of the configuration that applies to every broker.
 DEFAULT_ENTITY = "<default>"
 
-# Every broker makes sure of these when it starts.
+# Every broker creates these at its start if they are missing.
 PERSISTENT_PATHS = (
     "/cluster",
     "/brokers",
@@ -51,7 +51,7 @@ PERSISTENT_PATHS = (
     "/log_dir_event_notification",
 )
 
-# What an image is made of.
+# The nodes that an image is built from.
 IMAGE_ROOTS = (
     CLUSTER_ID,
     CONTROLLER,
@@ -65,7 +65,7 @@ IMAGE_ROOTS = (
 
 NO_LEADER = -1
 _FEATURES_ENABLED = 1
-_DOOM_SUFFIX = ".deleted"
+_PENDING_DELETION_SUFFIX = ".deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,11 @@ class TopicNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """Which topic a topic's node is, by a node below it, and whether that topic is being deleted."""
+class TopicIdNode:
+    """A topic-id node: the topic that a topic's node stands for, and whether its deletion is pending."""
 
     topic_id: UUID
-    is_doom: bool = False
+    is_pending_deletion: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class BrokerNode:
     security_protocols: Mapping[str, str]
     rack: str | None
     timestamp_ms: int
-    # The levels of each feature that the broker can run with: (lowest, highest).
+    # The levels of each feature that the broker supports: (lowest, highest).
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -136,29 +136,31 @@ def identity_path(topic: str) -> str:
     return f"{TOPICS}/{topic}/topic_id"
 
 
-def mark_path(topic: str, topic_id: UUID) -> str:
-    """Felice's own: there while the topic of this name has this id (`metadata/identity.py`)."""
+def topic_id_path(topic: str, topic_id: UUID) -> str:
+    """Felice's own: exists while the topic of this name has this id (`metadata/identity.py`)."""
     return f"{identity_path(topic)}/{format_uuid(topic_id)}"
 
 
-def doom_path(topic: str, topic_id: UUID) -> str:
-    """Felice's own: there while the topic that had this id is being deleted, in place of its mark."""
-    return f"{mark_path(topic, topic_id)}{_DOOM_SUFFIX}"
+def pending_deletion_path(topic: str, topic_id: UUID) -> str:
+    """Felice's own: replaces the topic-id node while the deletion of the topic is pending."""
+    return f"{topic_id_path(topic, topic_id)}{_PENDING_DELETION_SUFFIX}"
 
 
-def parse_mark(name: str) -> Mark:
-    """The name of a node below `identity_path`. Raises ValueError."""
-    return Mark(parse_uuid(name.removesuffix(_DOOM_SUFFIX)), name.endswith(_DOOM_SUFFIX))
+def parse_topic_id_node(name: str) -> TopicIdNode:
+    """Parses the name of a node below `identity_path`. Raises ValueError."""
+    return TopicIdNode(
+        parse_uuid(name.removesuffix(_PENDING_DELETION_SUFFIX)), name.endswith(_PENDING_DELETION_SUFFIX)
+    )
 
 
-def marked_topic(path: str) -> str | None:
-    """The topic whose mark is at this path, None if no topic's is."""
+def topic_of_id_node(path: str) -> str | None:
+    """The topic whose topic-id node has this path, or None."""
     parts = path.removeprefix(f"{TOPICS}/").split("/")
     return parts[0] if path.startswith(TOPICS) and len(parts) == 3 and parts[1] == "topic_id" else None
 
 
 def topic_above(path: str) -> str | None:
-    """The path of the topic's node that this one lies below; None of what lies below none."""
+    """The path of the topic's node above this path, or None."""
     parts = path.removeprefix(f"{TOPICS}/").split("/")
     return topic_path(parts[0]) if path.startswith(f"{TOPICS}/") and len(parts) > 1 else None
 
@@ -213,7 +215,7 @@ def encode_topic(node: TopicNode) -> bytes:
 
 
 def decode_topic(data: bytes) -> TopicNode:
-    """An id that is none, such as one with a slip of the pen, counts as missing."""
+    """A malformed id, for example with a typing error, counts as missing."""
     value = json.loads(data)
     return TopicNode(
         _topic_id(value.get("topic_id")),
@@ -306,7 +308,7 @@ def encode_features(levels: Mapping[str, int]) -> bytes:
 
 
 def decode_features(data: bytes) -> dict[str, int]:
-    """Finalized levels; none where an older Kafka left the node disabled."""
+    """Finalized levels; empty if an older Kafka left the node disabled."""
     value = json.loads(data)
     if value["status"] != _FEATURES_ENABLED:
         return {}

@@ -1,12 +1,12 @@
 """A metadata store in memory, for tests and simulation: nothing outlives the process.
 
-One `MemoryEnsemble` is what a ZooKeeper ensemble would be; each `connect` is a session, and
-several brokers of one process may have one each. What can happen to a session of ZooKeeper
-can be made to happen here: `suspend`, `resume`, `expire`, and delay or loss on the way.
+A `MemoryEnsemble` takes the place of a ZooKeeper ensemble; each `connect` is a session, and several brokers of one
+process may have one each. Tests can do to a session what can happen to one of ZooKeeper: `suspend`, `resume`,
+`expire`, and delay or lose messages.
 
-Keeps true: a suspended session's calls wait, and its events are lost: it hears `MISSED` when it
-            is resumed. A write whose answer was under way when the session was cut off did
-            happen, and its caller is told `StoreUnavailable`.
+Keeps true: a suspended session's calls wait, and its events are lost: it gets `MISSED` when it is resumed. A write
+            whose answer was under way when the session was cut off did happen, and its caller gets
+            `StoreUnavailable`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from felice.metadata.store import (
 )
 from felice.metadata.tree import Change, Outcome, Tree
 
-# Awaited with the session's id on the way to the ensemble and on the way back.
+# Awaited with the session's id for each message to the ensemble and each answer.
 Travel = Callable[[int], Awaitable[None]]
 
 
 class MemoryEnsemble:
-    """The tree and the sessions on it."""
+    """The tree, and the sessions on it."""
 
     def __init__(self, travel: Travel | None = None) -> None:
         self.tree = Tree()
@@ -43,7 +43,7 @@ class MemoryEnsemble:
         return store
 
     def suspend(self, session_id: int) -> None:
-        """Cuts a session off: its owner knows that the ensemble cannot be reached, not whether it lives."""
+        """Cuts a session off: its owner knows that the ensemble cannot be reached, not whether the session lives."""
         session = self._sessions[session_id]
         session.cut_offs += 1
         session.life.become(SessionState.SUSPENDED)
@@ -53,14 +53,14 @@ class MemoryEnsemble:
         self._sessions[session_id].connect_again()
 
     def expire(self, session_id: int) -> None:
-        """Ends a session, whether its owner likes it or not; `renew` begins its next."""
+        """Ends a session as a timeout would; `renew` begins the next one."""
         session = self._sessions.get(session_id)
         if session is not None:
             self.end(session)
             session.lose()
 
     def end(self, session: MemoryStore) -> None:
-        """Forgets a session; its ephemeral nodes go."""
+        """Removes a session and its ephemeral nodes."""
         if self._sessions.pop(session.session_id, None) is not None:
             self.write([Change(EventKind.DELETED, path) for path in self.tree.ephemerals(session.session_id)])
 
@@ -86,7 +86,7 @@ class MemoryStore(TreeSession):
 
     def __init__(self, ensemble: MemoryEnsemble, session_id: int) -> None:
         super().__init__(ensemble.tree, session_id)
-        # How often the connection was lost: an answer from before the last time never comes.
+        # Number of lost connections: an answer that was sent before the last loss never arrives.
         self.cut_offs = 0
         self._ensemble = ensemble
         self._is_closed = False
@@ -121,7 +121,7 @@ class MemoryStore(TreeSession):
         self._wake()
 
     def connect_again(self) -> None:
-        """The ensemble can be reached (again): what happened meanwhile is unknown."""
+        """The ensemble can be reached (again); changes in between are unknown."""
         self.life.become(SessionState.CONNECTED)
         self._wake()
         self.watches.tell_missed()
@@ -139,7 +139,7 @@ class MemoryStore(TreeSession):
             await self._wait_connected(path)
 
     async def _reach(self, path: str) -> None:
-        """Returns when a request of this session has come to the ensemble."""
+        """Returns when a request of this session has arrived at the ensemble."""
         await self._wait_connected(path)
         if self._ensemble.travel is not None:
             await self._ensemble.travel(self.session_id)

@@ -1,7 +1,7 @@
-"""What is alike in sessions: watches and listeners, and reads of a `Tree` of this process.
+"""The parts that sessions of all stores share: watches and listeners, and reads of a `Tree` of this process.
 
-Keeps true: a single write is a `multi` of one; reads answer from the tree as it is.
-Leaves:     `multi`, and when a session is over, to the stores.
+Keeps true: a single write is a `multi` of one; reads answer from the current tree.
+Leaves:     `multi`, and the end of a session, to the stores.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from felice.metadata.tree import Outcome, Tree
 
 
 class Watches:
-    """Who wants to hear of what. A listener hears each event once, in order."""
+    """Listeners by the path that they watch. A listener gets each event once, in order."""
 
     def __init__(self) -> None:
         self._listeners: list[tuple[str, Listener]] = []
@@ -50,7 +50,7 @@ class Watches:
                     listener(event)
 
     def tell_missed(self) -> None:
-        """Each listener is to read again all that it watches."""
+        """Tells each listener to read everything again that it watches."""
         for path, listener in list(self._listeners):
             listener(Event(EventKind.MISSED, path))
 
@@ -59,7 +59,7 @@ class Watches:
 
 
 class SessionLife:
-    """A session's state and who wants to hear of it."""
+    """A session's state, and the listeners for its changes."""
 
     def __init__(self) -> None:
         self.state = SessionState.CONNECTED
@@ -81,7 +81,7 @@ class SessionLife:
                 listener(state)
 
     def end(self) -> None:
-        """The owner ended it: nobody is told."""
+        """The owner ended the session: no listener is called."""
         self._listeners.clear()
         self.state = SessionState.EXPIRED
 

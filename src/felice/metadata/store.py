@@ -1,15 +1,15 @@
-"""The metadata store's interface: ZooKeeper's semantics, whoever keeps the data.
+"""The interface of metadata stores: ZooKeeper's semantics, for any place where the data is kept.
 
 Keeps true (asserted by one contract suite over every store):
   C1  a write that names a version happens only if the node still has it;
-      `multi` happens whole or not at all.
+      `multi` happens as a whole or not at all.
   A write is durable and visible to this session's reads when its call returns.
-  Watch events come in the order of the writes, after the write they tell of is
-  readable; they name a path and carry no data: the watcher reads what is there now.
+  Watch events arrive in the order of the writes, when the write can already be
+  read; they name a path and carry no data: the watcher reads the current node.
   Where events were lost with a connection, one `MISSED` stands for all of them.
-  Ephemeral nodes go when their session ends, and `EXPIRED` is told of at the latest
-  when the session must have ended by this process's own clock.
-  A write whose answer was lost is `StoreUnavailable`, never silently tried again.
+  Ephemeral nodes are deleted when their session ends, and `EXPIRED` is reported at the
+  latest when the session must have ended by this process's own clock.
+  A write whose answer was lost is `StoreUnavailable`, never silently repeated.
 
 Paths look like `/brokers/topics/orders`; the root `/` always exists.
 """
@@ -25,7 +25,7 @@ ANY_VERSION = -1
 
 
 class StoreError(Exception):
-    """A write or read was refused; `path` is the node it was about."""
+    """A write or read was refused; `path` is the node that it was about."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -60,7 +60,7 @@ class NoChildrenForEphemerals(StoreError):
 
 
 class NotAllowed(StoreError):
-    """The store keeps this node from us."""
+    """The store denies this session access to the node."""
 
 
 class SessionExpired(StoreError):
@@ -69,16 +69,16 @@ class SessionExpired(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The store's answer to a write never came; whether it happened is unknown.
+    """The answer to a write was lost; whether the write happened is unknown.
 
-    Whoever compares and sets reads again: its own version or value tells. Reads are not refused
-    like this: they are repeated for as long as the session lives.
+    After a compare-and-set, read again: version or value of the node show what happened. Reads do not fail like this:
+    they are repeated while the session lives.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node as read. `created_zxid` never changes: for a broker it is the broker epoch."""
+    """One node as it was read. `created_zxid` never changes: for a broker it is the broker epoch."""
 
     data: bytes
     version: int
@@ -121,7 +121,7 @@ class EventKind(Enum):
     CREATED = "created"
     CHANGED = "changed"
     DELETED = "deleted"
-    MISSED = "missed"  # anything at this path and below may have changed meanwhile: read it all again
+    MISSED = "missed"  # anything at this path and below may have changed: read all of it again
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +135,15 @@ Listener: TypeAlias = Callable[[Event], None]
 
 class SessionState(Enum):
     CONNECTED = "connected"
-    SUSPENDED = "suspended"  # the store cannot be reached; the session may live, and calls wait
-    EXPIRED = "expired"  # over, with its ephemeral nodes; every call is refused until `renew`
+    SUSPENDED = "suspended"  # the store cannot be reached; the session may be alive, and calls wait
+    EXPIRED = "expired"  # ended, with its ephemeral nodes; every call is refused until `renew`
 
 
 SessionListener: TypeAlias = Callable[[SessionState], None]
 
 
 class MetadataStore(Protocol):
-    """One session with the store, and after `renew` the next."""
+    """One session with the store, and after `renew` the next one."""
 
     @property
     def session_id(self) -> int: ...
@@ -152,16 +152,16 @@ class MetadataStore(Protocol):
     def session_state(self) -> SessionState: ...
 
     def watch_session(self, listener: SessionListener) -> Callable[[], None]:
-        """Tells of every change of `session_state` until the returned function is called.
+        """Reports every change of `session_state` until the returned function is called.
 
-        The state is in force before anybody is told; of the end by `close` nobody is.
+        The state changes before listeners are called. The end by `close` is not reported.
         """
         ...
 
     async def renew(self) -> None:
-        """Begins a new session after `EXPIRED`; watches stay, and hear `MISSED`.
+        """Begins a new session after `EXPIRED`; watches stay, and get `MISSED`.
 
-        Waits until the store can be reached. A session that lives, or a store that was closed
+        Waits until the store can be reached. A session that is alive, or a store that was closed
         (`SessionExpired`), is not renewed.
         """
         ...
@@ -169,13 +169,13 @@ class MetadataStore(Protocol):
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> str:
-        """Makes a node under an existing parent; returns its path (with ten digits if sequential)."""
+        """Creates a node below an existing parent; returns its path (with ten digits added if sequential)."""
         ...
 
     async def get(self, path: str) -> Node: ...
     async def exists(self, path: str) -> Node | None: ...
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Each path's node or None, in the order asked; thousands cost few round trips. Not one snapshot."""
+        """Each path's node or None, in the order given; thousands cost few round trips. Not one snapshot."""
         ...
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
@@ -196,15 +196,15 @@ class MetadataStore(Protocol):
         ...
 
     def watch(self, path: str, listener: Listener) -> Callable[[], None]:
-        """Tells of every change at `path` and below until the returned function is called."""
+        """Reports every change at `path` and below until the returned function is called."""
         ...
 
     async def close(self) -> None:
-        """Ends the session: its ephemeral nodes go, its watches fall silent, nothing renews it."""
+        """Ends the session: its ephemeral nodes are deleted, its watches end, and it cannot be renewed."""
         ...
 
     async def abandon(self) -> None:
-        """Lets go as a killed process would: where others keep the store, the session ends by itself later."""
+        """Drops the session as a killed process would: if another process keeps the store, it ends by timeout."""
         ...
 
 
@@ -217,6 +217,6 @@ def is_within(path: str, root: str) -> bool:
 
 
 def check_path(path: str) -> None:
-    """Refuses what ZooKeeper refuses."""
+    """Refuses the paths that ZooKeeper refuses."""
     if not path.startswith("/") or (path != "/" and path.endswith("/")) or "//" in path or "\0" in path:
         raise StoreError(path, "not an absolute path of a node")

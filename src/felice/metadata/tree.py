@@ -1,8 +1,8 @@
 """The tree of nodes that the memory store and the embedded store share. Pure.
 
-A write has two halves. `plan` checks the operations against the tree and resolves
-them into `Change`s that cannot fail; `apply` carries changes out. Between the two a
-store may put the changes on disk: replaying them rebuilds the tree exactly.
+A write has two steps. `plan` checks the operations against the tree and resolves them into `Change`s that cannot
+fail; `apply` carries the changes out. In between a store may write the changes to disk: replaying them rebuilds the
+same tree.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Change:
 class _Entry:
     node: Node
     children: set[str] = field(default_factory=set)
-    # ZooKeeper numbers sequential nodes by how often children came and went; counting births is enough
-    # for the promise that matters: a number is never given twice under one parent.
+    # ZooKeeper numbers sequential nodes by changes of the parent's children; counting only creations keeps the promise
+    # that matters: no number is given twice below one parent.
     births: int = 0
 
 
@@ -77,7 +77,7 @@ class Tree:
         return self._entries[path].births
 
     def walk(self) -> Iterator[tuple[str, Node, int]]:
-        """Every node with its count of births, parents before children."""
+        """Every node with its count of created children, parents before children."""
         for path in sorted(self._entries):
             entry = self._entries[path]
             yield path, entry.node, entry.births
@@ -92,7 +92,7 @@ class Tree:
         return sorted(owned, reverse=True)
 
     def plan(self, operations: Sequence[Operation], session_id: int) -> tuple[list[Change], list[Outcome]]:
-        """What the operations come to, or the refusal of the first that cannot be."""
+        """The changes that the operations make; raises the refusal of the first impossible one."""
         view = _Plan(self)
         outcomes = [view.add(operation, session_id) for operation in operations]
         return view.changes, outcomes
@@ -122,7 +122,7 @@ class Tree:
             del self._entries[change.path]
 
     def restore(self, zxid: int, nodes: Sequence[tuple[str, Node, int]]) -> None:
-        """Becomes the tree that `walk` gave."""
+        """Replaces the tree by the output of `walk`."""
         self.zxid = zxid
         self._entries = {path: _Entry(node, births=births) for path, node, births in nodes}
         for path in self._entries:
@@ -136,7 +136,7 @@ class _Plan:
     def __init__(self, tree: Tree) -> None:
         self.changes: list[Change] = []
         self._tree = tree
-        self._touched: dict[str, tuple[int, int] | None] = {}  # path -> (version, owner), None if gone
+        self._touched: dict[str, tuple[int, int] | None] = {}  # path -> (version, owner), None if deleted
         self._births: dict[str, int] = {}
         self._children: dict[str, int] = {}
 

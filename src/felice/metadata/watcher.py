@@ -1,13 +1,12 @@
 """Keeps a `ClusterImage` current with the store.
 
-Keeps true: every change in the store reaches the image, in the store's order as far as
-            one path is concerned; a listener hears of each new image once, old and new.
-            A listener's fault is logged, and costs nobody the images that follow.
-How:        one recursive watch, one refresh at a time. An event marks its path; the refresh reads the marked
-            paths as they are now, parents first, and builds one image of all of them.
-            Where events were missed, the image is built anew from the whole store. A session
-            that ends leaves the image as it was; its renewal is told of as missed events. A read that
-            fails otherwise is tried again. Nodes of which no image speaks may be others', and are not read.
+Keeps true: every change in the store reaches the image, for one path in the store's order; the listener gets each new
+            image once, together with the old one. A listener's exception is logged, and later images are delivered.
+How:        one recursive watch, one refresh at a time. An event marks its path; the refresh reads the current nodes
+            of the marked paths, parents first, and builds one image of all of them. Where events were missed, the image
+            is rebuilt from the whole store. The end of a session leaves the image unchanged; its renewal counts as
+            missed events. A read that fails for another reason is repeated. Nodes outside the image's paths may belong
+            to other programs, and are not read.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _log = logging.getLogger(__name__)
 _RETRY_S = 1.0
 
 ImageListener = Callable[[ClusterImage, ClusterImage], None]
-# What has to be done before an image is shown, and takes time.
+# Work that must be done, and takes time, before an image is shown.
 ImagePreparation = Callable[[ClusterImage], Awaitable[None]]
 
 
@@ -55,7 +54,7 @@ class Watcher:
         """Reads the whole store; the image is complete when this returns."""
         self._stop_watching = self._store.watch("/", self._on_event)
         self._is_to_reload = True
-        # What changes meanwhile is for this very refresh to see: a second beside it could be undone by it.
+        # Changes that arrive meanwhile are left to this refresh: a second one beside it could overwrite newer nodes.
         self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
         await self._refreshing
 
@@ -85,7 +84,7 @@ class Watcher:
         return True
 
     async def catch_up(self, timeout_s: float) -> bool:
-        """Whether the image came to show in time all that was heard of."""
+        """Whether the image came to include all reported events in time."""
         if self._refreshing is not None and not self._refreshing.done():
             await asyncio.wait({self._refreshing}, timeout=timeout_s)
         return self._refreshing is None or self._refreshing.done()
@@ -106,13 +105,13 @@ class Watcher:
                 await self._refresh()
                 return
             except SessionExpired:
-                # The renewed session is told `MISSED`, and everything is read again.
+                # The renewed session gets `MISSED`, and everything is read again.
                 _log.warning(
                     "the image of the cluster stands still: the session with the metadata store has ended"
                 )
                 return
             except StoreError as error:
-                # What was to be read is forgotten with the attempt.
+                # The attempt has consumed the marked paths, so the next one reads everything.
                 self._is_to_reload = True
                 _log.warning("the image of the cluster stands still", extra={"reason": str(error)})
                 await asyncio.sleep(_RETRY_S)
@@ -120,21 +119,21 @@ class Watcher:
     async def _refresh(self) -> None:
         while self._marked or self._is_to_reload:
             marked, self._marked = self._marked, set()
-            is_anew, self._is_to_reload = self._is_to_reload, False
-            if is_anew:
+            is_complete, self._is_to_reload = self._is_to_reload, False
+            if is_complete:
                 marked = await self._paths_below(layout.IMAGE_ROOTS)
             else:
                 marked |= await self._with_them(marked)
-            builder = ImageBuilder(self.image, is_anew=is_anew)
-            # Topics' nodes come last: one that is there still when the states below it were read is the one whose they
-            # are. (Those of one that was made meanwhile `ImageBuilder` tells by their age.)
+            builder = ImageBuilder(self.image, is_complete=is_complete)
+            # Read the topics' nodes last: if a node still exists, the states read before belong to its topic.
+            # (`ImageBuilder` recognises states of a topic recreated meanwhile by their age.)
             paths = sorted(marked, key=lambda path: layout.topic_above(path) is None)
             nodes = dict(zip(paths, await self._store.get_many(paths), strict=True))
             # Parents sort before their children, so a topic is known before its partitions' states.
-            for path in sorted(nodes, key=lambda path: (layout.marked_topic(path) is None, path)):
+            for path in sorted(nodes, key=lambda path: (layout.topic_of_id_node(path) is None, path)):
                 _put(builder, path, nodes[path])
             image = builder.build()
-            image = self.image if is_anew and image == self.image else image
+            image = self.image if is_complete and image == self.image else image
             if self._prepare is not None and image is not self.image:
                 await self._make_ready(self._prepare, image)
             self._publish(image)
@@ -146,13 +145,15 @@ class Watcher:
             _log.exception("a change of the cluster was not prepared")
 
     async def _with_them(self, marked: set[str]) -> set[str]:
-        """What else is to be read: a topic with what lies below it, and all of one that nothing was made of so far."""
+        """The marked paths, and further ones to read: a topic's node with anything below it, and everything below a
+        topic that is not in the image yet.
+        """
         topics = {topic for path in marked if (topic := layout.topic_above(path)) is not None}
         lost = (layout.topic_path(name) for name in self.image.topic_faults.keys() - self.image.topics.keys())
         return topics | await self._paths_below([path for path in lost if path in topics or path in marked])
 
     async def _paths_below(self, roots: Iterable[str]) -> set[str]:
-        """The roots and every node below, level by level."""
+        """The roots and every node below them, level by level."""
         found = level = list(roots)
         while level:
             families = zip(level, await self._store.children_many(level), strict=True)
@@ -186,7 +187,7 @@ def _report_faults(old: ClusterImage, image: ClusterImage) -> None:
 
 
 def _put(builder: ImageBuilder, path: str, node: Node | None) -> None:
-    """Others may write to the store too: what nobody can read is passed over by name, not fallen over."""
+    """A node that cannot be parsed is logged and skipped: other programs may write to the store too."""
     try:
         builder.put(path, node)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

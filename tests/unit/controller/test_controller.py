@@ -363,10 +363,10 @@ async def _store_of_topic_a(store: MemoryStore, topic_id: UUID | None, *below: s
 
 
 async def _told_id(store: MemoryStore) -> tuple[UUID | None, list[str]]:
-    """What the text of `a` says, and its marks."""
+    """What the text of `a` says, and its topic_id_nodes."""
     text = layout.decode_topic((await store.get(layout.topic_path("a"))).data)
-    marks = await store.children_many([layout.identity_path("a")])
-    return text.topic_id, marks[0] or []
+    topic_id_nodes = await store.children_many([layout.identity_path("a")])
+    return text.topic_id, topic_id_nodes[0] or []
 
 
 FIRST_MARK, NEW_MARK = format_uuid(FIRST_ID), format_uuid(NEW_ID)
@@ -399,7 +399,7 @@ def test_a_topic_comes_to_have_one_id(told: UUID | None, below: tuple[str, ...],
     run(scenario)
 
 
-@pytest.mark.parametrize("edit", ["text", "mark", "mark alone", "both"])
+@pytest.mark.parametrize("edit", ["text", "id_node", "id_node alone", "both"])
 def test_what_a_hand_takes_from_a_topics_id_comes_back_while_it_is_known(edit: str) -> None:
     async def scenario(ensemble: MemoryEnsemble) -> None:
         one, admin = Candidate(ensemble.connect(), 1), ensemble.connect()
@@ -408,8 +408,8 @@ def test_what_a_hand_takes_from_a_topics_id_comes_back_while_it_is_known(edit: s
         await one.sees(lambda image: _leader(image) == 2 and image.controller_id == 1)
         path = layout.topic_path("a")
         if edit != "text":
-            await admin.delete(layout.mark_path("a", FIRST_ID))
-            if edit != "mark alone":
+            await admin.delete(layout.topic_id_path("a", FIRST_ID))
+            if edit != "id_node alone":
                 await admin.delete(layout.identity_path("a"))
         if edit in ("text", "both"):
             await admin.set(path, layout.encode_topic(TopicNode(None, {0: (2,)}, {}, {})))

@@ -122,15 +122,15 @@ def test_a_topic_made_again_forgets_the_leaders_of_the_old() -> None:
     assert image.topic_by_id(TOPIC_ID) is None
 
 
-def _with(image: ClusterImage, *nodes: tuple[str, Node | None], is_anew: bool = False) -> ClusterImage:
-    builder = ImageBuilder(image, is_anew=is_anew)
+def _with(image: ClusterImage, *nodes: tuple[str, Node | None], is_complete: bool = False) -> ClusterImage:
+    builder = ImageBuilder(image, is_complete=is_complete)
     for path, node in nodes:
         builder.put(path, node)
     return builder.build()
 
 
 def test_a_topic_that_is_being_deleted_is_gone_but_for_its_nodes() -> None:
-    doom = (layout.doom_path("orders", TOPIC_ID), _node(b""))
+    doom = (layout.pending_deletion_path("orders", TOPIC_ID), _node(b""))
     state = (layout.state_path("orders", 1), _node(layout.encode_state(StateNode(1, 3, 1, (1,))), 7))
     topic = layout.topic_path("orders")
     deleting = _with(_image_with_orders(), doom, (topic, _orders(0)), state)
@@ -156,13 +156,13 @@ def test_a_topic_that_is_being_deleted_is_gone_but_for_its_nodes() -> None:
         b"gibberish",
     ],
 )
-@pytest.mark.parametrize("is_anew", [False, True])
-def test_a_topic_whose_node_means_nothing_stays_as_it_was_known(text: bytes, is_anew: bool) -> None:
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_a_topic_whose_node_means_nothing_stays_as_it_was_known(text: bytes, is_complete: bool) -> None:
     before = _image_with_orders()
     topic = layout.topic_path("orders")
     state = layout.encode_state(StateNode(2, 4, 1, (2,)))
     broken = (topic, _node(text, version=1))
-    image = _with(before, broken, (layout.state_path("orders", 1), _node(state, 8)), is_anew=is_anew)
+    image = _with(before, broken, (layout.state_path("orders", 1), _node(state, 8)), is_complete=is_complete)
     assert list(image.topic_faults) == ["orders"] and not image.pending_deletions
     held = image.topics["orders"]
     assert (held.topic_id, held.version, len(held.partitions)) == (TOPIC_ID, 0, 2)
@@ -175,16 +175,18 @@ def test_a_topic_whose_node_means_nothing_stays_as_it_was_known(text: bytes, is_
 
 
 def test_a_mark_holds_against_the_topics_text() -> None:
-    topic, mark = layout.topic_path("orders"), (layout.mark_path("orders", TOPIC_ID), _node(b""))
+    topic, id_node = layout.topic_path("orders"), (layout.topic_id_path("orders", TOPIC_ID), _node(b""))
     for other in (UUID(int=7), None):
         text = layout.encode_topic(TopicNode(other, {0: (1,)}, {}, {}))
-        image = _with(ClusterImage(), mark, (topic, _node(text, 1)))
+        image = _with(ClusterImage(), id_node, (topic, _node(text, 1)))
         assert image.topics["orders"].topic_id == TOPIC_ID
         assert "its topic id is" in image.topic_faults["orders"]
-    older = (mark[0], _node(b"", created_zxid=4))
+    older = (id_node[0], _node(b"", created_zxid=4))
     text = layout.encode_topic(TopicNode(UUID(int=7), {0: (1,)}, {}, {}))
     image = _with(ClusterImage(), older, (topic, _node(text)))
-    assert image.topics["orders"].topic_id == UUID(int=7), "the mark is of a topic that had the name before"
+    assert image.topics["orders"].topic_id == UUID(int=7), (
+        "the id_node is of a topic that had the name before"
+    )
     assert not image.topic_faults
 
 
@@ -195,9 +197,9 @@ def test_no_two_topics_have_one_id() -> None:
         image = _with(ClusterImage(), *nodes)
         assert list(image.topics) == ["orders"] and image.topic_names == {TOPIC_ID: "orders"}
         assert image.topic_faults == {"copy": "its topic id is that of orders"}
-    # Whoever has a mark has had the id for longer than its node may say.
-    mark = (layout.mark_path("copy", TOPIC_ID), _node(b"", created_zxid=6))
-    image = _with(ClusterImage(), mark, (copy, later), (orders, _orders(2)))
+    # Whoever has a id_node has had the id for longer than its node may say.
+    id_node = (layout.topic_id_path("copy", TOPIC_ID), _node(b"", created_zxid=6))
+    image = _with(ClusterImage(), id_node, (copy, later), (orders, _orders(2)))
     assert list(image.topics) == ["copy"]
 
 

@@ -243,7 +243,7 @@ def test_a_topic_that_was_made_without_its_mark_gets_it_from_the_first_write(
         act(tmp_path, writer)
         await writer.finish()
         assert (await state_of(store))[1] == 1
-        assert await store.exists(layout.mark_path("t", TOPIC_ID)) is not None
+        assert await store.exists(layout.topic_id_path("t", TOPIC_ID)) is not None
 
     run(scenario, monkeypatch)
 

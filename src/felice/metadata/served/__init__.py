@@ -1,7 +1,7 @@
-"""A store that one process of this machine keeps for others: `StoreServer` here, `ServedStore` there.
+"""A store that one process of this machine serves to others: `StoreServer` there, `ServedStore` here.
 
-They talk over one local socket for each session. There is no way back to a keeper that is gone: whoever keeps the
-store also keeps the processes that use it.
+They use one local socket for each session. If the serving process ends, its clients do not reconnect: the process that
+serves the store also runs the processes that use it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A user's side: one session with a store that another process of this machine keeps.
+"""The client: one session with a store that another process of this machine serves.
 
-Keeps true: answers and events come in the order in which the keeper sent them. The session is over at the latest
-            when the keeper may have ended it: its timeout after the moment when the last request that was answered
-            had been sent. A keeper that is gone does not come back: `renew` is refused for ever.
+Keeps true: answers and events arrive in the order in which the server sent them. The session counts as ended at the
+            latest when the server may have ended it: its timeout after the last answered request had been sent. A
+            server that is gone does not return: `renew` is then refused.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from felice.metadata.store import (
 
 _log = logging.getLogger(__name__)
 
-# Pings a session timeout: a lost one does not end the session.
+# Pings within a session timeout: losing one does not end the session.
 _PINGS_A_TIMEOUT = 4
 
 
 class ServedStore(SingleWrites):
-    """Made by `open`."""
+    """Created by `open`."""
 
     def __init__(
         self, reader: StreamReader, writer: StreamWriter, clock: Clock, session_id: int, timeout_s: float
@@ -56,7 +56,7 @@ class ServedStore(SingleWrites):
         self._watches = Watches()
         self._life = SessionLife()
         self._numbers = count(1)
-        # Requests under way, and when each was sent.
+        # Requests under way, and the time when each was sent.
         self._asked: dict[int, tuple[asyncio.Future[Any], float]] = {}
         self._heard_s = clock.monotonic()
         self._is_gone = False
@@ -65,7 +65,7 @@ class ServedStore(SingleWrites):
 
     @classmethod
     async def open(cls, reader: StreamReader, writer: StreamWriter, clock: Clock) -> ServedStore:
-        """Raises `StoreUnavailable` if nobody keeps a store at the other end."""
+        """Raises `StoreUnavailable` if no server answers at the other end."""
         try:
             _, _, session_id, timeout_s = await read_message(reader)
         except (EOFError, ConnectionError, ValueError) as error:
@@ -190,7 +190,7 @@ class ServedStore(SingleWrites):
             future.set_exception(decode_error(result))
 
     async def _keep_alive(self) -> None:
-        """Waits for no answer: of a keeper that stands still only the clock tells."""
+        """Sends pings without waiting for answers: only the clock shows that a server is suspended."""
         ping: asyncio.Future[Any] | None = None
         while not self._is_gone:
             await asyncio.sleep(self.timeout_s / _PINGS_A_TIMEOUT)
@@ -200,7 +200,7 @@ class ServedStore(SingleWrites):
                 ping = self._send("ping")
 
     def _look_at_the_clock(self) -> None:
-        """Ends the session if the keeper may have: also after this process itself stood still."""
+        """Ends the session if the server may have ended it, for example after this process was suspended."""
         if self._clock.monotonic() - self._heard_s > self.timeout_s:
             self._lose("the keeper of the store did not answer in time")
 
@@ -217,4 +217,4 @@ class ServedStore(SingleWrites):
         for future, _ in self._asked.values():
             if not future.done():
                 future.set_exception(StoreUnavailable("/", "the keeper of the metadata store has gone"))
-                future.exception()  # looked at: nobody waits for the answer to a ping
+                future.exception()  # retrieved: no call waits for the answer to a ping

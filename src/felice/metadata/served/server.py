@@ -1,8 +1,8 @@
-"""The keeper's side: sessions of an embedded store for other processes of this machine.
+"""The server: sessions of an embedded store for other processes of this machine.
 
-Keeps true: a session ends with its connection, or when its user was not heard of, or read nothing of what it is
-            told, for the session's timeout: its ephemeral nodes go. Requests of one connection are answered in their
-            order, and an event goes out after the write that it tells of can be read.
+Keeps true: a session ends with its connection, or when its client sent nothing, or did not read, for the session's
+            timeout: its ephemeral nodes are deleted. Requests of one connection are answered in order, and an event is
+            sent when the write that it reports can be read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["StoreServer"]
 
 _log = logging.getLogger(__name__)
 
-# A user that does not read what is said to it is let go when this much waits.
+# A client that does not read is disconnected when this many bytes wait for it.
 _MAX_UNREAD_BYTES = 64 * 1024 * 1024
 
 
@@ -40,7 +40,7 @@ class StoreServer:
         self.session_timeout_s = session_timeout_s
 
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
-        """Until the connection ends."""
+        """Returns when the connection ends."""
         connection = _Connection(self._store, reader, writer, self.session_timeout_s)
         await connection.run()
 
@@ -65,13 +65,13 @@ class _Connection:
             _log.debug("a user of the store has gone: %s", end)
         finally:
             await self._end_session()
-            # What was not sent by now is for nobody.
+            # Bytes that were not sent by now have no receiver.
             self._writer.transport.abort()
             with contextlib.suppress(OSError):
                 await self._writer.wait_closed()
 
     async def _next(self) -> Message:
-        """The next request; a user who keeps silent for too long loses its session, not its connection."""
+        """The next request; a client that sends nothing for too long loses its session, not its connection."""
         if self._session is not None:
             waiting = asyncio.ensure_future(read_message(self._reader))
             done, _ = await asyncio.wait([waiting], timeout=self._timeout_s)
@@ -92,7 +92,7 @@ class _Connection:
         await self._until_read()
 
     async def _until_read(self) -> None:
-        """As `_next`: a user who reads nothing for too long stands still, whatever it has asked."""
+        """As `_next`: a client that reads nothing for too long loses its session, even if it sends requests."""
         sending = asyncio.ensure_future(self._writer.drain())
         done, _ = await asyncio.wait([sending], timeout=self._timeout_s)
         if not done:

@@ -1,10 +1,10 @@
-"""What a keeper of the store and its users say to each other: JSON in frames. Pure but for reading and writing.
+"""The protocol between the server of a store and its clients: JSON in frames. Pure but for reading and writing.
 
 A frame is four bytes of length, big-endian, and as many bytes of JSON: one list.
 
-    to the keeper     [number, "multi", [operation, ...]]   [number, "get", [path, ...]]
+    to the server     [number, "multi", [operation, ...]]   [number, "get", [path, ...]]
                       [number, "children", [path, ...]]     [number, "renew"]   [number, "ping"]   [number, "close"]
-    from the keeper   [number, "done", result]              [number, "refused", error]
+    from the server   [number, "done", result]              [number, "refused", error]
                       [0, "event", kind, path]              [0, "expired"]
 """
 
@@ -21,7 +21,7 @@ from felice.metadata import store
 from felice.metadata.store import Check, Create, Delete, Node, Operation, SetData, StoreError
 
 _LENGTH = struct.Struct(">I")
-# The largest thing that is ever said is the state of a cluster of some ten thousand partitions.
+# The largest message is the state of a cluster of some ten thousand partitions.
 MAX_FRAME_BYTES = 256 * 1024 * 1024
 
 Message = list[Any]
@@ -82,7 +82,7 @@ def encode_error(error: StoreError) -> Message:
 
 
 def decode_error(message: Message) -> StoreError:
-    """The refusal as the keeper's own store would raise it."""
+    """The error as the server's own store would raise it."""
     kind, path, text = message
     error: StoreError = StoreError.__new__(getattr(store, kind, StoreError))
     Exception.__init__(error, text)

@@ -1,9 +1,8 @@
 """The metadata store on a ZooKeeper ensemble, through kazoo.
 
-`settings` is what is needed to find an ensemble and be let in; `session` is one session of
-ZooKeeper bridged onto the event loop; `requests` are the two requests that kazoo does not
-have; `store` is the `MetadataStore`. Nothing else imports kazoo, and this package is
-imported only by a broker whose configuration names an ensemble.
+`settings` has the address and credentials of an ensemble; `session` connects one session of ZooKeeper to the event
+loop; `requests` are the two requests that kazoo lacks; `store` is the `MetadataStore`. No other package imports kazoo,
+and only a broker whose configuration names an ensemble imports this package.
 """
 
 from __future__ import annotations

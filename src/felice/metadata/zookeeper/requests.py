@@ -1,7 +1,7 @@
-"""The two requests of ZooKeeper 3.6 that kazoo does not have: recursive watches, and many reads at once.
+"""The two requests of ZooKeeper 3.6 that kazoo lacks: recursive watches, and many reads in one request.
 
-They quack like kazoo's own (`type`, `serialize`, `deserialize`), so its connection carries them.
-A result of `MultiRead` is as kazoo gives it, or the exception of that one read.
+They have the interface of kazoo's own requests (`type`, `serialize`, `deserialize`), so its connection sends them.
+A result of `MultiRead` is as kazoo returns it, or the exception of that one read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WatchMode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AddWatch:
-    """Tell of every change at a path and below, until the connection ends."""
+    """Watches a path and everything below it, until the connection ends."""
 
     path: str
     mode: WatchMode = WatchMode.PERSISTENT_RECURSIVE
@@ -45,13 +45,13 @@ class AddWatch:
 
     @classmethod
     def deserialize(cls, data: bytes, offset: int) -> None:
-        # An empty answer says that it is done.
+        # An empty answer confirms the watch.
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class MultiRead:
-    """Reads, `GetData` and `GetChildren` without watchers, answered together."""
+    """Reads, `GetData` and `GetChildren` without watchers, in one request."""
 
     reads: Sequence[Any]
 

@@ -1,14 +1,12 @@
-"""One session with a ZooKeeper ensemble: kazoo's connection, bridged onto the event loop.
+"""One session with a ZooKeeper ensemble: kazoo's connection, connected to the event loop.
 
-Keeps true: answers, events and changes of state come to the loop in the order in which they came
-            over the wire, and the loop never waits for a thread. After a connection was lost and
-            found again the watch is set before anything else is sent. The session is over at the
-            latest when ZooKeeper may have ended it: its timeout after the moment when the last
-            request that was answered had been sent.
-How:        kazoo does what it does well: it finds a server, negotiates and keeps the session, pings,
-            encodes, reconnects. Its threads for callbacks are not started: the thread that reads the
-            socket hands everything to the loop. A session that has ended is never exchanged for
-            another behind our back, as kazoo would: the store decides when to `renew`.
+Keeps true: answers, events and state changes reach the loop in the order in which they came over the wire, and the
+            loop never waits for a thread. After a reconnection the watch is set before anything else is sent. The
+            session counts as ended at the latest when ZooKeeper may have ended it: its timeout after the last
+            answered request had been sent.
+How:        kazoo finds a server, negotiates and keeps the session, pings, encodes, reconnects. Its threads for
+            callbacks are not started: the thread that reads the socket hands everything to the loop. kazoo would
+            replace an ended session by a new one silently; that is prevented: the store decides when to `renew`.
 """
 
 from __future__ import annotations
@@ -34,20 +32,20 @@ from felice.metadata.zookeeper.requests import AddWatch
 from felice.metadata.zookeeper.settings import ZooKeeperSettings
 
 _log = logging.getLogger(__name__)
-# What kazoo says of every attempt to connect; the session says what matters.
+# kazoo logs every attempt to connect; this module logs what matters of it.
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
 _kazoo_log.setLevel(logging.CRITICAL)
 
 _RETRY_DELAY_S = 0.1
 _MAX_RETRY_DELAY_S = 1.0
 _CLOSE_TIMEOUT_S = 5.0
-# An answer to Connect is 40 bytes; whoever says more is no ZooKeeper.
+# An answer to Connect is 40 bytes; a server that sends more is not ZooKeeper.
 _MAX_CONNECT_FRAME_BYTES = 1024
 _MAX_FRAME_BYTES = 512 * 1024 * 1024
 
 
 class Owner(Protocol):
-    """Whom a session tells; always on the event loop."""
+    """Receives the events of a session, always on the event loop."""
 
     def on_session_state(self, state: SessionState) -> None: ...
     def on_watch_event(self, kind: int, path: str) -> None: ...
@@ -55,7 +53,7 @@ class Owner(Protocol):
 
 
 class ZooKeeperSession:
-    """Make it, `connect`, `call`, `end`."""
+    """Create it, then `connect`, `call`, `end`."""
 
     def __init__(
         self, settings: ZooKeeperSettings, tls: ssl.SSLContext | None, clock: Clock, owner: Owner
@@ -84,16 +82,16 @@ class ZooKeeperSession:
 
     @property
     def last_failure(self) -> str:
-        """Why the last attempt to connect failed."""
+        """The reason why the last attempt to connect failed."""
         return self._connection.last_failure
 
     async def connect(self) -> None:
-        """Returns when the session has begun; raises `StoreError` when it was refused."""
+        """Returns when the session has begun; raises `StoreError` if it was refused."""
         self._client.start_async()
         await self._connected
 
     async def call(self, request: Any) -> Any:
-        """The answer to a request, or kazoo's exception. While suspended it waits."""
+        """Returns the answer to a request, or raises kazoo's exception. Waits while the session is suspended."""
         async with self._slots:
             self.check_alive()
             reply = _Reply(self._loop)
@@ -105,7 +103,7 @@ class ZooKeeperSession:
                 self._in_flight.discard(reply.future)
 
     def watch(self, path: str) -> None:
-        """Begins to tell of what happens at `path` and below; whatever is called later comes after it."""
+        """Begins to watch `path` and everything below it; later calls are sent after the watch."""
         self.watched_path = path
         if self.state is SessionState.CONNECTED:
             self._client._call(AddWatch(path), _Reply(self._loop))
@@ -116,12 +114,12 @@ class ZooKeeperSession:
             raise SessionExpired()
 
     def look_at_the_clock(self) -> None:
-        """Ends the session if ZooKeeper may have: also after this process itself stood still."""
+        """Ends the session if ZooKeeper may have ended it, for example after this process was suspended."""
         if self.state is not SessionState.EXPIRED and self._connected.done() and self._lease_s() <= 0:
             self._lose("ZooKeeper was not heard of for as long as a session lives")
 
     async def end(self) -> None:
-        """Ends the session at ZooKeeper if it can be reached, and lets go of it in any case."""
+        """Ends the session at ZooKeeper if it can be reached, and closes the connection in any case."""
         is_reachable = self.state is SessionState.CONNECTED
         self._let_go()
         if is_reachable:
@@ -130,13 +128,13 @@ class ZooKeeperSession:
         await self._cut()
 
     async def abandon(self) -> None:
-        """Lets go of the session and leaves its end to ZooKeeper."""
+        """Closes the connection and lets ZooKeeper end the session by its timeout."""
         self._let_go()
         await self._cut()
 
     async def _cut(self) -> None:
         self._connection.cut()
-        # A thread that connects to an address where nobody answers ends by itself, later.
+        # A thread that is connecting to an unresponsive address ends by itself, later.
         await asyncio.wait([self._thread_ended], timeout=1.0)
 
     def refuse(self, reason: str) -> None:
@@ -149,7 +147,7 @@ class ZooKeeperSession:
         self._is_told = False
         self._lose("the session was closed")
 
-    # On the thread of the connection
+    # On the connection's thread
 
     def _on_kazoo_state(self, state: str) -> None:
         if state == KazooState.CONNECTED:
@@ -159,7 +157,7 @@ class ZooKeeperSession:
         elif state == KazooState.SUSPENDED:
             self.post(self._on_suspended)
         else:
-            # kazoo would go on to another session.
+            # kazoo would begin another session.
             self._client._stopped.set()
             was_refused = self._client._state == KeeperState.AUTH_FAILED
             self.post(
@@ -207,7 +205,7 @@ class ZooKeeperSession:
             self._watchdog.cancel()
         if not self._connected.done():
             self._connected.set_exception(StoreError("/", reason))
-            self._connected.exception()  # looked at, if nobody waits for it any more
+            self._connected.exception()  # retrieved, in case no call waits for it any more
         for future in list(self._in_flight):
             if not future.done():
                 future.set_exception(SessionExpiredError())
@@ -222,7 +220,7 @@ class ZooKeeperSession:
             self._watchdog = self._loop.call_later(self._lease_s(), self._watch_the_clock)
 
     def _lease_s(self) -> float:
-        """How long the session certainly lives."""
+        """The time for which the session is certainly alive."""
         return self._connection.heard_s + self.timeout_ms / 1000 - self._clock.monotonic()
 
     def now_s(self) -> float:
@@ -246,21 +244,21 @@ class ZooKeeperSession:
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """kazoo's connection, which tells the session what it reads."""
+    """kazoo's connection, which reports to the session what it reads."""
 
     def __init__(self, session: ZooKeeperSession, client: KazooClient) -> None:
         super().__init__(client, client._conn_retry.copy(), logger=_kazoo_log)
         self.session_id = 0
         self.timeout_ms = 0
         self.last_failure = "nothing was heard"
-        # When the last request that has been answered was sent: ZooKeeper knew us alive then, or later.
+        # When the last answered request was sent: at that time or later ZooKeeper heard of this session.
         self.heard_s = 0.0
         self._session = session
         self._sent_s: deque[float] = deque()
         self._max_frame_bytes = _MAX_CONNECT_FRAME_BYTES
 
     def send_first(self, request: Any, reply: Any) -> None:
-        """To be called by the thread of the connection."""
+        """Call on the connection's thread only."""
         self.client._queue.appendleft((request, reply))
         self._wake()
 
@@ -313,7 +311,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         sent_s = self._session.now_s()
         answer = super()._invoke(timeout, request, xid)
         if request.type is None and answer[0].time_out > 0:
-            # The session is there before kazoo says so to anybody.
+            # The session exists before kazoo reports it.
             self.session_id = answer[0].session_id
             self.timeout_ms = answer[0].time_out
             self.heard_s = sent_s
@@ -341,7 +339,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
 
 class _Reply:
-    """Where kazoo puts an answer: a future of the loop."""
+    """Receives an answer from kazoo, as a future of the loop."""
 
     __slots__ = ("_loop", "future")
 
@@ -362,11 +360,11 @@ class _Reply:
             self.future.set_result(value)
         else:
             self.future.set_exception(error)
-            self.future.exception()  # looked at: nobody waits for the answer to a watch
+            self.future.exception()  # retrieved: no call waits for the answer to a watch
 
 
 class _WatchAgain:
-    """The answer to the watch that is set again; if it is lost, the next connection sets another."""
+    """The answer to a watch that is set again; if it is lost, the next connection sets another watch."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
@@ -379,7 +377,7 @@ class _WatchAgain:
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's, without the threads for callbacks and with a TLS context of ours."""
+    """kazoo's handler, without its callback threads and with our TLS context."""
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()
@@ -420,7 +418,7 @@ def post(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *argume
     try:
         loop.call_soon_threadsafe(function, *arguments)
     except RuntimeError:
-        # The loop has been closed: there is nobody to tell.
+        # The loop has been closed: nothing is left to call.
         return
 
 

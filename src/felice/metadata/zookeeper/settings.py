@@ -1,4 +1,4 @@
-"""What is needed to find a ZooKeeper ensemble and to be let in. Knows nothing of kazoo."""
+"""Address and credentials of a ZooKeeper ensemble. Does not import kazoo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from felice.metadata.store import StoreError
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Files in PEM. Without a truststore, whom this machine trusts is trusted."""
+    """PEM files. Without a truststore, the machine's trusted certificates count."""
 
     truststore: Path | None = None
     keystore: Path | None = None
@@ -19,7 +19,7 @@ class TlsSettings:
     checks_hostname: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Raises `StoreError` naming the file that cannot be used."""
+        """Raises `StoreError` that names the file that cannot be used."""
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
         context.check_hostname = self.checks_hostname
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -54,7 +54,7 @@ class ZooKeeperSettings:
     digest: str | None = field(default=None, repr=False)
     sets_acl: bool = False
     tls: TlsSettings | None = None
-    # Whoever only looks does not make what is missing.
+    # False for commands that only read: they do not create missing nodes.
     makes_chroot: bool = True
 
     @property

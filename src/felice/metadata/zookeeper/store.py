@@ -1,9 +1,8 @@
 """`MetadataStore` on a ZooKeeper ensemble.
 
-Keeps true: what `store` promises. A refusal names the node of the operation that was refused, also within
-            `multi`. A read whose connection was lost is asked again, a write never is. After `renew`
-            no ephemeral node of the session before is left: ZooKeeper may take longer to end a session
-            than we take to give it up.
+Keeps true: the promises of `store`. An error names the node of the operation that was refused, also within `multi`. A
+            read whose connection was lost is repeated, a write never is. After `renew` no ephemeral node of the
+            previous session is left: ZooKeeper may take longer to end a session than this process to give it up.
 Leaves:     connections, their loss, and the order of events to `session`.
 """
 
@@ -52,16 +51,16 @@ from felice.metadata.zookeeper.settings import ZooKeeperSettings
 
 _EVENT_KINDS = {1: EventKind.CREATED, 2: EventKind.DELETED, 3: EventKind.CHANGED}
 _EPHEMERAL, _SEQUENTIAL = 1, 2
-# Reads that one request carries.
+# Number of reads in one request.
 _READS_AT_ONCE = 256
-# ZooKeeper closes the connection of whoever sends more than jute.maxbuffer, 1 MiB unless told otherwise.
+# ZooKeeper closes a connection that sends more than jute.maxbuffer, by default 1 MiB.
 _MAX_REQUEST_BYTES = 1024 * 1024 - 1024
-# What only its owner may read where ACLs are set: passwords are in there. Kafka's list.
+# Nodes with passwords: only their owner may read them where ACLs are set. Kafka's list.
 _SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token")
 
 
 class ZooKeeperStore(SingleWrites):
-    """A session with an ensemble, and after `renew` the next. Make it with `open`."""
+    """A session with an ensemble, and after `renew` the next one. Create it with `open`."""
 
     def __init__(self, settings: ZooKeeperSettings, clock: Clock) -> None:
         self._settings = settings
@@ -72,14 +71,14 @@ class ZooKeeperStore(SingleWrites):
         self._watches = Watches()
         self._is_closed = False
         self._renewing = asyncio.Lock()
-        # Made (or perhaps made) by the session that lives, or by the one that `renew` has to clear away.
+        # Ephemeral nodes that this session, or the lost one that `renew` cleans up after, created or may have created.
         self._ephemerals: dict[str, None] = {}
         self._session = self._new_session()
         self._beginning: ZooKeeperSession | None = None
 
     @classmethod
     async def open(cls, settings: ZooKeeperSettings, clock: Clock) -> ZooKeeperStore:
-        """Begins a session, and makes the chroot if it is missing; raises `StoreError` in one line."""
+        """Begins a session, and creates the chroot if it is missing; raises a one-line `StoreError`."""
         store = cls(settings, clock)
         try:
             async with asyncio.timeout(settings.connection_timeout_ms / 1000):
@@ -106,7 +105,7 @@ class ZooKeeperStore(SingleWrites):
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long ZooKeeper waits to hear of this session: what was asked for, within its own bounds."""
+        """ZooKeeper's timeout of this session: the requested one, within the ensemble's bounds."""
         return self._session.timeout_ms
 
     @property
@@ -154,7 +153,7 @@ class ZooKeeperStore(SingleWrites):
             return []
         results = await self._send_writes(operations)
         for operation, result in zip(operations, results, strict=True):
-            # Before the one that was refused stand some "rolled back", after it some "inconsistent".
+            # Operations before the refused one are reported as "rolled back", those after it as "inconsistent".
             if isinstance(result, Exception) and not isinstance(
                 result, zk.RolledBackError | zk.RuntimeInconsistency
             ):
@@ -180,7 +179,7 @@ class ZooKeeperStore(SingleWrites):
             self._fall_silent()
             await self._session.abandon()
 
-    # What the session tells
+    # Reports of the session
 
     def on_session_state(self, state: SessionState) -> None:
         self._life.become(state)
@@ -192,7 +191,7 @@ class ZooKeeperStore(SingleWrites):
     def on_watch_missed(self) -> None:
         self._watches.tell_missed()
 
-    # Beginnings and ends
+    # Begin and end
 
     def _new_session(self) -> ZooKeeperSession:
         return ZooKeeperSession(self._settings, self._tls, self._clock, self)
@@ -217,7 +216,7 @@ class ZooKeeperStore(SingleWrites):
         self._life.become(begun.state)
 
     async def _clear_away(self, lost_session_id: int) -> None:
-        """The nodes of a session that we gave up before ZooKeeper did."""
+        """Deletes the nodes of a session that this process gave up before ZooKeeper did."""
         paths, self._ephemerals = list(self._ephemerals), {}
         for path, node in zip(paths, await self.get_many(paths), strict=True):
             if node is not None and node.ephemeral_owner == lost_session_id:
@@ -227,7 +226,7 @@ class ZooKeeperStore(SingleWrites):
                     continue
 
     async def _check_version(self) -> None:
-        """Asks for something that ZooKeeper can do since 3.6."""
+        """Sends a request that ZooKeeper supports since 3.6."""
         await self._read("/", MultiRead([wire.GetData("/", None)]))
 
     async def _make_chroot(self) -> None:
@@ -237,7 +236,7 @@ class ZooKeeperStore(SingleWrites):
             try:
                 await self._read(path, wire.Create(path, b"", self._acl("/"), 0))
             except (NodeExists, NotAllowed):
-                # There, or somebody else's directory above ours; the next one tells.
+                # It exists, or another tenant's directory denies access; the next one shows which.
                 continue
         await self.children("/")
 
@@ -255,7 +254,7 @@ class ZooKeeperStore(SingleWrites):
     # Reads and writes
 
     async def _read(self, path: str, request: Any) -> Any:
-        """The answer to what does no harm when it is asked twice."""
+        """Sends a request that may safely be repeated, and returns its answer."""
         while True:
             try:
                 return await self._session.call(request)
@@ -272,7 +271,7 @@ class ZooKeeperStore(SingleWrites):
         return [result for answer in answers for result in answer]
 
     async def _send_writes(self, operations: Sequence[Operation]) -> list[Any]:
-        """The result of each, an error where it was refused or not carried out for another's sake."""
+        """The result of each operation; an error if it, or another operation of the transaction, was refused."""
         request = wire.Transaction([self._request(operation) for operation in operations])
         size_bytes = len(request.serialize())
         if size_bytes > _MAX_REQUEST_BYTES:
@@ -318,7 +317,7 @@ class ZooKeeperStore(SingleWrites):
         return CREATOR_ALL_ACL + READ_ACL_UNSAFE  # type: ignore[no-any-return]
 
     def _outside(self, path: str) -> str:
-        """A path as ZooKeeper knows it."""
+        """A path as ZooKeeper has it, with the chroot."""
         return (self._chroot + path if path != "/" else self._chroot) or "/"
 
     def _inside(self, path: str) -> str:
@@ -330,7 +329,7 @@ def _node(data: bytes | None, stat: ZnodeStat) -> Node:
 
 
 def _or_none(paths: Iterable[str], results: Iterable[Any]) -> Iterable[Any]:
-    """Each result, None where there is no node."""
+    """Each result, or None where there is no node."""
     for path, result in zip(paths, results, strict=True):
         if isinstance(result, Exception) and not isinstance(result, zk.NoNodeError):
             raise _store_error(Check(path), result)
@@ -338,7 +337,7 @@ def _or_none(paths: Iterable[str], results: Iterable[Any]) -> Iterable[Any]:
 
 
 def _store_error(operation: Operation, error: Exception) -> StoreError:
-    """What a refusal by ZooKeeper means, at the node that it is about."""
+    """Translates a refusal by ZooKeeper into an error that names the refused node."""
     path = operation.path
     match error:
         case zk.NoNodeError():
