@@ -16,5 +16,6 @@ except ImportError as error:
 from felice.env.java import JavaNotFound
 from felice.pipelines.spark.lag import offsets_behind
 from felice.pipelines.spark.session import register, session
+from felice.pipelines.spark.updates import write_updates
 
-__all__ = ["JavaNotFound", "offsets_behind", "register", "session"]
+__all__ = ["JavaNotFound", "offsets_behind", "register", "session", "write_updates"]

@@ -180,6 +180,41 @@ def test_a_batch_whose_transaction_has_ended_is_not_decided(query: Query) -> Non
     assert query.visible() == []
 
 
+@pytest.mark.timeout(400)
+def test_updates_of_an_aggregation_are_written_once(
+    broker: Target, spark: Any, query: Query, tmp_path: Path
+) -> None:
+    from pyspark.sql import functions as F
+
+    from felice.spark import write_updates
+
+    source = create_topic(broker, unique_name("counted"), partitions=1)
+    connected = {"kafka.bootstrap.servers": broker.bootstrap}
+
+    def run(*values: str) -> Any:
+        rows = spark.createDataFrame([(value,) for value in values], "value string")
+        rows.write.format("felice").options(**connected, topic=source).mode("append").save()
+        frame = spark.readStream.format("felice").options(
+            **connected, subscribe=source, startingOffsets="earliest"
+        )
+        counted = frame.load().groupBy(F.col("value").cast("string").alias("key")).count()
+        records = counted.select("key", F.concat_ws("=", "key", "count").alias("value"))
+        writer = write_updates(records, **connected, topic=query.topic)
+        started = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        started.awaitTermination()
+        return started
+
+    run("a", "a", "b")
+    assert query.visible() == ["a=2", "b=1"]
+    last = max((tmp_path / "commits").glob("[0-9]*"))
+    last.unlink()  # Spark died before it noted the end of the batch
+    (tmp_path / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
+    started = run("b")
+    assert query.visible() == ["a=2", "b=1", "b=2"]
+    query.name = str(started.id)
+    assert query.open_now() == []
+
+
 def test_a_batch_write_is_done_once_under_its_name(
     broker: Target, spark: Any, query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:

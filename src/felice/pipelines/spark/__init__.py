@@ -7,5 +7,6 @@ reader      batches and streams, in the driver; `lag` shows how far they are
 fetching    ranges to Arrow, in the workers
 writer      Arrow to topics, in the workers; `commit` (PURE), `ledger` and `transactional` make it exactly once
 source      what Spark calls first
+updates     results in update mode
 session     a session with the source registered; `java` finds its Java
 """

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from felice.client.blocking import BlockingClient
 from felice.client.error import KafkaError, KafkaException
+from felice.client.model import TopicMetadata
 from felice.pipelines.spark.mistakes import OptionError, QueryError
 from felice.pipelines.spark.offsets import EARLIEST, LATEST, Offsets, Partition
 from felice.pipelines.spark.options import (
@@ -35,6 +37,14 @@ class DataLoss(QueryError, RuntimeError):
     """Records a query should have read are gone, and it asked to fail then."""
 
 
+class TopicsMissing(KafkaException):
+    """Topics that a running query reads are not there: not yet, behind a broker's restart, or no more."""
+
+    def __init__(self, error: KafkaError, topics: list[str]) -> None:
+        super().__init__(error)
+        self.topics = topics
+
+
 def report_losses(losses: Iterable[str], fail: bool) -> None:
     """Raise DataLoss, or with failOnDataLoss=false log and go on."""
     found = list(losses)
@@ -53,18 +63,27 @@ class ClusterView:
         self._partitions: list[Partition] = []
         self._partitions_good_until = float("-inf")
         self._answered = False
+        self._topic_ids: dict[str, uuid.UUID] = {}
+        self._deleted: set[str] = set()
+        self.made_again: set[str] = set()
+        """Topics that were deleted and made again since this view was opened, until `forget_made_again`."""
 
     def partitions(self) -> list[Partition]:
         if time.monotonic() >= self._partitions_good_until:
-            self._partitions = self._retry(self._ask_partitions)
+            self._partitions = self._ask_patiently()
             self._partitions_good_until = time.monotonic() + self._options.topics_good_for_s
         return self._partitions
 
+    def forget_made_again(self) -> None:
+        self.made_again.clear()
+
     def earliest(self, partitions: Iterable[Partition] | None = None) -> Offsets:
-        return self._offsets_at(EARLIEST, self.partitions() if partitions is None else partitions)
+        return (
+            self._offsets_of_all(EARLIEST) if partitions is None else self._offsets_at(EARLIEST, partitions)
+        )
 
     def latest(self) -> Offsets:
-        return self._offsets_at(LATEST, self.partitions())
+        return self._offsets_of_all(LATEST)
 
     def start(self, position: Position) -> Offsets:
         return self._resolve(position, "starting")
@@ -126,6 +145,19 @@ class ClusterView:
             found.update(self._offsets_at(LATEST, late))
         return found
 
+    def _offsets_of_all(self, which: int) -> Offsets:
+        """Of all partitions there are, which may be others by now than a moment ago."""
+        give_up_at = time.monotonic() + self._options.client.request_timeout_ms / 1000
+        while True:
+            try:
+                return self._offsets_at(which, self.partitions())
+            except KafkaException as error:
+                is_gone = error.code == KafkaError.UNKNOWN_TOPIC_OR_PART
+                if not (is_gone and self._answered) or time.monotonic() >= give_up_at:
+                    raise
+                self._partitions_good_until = float("-inf")
+                time.sleep(self._options.offset_retry_interval_ms / 1000)
+
     def _offsets_at(self, which: int, partitions: Iterable[Partition]) -> Offsets:
         return self._list_offsets(dict.fromkeys(partitions, which))
 
@@ -134,6 +166,18 @@ class ClusterView:
             return {}
         found = self._retry(lambda: self._client.list_offsets(wanted))
         return {key: answer.offset for key, answer in found.items()}
+
+    def _ask_patiently(self) -> list[Partition]:
+        """A topic that is missing for longer than a broker's restart takes was deleted."""
+        try:
+            return self._retry(self._ask_partitions)
+        except TopicsMissing as missing:
+            report_losses(
+                (f"topic {name} was deleted while the query was running" for name in missing.topics),
+                self._options.fail_on_data_loss,
+            )
+            self._deleted.update(missing.topics)
+            return self._retry(self._ask_partitions)
 
     def _ask_partitions(self) -> list[Partition]:
         subscription = self._options.subscription
@@ -146,20 +190,34 @@ class ClusterView:
             if subscription.matches(name) and not (subscription.pattern and topic.is_internal)
         }
         self._refuse_faults({name: topic.error for name, topic in topics.items() if topic.error})
+        self._note_ids(topics)
         existing = [(name, partition) for name in topics for partition in sorted(topics[name].partitions)]
         if not subscription.partitions:
             return existing
-        if gone := sorted(set(subscription.partitions) - set(existing)):
-            raise OptionError("assign", f"there is no {_listed(gone)}")
-        return list(subscription.partitions)
+        gone = sorted(set(subscription.partitions) - set(existing))
+        if missing := [key for key in gone if key[0] not in self._deleted]:
+            raise OptionError("assign", f"there is no {_listed(missing)}")
+        return [key for key in subscription.partitions if key not in gone]
+
+    def _note_ids(self, topics: Mapping[str, TopicMetadata]) -> None:
+        for name, topic in topics.items():
+            if topic.topic_id is None or topic.error:
+                continue
+            if self._topic_ids.setdefault(name, topic.topic_id) != topic.topic_id:
+                self.made_again.add(name)
+                self._topic_ids[name] = topic.topic_id
+            self._deleted.discard(name)
 
     def _refuse_faults(self, faults: Mapping[str, KafkaError]) -> None:
         """A broker that just came back may not know all topics yet, so a running query asks again."""
+        faults = {name: fault for name, fault in faults.items() if name not in self._deleted}
+        missing = [name for name, fault in faults.items() if fault.code() == KafkaError.UNKNOWN_TOPIC_OR_PART]
+        if missing and self._answered:
+            raise TopicsMissing(faults[missing[0]], missing)
         for fault in faults.values():
             if self._answered and fault.retriable():
                 raise KafkaException(fault)
         option = self._options.subscription.option
-        missing = [name for name, fault in faults.items() if fault.code() == KafkaError.UNKNOWN_TOPIC_OR_PART]
         if missing:
             raise OptionError(
                 option,

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from felice.client.blocking import EARLIEST, LATEST, BlockingClient, OffsetOutOfRange
+from felice.client.error import KafkaError, KafkaException
 from felice.pipelines.spark.cluster import report_losses
 from felice.pipelines.spark.connections import client_of
 from felice.pipelines.spark.offsets import Partition
@@ -62,6 +63,24 @@ def _read(client: BlockingClient, spans: Spans, options: SourceOptions) -> Itera
             if held[0] < held[1]:
                 # Its first batch may begin before what it still holds; those records are gone too.
                 left[key] = wanted[key] = held
+        except KafkaException as error:
+            if error.code != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            existing = _of_existing_topics(client, left, options)
+            if existing == left:
+                raise
+            left = existing
+
+
+def _of_existing_topics(client: BlockingClient, left: Spans, options: SourceOptions) -> Spans:
+    """Report ranges of partitions that are gone; the others."""
+    topics = client.metadata({topic for topic, _ in left}).topics
+    gone = [(topic, partition) for topic, partition in left if partition not in topics[topic].partitions]
+    report_losses(
+        (f"partition {key[1]} of topic {key[0]} is gone before all of it was read" for key in sorted(gone)),
+        options.fail_on_data_loss,
+    )
+    return {key: span for key, span in left.items() if key not in gone and span[0] < span[1]}
 
 
 def _held(

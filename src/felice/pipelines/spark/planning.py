@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from felice.pipelines.spark.offsets import Offsets, Partition
@@ -70,9 +70,18 @@ class Batch:
     losses: tuple[str, ...]
 
 
-def plan_batch(start: Offsets, end: Offsets, earliest_of_new: Offsets) -> Batch:
-    """The ranges between two checkpoints. `earliest_of_new` is for partitions only `end` knows."""
+def plan_batch(
+    start: Offsets, end: Offsets, earliest_of_new: Offsets, made_again: Collection[str] = ()
+) -> Batch:
+    """The ranges between two checkpoints. `earliest_of_new` is for partitions only `end` knows.
+
+    Topics that were `made_again` are read from their beginning: `start` was in topics that are gone.
+    """
     losses = [_gone(key) for key in sorted(start.keys() - end.keys())]
+    losses += [
+        made_again_loss(topic) for topic in sorted(made_again) if any(key[0] == topic for key in start)
+    ]
+    start = {key: offset for key, offset in start.items() if key[0] not in made_again}
     ranges: list[OffsetRange] = []
     for key in sorted(end):
         first = start.get(key, earliest_of_new.get(key, 0))
@@ -83,6 +92,10 @@ def plan_batch(start: Offsets, end: Offsets, earliest_of_new: Offsets) -> Batch:
         elif end[key] > first:
             ranges.append(OffsetRange(*key, first, end[key]))
     return Batch(tuple(ranges), tuple(losses))
+
+
+def made_again_loss(topic: str) -> str:
+    return f"topic {topic} was deleted and made again; what the query had not read of it is lost"
 
 
 def _gone(key: Partition) -> str:

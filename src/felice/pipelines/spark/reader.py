@@ -31,7 +31,15 @@ from felice.pipelines.spark.lag import Announcement, GroupOffsets, open_group
 from felice.pipelines.spark.mistakes import QueryError, told_plainly, told_plainly_while_read
 from felice.pipelines.spark.offsets import Offsets, from_checkpoint, to_checkpoint
 from felice.pipelines.spark.options import SourceOptions
-from felice.pipelines.spark.planning import OffsetRange, Task, count_new, plan_batch, plan_tasks, share_limit
+from felice.pipelines.spark.planning import (
+    OffsetRange,
+    Task,
+    count_new,
+    made_again_loss,
+    plan_batch,
+    plan_tasks,
+    share_limit,
+)
 from felice.pipelines.spark.properties import QUERY_ID
 
 # An idle query asks for its latest offset some 90 times a second; each answer that
@@ -84,6 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._view: ClusterView | None = None
         self._ends: LatestOffsets | None = None
         self._group: GroupOffsets | None = None
+        self._read_again_until: Offsets | None = None
         self._mark = secrets.token_hex(8)
         self._target: Offsets | None = None
         self._last_batch_at = time.monotonic()
@@ -108,9 +117,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark asks for more when the batch that ends at `start` is done.
         self._told_group().done(begin)
         end = self._target if self._target is not None else self._latest().newer_than(begin)
+        view = self._cluster()
+        if begin == self._read_again_until:
+            view.forget_made_again()
+        report_losses(map(made_again_loss, sorted(view.made_again)), self._options.fail_on_data_loss)
         if end == begin:
             return start
-        begin |= self._cluster().earliest(end.keys() - begin.keys())
+        begin = {key: offset for key, offset in begin.items() if key[0] not in view.made_again}
+        begin |= view.earliest(end.keys() - begin.keys())
         if self._too_few(begin, end, limit):
             # As for an idle query: Spark would ask again at once.
             time.sleep(IDLE_PAUSE_MAX_S)
@@ -133,7 +147,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @told_plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begin, until = from_checkpoint(start), from_checkpoint(end)
-        batch = plan_batch(begin, until, self._cluster().earliest(until.keys() - begin.keys()))
+        view = self._cluster()
+        again = frozenset(view.made_again)
+        self._read_again_until = until if again else None
+        new = {key for key in until if key not in begin or key[0] in again}
+        batch = plan_batch(begin, until, view.earliest(new), again)
         report_losses(batch.losses, self._options.fail_on_data_loss)
         tasks = _tasks(batch.ranges, self._options, self._cores)
         if tasks and self._options.group_id is None and not self._told_group().is_known:

@@ -64,7 +64,8 @@ class BatchWriter(DataSourceArrowWriter):
         application, version = self._options.identified
         task = TaskContext.get()
         assert task is not None, "Spark writes in tasks"
-        identity = TaskIdentity(application, self._run, version, task.partitionId(), task.attemptNumber())
+        run = _run_of_stream(task) or self._run
+        identity = TaskIdentity(application, run, version, task.partitionId(), task.attemptNumber())
         return write_part(iterator, self._options, identity)
 
     @told_plainly
@@ -104,9 +105,17 @@ def _identity_in_stream() -> TaskIdentity:
     named = [task.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID, RUN_ID)]
     if None in named:
         raise QueryError("exactly once needs a streaming query; this task belongs to none")
-    query_id, batch_id, run_id = (str(name) for name in named)
-    run = run_id.partition("-")[0]
+    query_id, batch_id, _ = (str(name) for name in named)
+    run = str(_run_of_stream(task))
     return TaskIdentity(query_id, run, int(batch_id), task.partitionId(), task.attemptNumber())
+
+
+def _run_of_stream(task: TaskContext) -> str | None:
+    """What tells this run of a streaming query from others, also within `foreachBatch`."""
+    run_id = task.getLocalProperty(RUN_ID)
+    if task.getLocalProperty(QUERY_ID) is None or run_id is None:
+        return None
+    return run_id.partition("-")[0]
 
 
 def write_rows(rows: Iterator[pa.RecordBatch], options: SinkOptions) -> Written:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -26,6 +27,7 @@ class Brokers:
         self.held = {A0: (10, 20), A1: (0, 5), B0: (0, 0)}
         self.failures: list[int] = []
         self.metadata_calls = 0
+        self.ids = {"a": UUID(int=1), "b": UUID(int=2)}
 
     def metadata(self, names: list[str] | None) -> ClusterMetadata:
         self._maybe_fail()
@@ -33,7 +35,7 @@ class Brokers:
         topics: dict[str, TopicMetadata] = {}
         for topic, partition in self.held:
             if names is None or topic in names:
-                described = topics.setdefault(topic, TopicMetadata(topic))
+                described = topics.setdefault(topic, TopicMetadata(topic, topic_id=self.ids[topic]))
                 described.partitions[partition] = PartitionMetadata(partition)
         if names is None:
             topics["__own"] = TopicMetadata("__own", {0: PartitionMetadata(0)}, is_internal=True)
@@ -187,6 +189,52 @@ def test_a_topic_that_a_restarted_broker_does_not_know_yet_is_waited_for(
     cluster.time.sleep(0.005)
     monkeypatch.setattr(cluster.time, "sleep", come_back)
     assert running.latest() == {A0: 20, A1: 5}
+
+
+UNKNOWN = {"kafka.metadata.max.age.ms": "1", "kafka.request.timeout.ms": "1"}
+
+
+def delete(brokers: Brokers, topic: str) -> None:
+    brokers.held = {key: ends for key, ends in brokers.held.items() if key[0] != topic}
+    cluster.time.sleep(0.005)
+
+
+def test_a_topic_that_is_deleted_fails_a_running_query(brokers: Brokers) -> None:
+    running = view(brokers, subscribe="a,b", **UNKNOWN, **{"fetchOffset.numRetries": "0"})
+    running.latest()
+    delete(brokers, "b")
+    with pytest.raises(DataLoss, match="topic b was deleted while the query was running"):
+        running.latest()
+
+
+@pytest.mark.parametrize("named", [{"subscribe": "a,b"}, {"assign": '{"a":[0,1],"b":[0]}'}])
+def test_a_query_may_go_on_without_a_topic_and_with_it_when_it_is_back(
+    brokers: Brokers, slept: list[float], named: dict[str, str]
+) -> None:
+    running = view(brokers, **named, **UNKNOWN, failOnDataLoss="false")
+    running.latest()
+    delete(brokers, "b")
+    running._partitions_good_until = 0
+    assert running.latest() == {A0: 20, A1: 5}
+    waited = len(slept)
+    brokers.held[B0], brokers.ids["b"] = (0, 7), UUID(int=3)
+    running._partitions_good_until = 0
+    assert running.latest() == {A0: 20, A1: 5, B0: 7}
+    assert running.made_again == {"b"}
+    running.forget_made_again()
+    assert running.latest() and running.made_again == set()
+    assert len(slept) == waited
+
+
+def test_a_list_of_partitions_is_asked_for_anew_when_one_of_them_is_gone(
+    brokers: Brokers, slept: list[float]
+) -> None:
+    running = view(brokers, subscribePattern="a|b")
+    running.latest()
+    brokers.held = {key: ends for key, ends in brokers.held.items() if key[0] != "b"}
+    brokers.failures = [UNKNOWN_TOPIC]
+    assert running.latest() == {A0: 20, A1: 5}
+    assert len(slept) == 1
 
 
 def test_offsets_of_nothing_are_not_asked_for(brokers: Brokers) -> None:

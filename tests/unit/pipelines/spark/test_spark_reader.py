@@ -28,6 +28,7 @@ class View:
         self.asked = 0
         self.closed = False
         self.group = Group()
+        self.made_again: set[str] = set()
 
     def start(self, position: Any) -> Offsets:
         return dict(self.latest_offsets)
@@ -41,6 +42,9 @@ class View:
     def latest(self) -> Offsets:
         self.asked += 1
         return dict(self.latest_offsets)
+
+    def forget_made_again(self) -> None:
+        self.made_again.clear()
 
     def close(self) -> None:
         self.closed = True
@@ -151,6 +155,23 @@ def test_a_loss_fails_the_query_unless_it_may_go_on(view: View) -> None:
     with pytest.raises(DataLoss, match=r"went back from offset 9 to 4.*failOnDataLoss"):
         stream().partitions(start, end)
     assert ranges(stream(failOnDataLoss="false").partitions(start, end)) == [(A1, 0, 5)]
+
+
+def test_a_topic_that_was_made_again_fails_the_query_unless_it_may_go_on(view: View) -> None:
+    view.made_again = {"a"}
+    with pytest.raises(DataLoss, match="topic a was deleted and made again"):
+        stream().latestOffset({"a": {"0": 500, "1": 0}}, ReadAllAvailable())
+
+
+def test_a_topic_that_was_made_again_is_read_from_its_beginning_once(view: View) -> None:
+    reader, start = stream(failOnDataLoss="false"), {"a": {"0": 500, "1": 40}}
+    view.made_again = {"a"}
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert end == {"a": {"0": 100, "1": 100}}
+    assert ranges(reader.partitions(start, end)) == [(A0, 0, 100), (A1, 0, 100)]
+    view.latest_offsets[A0] = 120
+    following = reader.latestOffset(end, ReadAllAvailable())
+    assert ranges(reader.partitions(end, following)) == [(A0, 100, 120)]
 
 
 def test_a_reader_travels_without_its_connections(view: View) -> None:
