@@ -157,7 +157,7 @@ def _one_less(original: Any) -> Any:
 def _points_run_ahead(original: Any) -> Any:
     def end_flush(log: Log, flush: Any) -> None:
         original(log, flush)
-        log.recovery_point = log.log_end_offset + 1
+        log.durability.recovery_point = log.log_end_offset + 1
 
     return end_flush
 

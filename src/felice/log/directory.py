@@ -306,7 +306,7 @@ class LogDirectory:
             if topic_id is not None:
                 partition_metadata.write(self._disk, path, topic_id)
             return Log.begin(
-                self._disk, self._clock, path, topic_partition, config, topic_id,
+                self._clock, path, topic_partition, config, topic_id,
                 files=self._files, producer_id_expiration_ms=self._producer_id_expiration_ms,
             )  # fmt: skip
         except OSError:

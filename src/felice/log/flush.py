@@ -6,7 +6,7 @@ Keeps true: when `run` has ended without error, every batch below `end_offset` i
             says so, and `snapshots` are those that are still to be written.
 
 `run` blocks, so a server calls it on a thread; it touches nothing that the event
-loop changes meanwhile. `Log.begin_flush` makes it and `Log.end_flush` takes it back.
+loop changes meanwhile. `Durability.begin_flush` makes it and `Durability.end_flush` takes it back.
 """
 
 from __future__ import annotations

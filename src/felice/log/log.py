@@ -16,7 +16,7 @@ replicas: who may read how far, and when an append counts as committed, is for
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 from zlib import crc32
@@ -24,9 +24,7 @@ from zlib import crc32
 from felice.config import TopicConfig
 from felice.env import Buffer, Clock, Disk, FileSlice
 from felice.log import (
-    failed_sync,
     opening,
-    partition_metadata,
     recovery,
     replicated,
     retention,
@@ -34,11 +32,11 @@ from felice.log import (
     timestamps,
 )
 from felice.log.answers import AppendInfo, AppendOrigin, DeletedSegment, TimestampOffset
-from felice.log.epochs import LeaderEpochs
 from felice.log.errors import CorruptLog, FlushPostponed, LogOffline, is_shortage
 from felice.log.files import OpenFiles
 from felice.log.flush import Flush
-from felice.log.producers import ProducerStates, RememberedBatch
+from felice.log.opening import LoadedLog
+from felice.log.producers import RememberedBatch
 from felice.log.segment import MAX_RELATIVE_OFFSET, SWAP_SUFFIX, Segment
 from felice.log.segments import Segments
 from felice.log.timestamps import BatchSearch, Find
@@ -49,7 +47,7 @@ from felice.records.control import EndTransactionMarker, end_transaction_marker
 from felice.records.reader import read_batch
 from felice.records.validate import ProduceRules, Validated, Verdict, only_batch, validate_batch
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger("felice.log")
 
 DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
 
@@ -61,47 +59,59 @@ class Log:
 
     # A broker has thousands, most of them idle.
     __slots__ = (
-        "_clock", "_deleted_files", "_disk", "_due_snapshots", "_files", "_flush", "_is_new", "_jitter_ms",
-        "_last_flush_ms", "_names_changed", "_offline", "_rules", "_saved_at", "_truncations", "config", "cuts",
-        "directory", "epochs", "log_end_offset", "log_start_offset", "on_failure", "on_recovery_point_lowered",
-        "partition", "producers", "recovery_point", "segments", "topic", "topic_id", "wants_room",
+        "_clock",
+        "_deleted_files",
+        "_files",
+        "_jitter_ms",
+        "_offline",
+        "_rules",
+        "config",
+        "cuts",
+        "directory",
+        "durability",
+        "epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "on_failure",
+        "on_recovery_point_lowered",
+        "partition",
+        "producers",
+        "segments",
+        "topic",
+        "topic_id",
+        "wants_room",
         "was_closed_cleanly",
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, disk: Disk, clock: Clock, directory: Path, topic: str, partition: int, config: TopicConfig,
-        *, files: OpenFiles, producer_id_expiration_ms: int,
-    ) -> None:  # fmt: skip
-        self.topic = topic
-        self.partition = partition
-        self.topic_id: UUID | None = None
+        self,
+        clock: Clock,
+        files: OpenFiles,
+        directory: Path,
+        topic_partition: tuple[str, int],
+        config: TopicConfig,
+        loaded: LoadedLog,
+    ) -> None:
+        self.topic, self.partition = topic_partition
+        self.topic_id = loaded.topic_id
         self.directory = directory
-        self.segments: Segments
-        self.epochs = LeaderEpochs(disk, directory)
-        self.producers = ProducerStates(producer_id_expiration_ms)
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.recovery_point = 0
-        self.cuts: list[recovery.Cut] = []
+        self.config, self._rules = config, ProduceRules.of(config)
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.durability = loaded.durability
+        self.log_start_offset = loaded.log_start_offset
+        self._take_segments(loaded.segments)
+        self.cuts = loaded.cuts
         self.was_closed_cleanly = False
-        # Offline only because the disk had no room, or no descriptor was free: what is on disk may be looked at again.
+        # Whether the log is offline only because the disk had no room, or no descriptor was free. Its files can be
+        # loaded again.
         self.wants_room = False
         self.on_failure: Callable[[Log, Exception], None] | None = None
         self.on_recovery_point_lowered: Callable[[Log], None] | None = None
-        self._disk = disk
         self._clock = clock
         self._files = files
         self._offline: str | None = None
-        self._flush: Flush | None = None
-        self._truncations = 0
-        self._last_flush_ms = clock.now_ms()
-        self._due_snapshots: list[tuple[Path, bytes]] = []
-        self._names_changed = True
-        # Its directory may not be on disk, nor what tells the topic's id.
-        self._is_new = True
-        self._saved_at: tuple[int, int] | None = None
-        self._deleted_files: list[tuple[int, Path]] = []
-        self.config, self._rules = config, ProduceRules.of(config)
+        self._deleted_files = loaded.deleted_files
 
     @classmethod
     def open(
@@ -119,100 +129,57 @@ class Log:
         files: OpenFiles | None = None,
         producer_id_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
     ) -> Log:
-        """Opens what is in `directory`, or begins a log there. Raises `CorruptLog` or OSError.
+        """Opens the log in `directory`, or begins one there. Raises `CorruptLog` or OSError.
 
-        With `sync_failed` what is there above the recovery point may not be on disk, whatever a sync says.
+        `sync_failed`: a sync failed earlier, so that bytes above the recovery point may not be on disk, even if a
+        later sync reports success. They are written again.
         """
-        log = cls(
-            disk, clock, directory, *topic_partition, config,
-            files=OpenFiles(disk) if files is None else files, producer_id_expiration_ms=producer_id_expiration_ms,
-        )  # fmt: skip
-        log._load(recovery_point, log_start_offset, clean_shutdown)
+        files = OpenFiles(disk) if files is None else files
+        loaded = opening.load(
+            files,
+            directory,
+            config,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean_shutdown=clean_shutdown,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            now_ms=clock.now_ms(),
+        )
         if sync_failed:
-            log._write_again()
-        return log
+            opening.write_again(loaded, files, directory)
+        return cls(clock, files, directory, topic_partition, config, loaded)
 
     @classmethod
     def begin(
-        cls, disk: Disk, clock: Clock, directory: Path, topic_partition: tuple[str, int], config: TopicConfig,
-        topic_id: UUID | None, *, files: OpenFiles, producer_id_expiration_ms: int,
-    ) -> Log:  # fmt: skip
-        """Begins a log in a directory that was just made, where there is nothing to be read. Raises OSError."""
-        log = cls(
-            disk, clock, directory, *topic_partition, config,
-            files=files, producer_id_expiration_ms=producer_id_expiration_ms,
-        )  # fmt: skip
-        log.topic_id = topic_id
-        log._take_segments([log._new_segment(0, with_files=False)])
-        log.producers.clear(0)
-        log.epochs.begin()
-        return log
-
-    def _load(self, recovery_point: int, log_start_offset: int, clean_shutdown: bool) -> None:
-        now_ms = self._clock.now_ms()
-        self.topic_id = partition_metadata.read(self._disk, self.directory)
-        epochs_known = opening.load_epochs(self.epochs, self.directory, clean_shutdown=clean_shutdown)
-        opened = opening.open_segments(
-            self._files, self.directory, self.config, self.epochs, recovery_point=recovery_point,
-            log_start_offset=log_start_offset, clean_shutdown=clean_shutdown, now_ms=now_ms,
-        )  # fmt: skip
-        end_offset = opened.segments[-1].next_offset
-        if end_offset < log_start_offset:
-            if clean_shutdown:
-                # No clean stop leaves that: the checkpoint is damaged, and must not cost the records.
-                reason = (
-                    f"the log ends at {end_offset}, but its checkpoint lets it begin at {log_start_offset}"
-                )
-                raise CorruptLog(self.directory, 0, reason)
-            # The log start was moved beyond all that is left: nothing here may be read again.
-            self._discard(opened.segments, now_ms)
-            opened = opening.Opened([self._new_segment(log_start_offset)], [], opened.cuts, is_new=True)
-        self._take_segments(opened.segments)
-        self.cuts = opened.cuts
-        self.log_start_offset = max(log_start_offset, opened.segments[0].base_offset)
-        # What a clean stop left is on disk, and so is what a recovery found below the old recovery point.
-        self.recovery_point = (
-            self.log_end_offset if clean_shutdown else min(recovery_point, self.log_end_offset)
+        cls,
+        clock: Clock,
+        directory: Path,
+        topic_partition: tuple[str, int],
+        config: TopicConfig,
+        topic_id: UUID | None,
+        *,
+        files: OpenFiles,
+        producer_id_expiration_ms: int,
+    ) -> Log:
+        """Begins a log in a directory that was just made and holds no segment. Raises OSError."""
+        loaded = opening.begin(
+            files,
+            directory,
+            config,
+            topic_id,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            now_ms=clock.now_ms(),
         )
-        self._is_new = opened.is_new or not clean_shutdown
-        if clean_shutdown and (not opened.is_new or not opened.segments[-1].has_files):
-            self._saved_at = self.log_end_offset, self._truncations
-            # The first batch makes files.
-            self._names_changed = opened.is_new
-        if opened.cuts:
-            self._sync_cut()
-        if not epochs_known:
-            opening.rebuild_epochs(self.epochs, opened.segments)
-        self.epochs.truncate_from_end(self.log_end_offset)
-        self.epochs.truncate_from_start(self.log_start_offset)
-        self._restore_producers(opened.rescanned, now_ms)
-        retold = [segment.transaction_index.retold() for segment in opened.doubted]
-        # No flush comes by there again: with the power, what was aborted would come back as committed.
-        failed_sync.sync(self._disk, self.directory.parent, retold)
+        return cls(clock, files, directory, topic_partition, config, loaded)
 
-    def _write_again(self) -> None:
-        """See `failed_sync`. Below the recovery point everything is on disk; indexes were just made anew."""
-        where = self._disk, self.directory.parent
-        if self.topic_id is not None:
-            failed_sync.write_again(*where, self._files.get(self.directory / partition_metadata.FILE_NAME))
-        for segment in self.segments.since(self.recovery_point):
-            for file in segment.open_files(with_indexes=False):
-                failed_sync.write_again(*where, file, segment.position_of(self.recovery_point))
+    def _take_segments(self, segments: Segments) -> None:
+        self.segments = segments
+        self.log_end_offset = segments.end_offset
+        self._jitter_ms = self._jitter_of(segments.active)
 
-    def _take_segments(self, segments: Iterable[Segment]) -> None:
-        self.segments = Segments(segments)
-        self.log_end_offset = self.segments.end_offset
-        self._jitter_ms = self._jitter_of(self.segments.active)
-
-    def _restore_producers(self, rescanned: Sequence[Segment], now_ms: int) -> None:
-        recovery.restore_producers(
-            self.producers, self._disk, self.directory, self.segments,
-            log_start_offset=self.log_start_offset, now_ms=now_ms, rescanned=rescanned,
-        )  # fmt: skip
-
-    def _new_segment(self, base_offset: int, *, with_files: bool = True) -> Segment:
+    def _new_segment(self, base_offset: int) -> Segment:
         return opening.new_segment(
-            self._files, self.directory, base_offset, self.config, self._clock.now_ms(), with_files=with_files
+            self._files, self.directory, base_offset, self.config, self._clock.now_ms()
         )
 
     # -- facts -----------------------------------------------------------------------------------------
@@ -224,6 +191,11 @@ class Log:
     @property
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def recovery_point(self) -> int:
+        """Offsets below it are on disk and need no check after a crash."""
+        return self.durability.recovery_point
 
     @property
     def offline_reason(self) -> str | None:
@@ -391,7 +363,7 @@ class Log:
         if self._offline is None:
             self._offline = f"partition {self.name} is offline: {error}"
             self.wants_room = isinstance(error, OSError) and is_shortage(error)
-            _logger.error("%s", self._offline)
+            _log.error("%s", self._offline)
             if self.on_failure is not None:
                 self.on_failure(self, error)
         return LogOffline(self._offline)
@@ -426,82 +398,58 @@ class Log:
             self._discard([active], self._clock.now_ms())
         else:
             active.seal()
-            self._due_snapshots.append(self._snapshot_at(offset))
+            self.durability.add_snapshot(offset, self.producers)
         self.segments.roll_to(segment)
-        self._names_changed = True
+        self.durability.on_names_changed()
         self._jitter_ms = self._jitter_of(segment)
-
-    def _snapshot_at(self, offset: int) -> tuple[Path, bytes]:
-        return snapshots.path_of(self.directory, offset), snapshots.encode(self.producers.entries())
 
     # -- reaching the disk -----------------------------------------------------------------------------
 
     @property
     def needs_flush(self) -> bool:
         """flush.messages: an acknowledgement must wait until the recovery point has passed its records."""
-        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+        return self.log_end_offset - self.durability.recovery_point >= self.config.flush_messages
 
     def flush_is_due(self, now_ms: int) -> bool:
         """Whether a flush should begin now: flush.messages, flush.ms, or a segment that was closed."""
-        if self.recovery_point >= self.log_end_offset or self._offline is not None:
+        if self.durability.recovery_point >= self.log_end_offset or self._offline is not None:
             return False
-        return (
-            self.needs_flush
-            or self.recovery_point < self.segments.active.base_offset
-            or now_ms - self._last_flush_ms >= self.config.flush_ms
-        )
+        return self.needs_flush or self.durability.is_overdue(self.segments.active, self.config, now_ms)
 
     @property
     def is_flushing(self) -> bool:
-        return self._flush is not None
+        """Whether a flush has begun and not ended."""
+        return self.durability.is_flushing
 
     def begin_flush(self, *, is_closing: bool = False, parent_follows: bool = False) -> Flush:
-        """Collects what a flush up to the log's end must write. One at a time.
+        """Collects what a flush up to the log's end must write. One flush at a time.
 
-        With `parent_follows` the caller syncs the directory in which the log's own is.
+        With `parent_follows` the caller syncs the parent directory.
         """
         self._check_online()
-        assert self._flush is None, f"{self.name} is being flushed"
-        files = []
         try:
-            if self._is_new and self.topic_id is not None:
-                files.append(self._files.get(self.directory / partition_metadata.FILE_NAME))
-            # The one that ends there comes too: its indexes were not complete at that flush.
-            for segment in self.segments.reaching(self.recovery_point):
-                with_indexes = is_closing or segment is not self.segments.active
-                files.extend(segment.open_files(with_indexes=with_indexes))
+            return self.durability.begin_flush(
+                self.segments,
+                self.epochs,
+                has_topic_id=self.topic_id is not None,
+                is_closing=is_closing,
+                parent_follows=parent_follows,
+            )
         except OSError as error:
             raise self._fail(error) from error
-        self._flush = Flush(
-            self.log_end_offset, self._truncations, files, self._due_snapshots,
-            self.epochs.capture(sync_name=False), self._disk, self.directory, self._names_changed,
-            with_parent=self._is_new and not parent_follows,
-        )  # fmt: skip
-        self._due_snapshots = []
-        # The first batch makes files.
-        self._names_changed = not self.segments.active.has_files
-        return self._flush
 
     def end_flush(self, flush: Flush) -> None:
-        """Moves the recovery point. A failed flush takes the log offline: which pages are lost is not known."""
-        assert flush is self._flush
-        self._flush = None
+        """Moves the recovery point. A failed flush takes the log offline: nobody knows which pages are lost.
+
+        Raises `FlushPostponed` if the disk had no room: the next flush writes what is missing.
+        """
+        self.durability.end_flush(flush, self._clock.now_ms())
         if flush.error is not None:
             raise self._fail(flush.error) from flush.error
         if flush.shortage is not None:
-            raise self._postponed(flush, flush.shortage) from flush.shortage
-        self._last_flush_ms = self._clock.now_ms()
-        self._is_new = False
-        if flush.truncations == self._truncations:
-            self.recovery_point = max(self.recovery_point, flush.end_offset)
-
-    def _postponed(self, flush: Flush, shortage: OSError) -> FlushPostponed:
-        if flush.truncations == self._truncations:
-            self._due_snapshots = [*flush.snapshots, *self._due_snapshots]
-        self._names_changed = self._names_changed or flush.names_changed
-        if self.on_failure is not None:
-            self.on_failure(self, shortage)
-        return FlushPostponed(f"{self.name} could not be flushed: {shortage}")
+            if self.on_failure is not None:
+                self.on_failure(self, flush.shortage)
+            raise FlushPostponed(f"{self.name} could not be flushed: {flush.shortage}") from flush.shortage
 
     def flush(self, *, is_closing: bool = False, parent_follows: bool = False) -> None:
         """Brings everything to disk, here and now; the active segment's indexes only with `is_closing`."""
@@ -515,7 +463,7 @@ class Log:
             try:
                 # A term in which nothing was written is forgotten by whoever loads the log.
                 self.epochs.truncate_from_end(self.log_end_offset)
-                if self._saved_at == (self.log_end_offset, self._truncations):
+                if self.durability.is_saved(self.log_end_offset):
                     # Nothing was written since a clean stop: what that left on disk still holds.
                     self.epochs.flush()
                 else:
@@ -529,7 +477,7 @@ class Log:
     def _save(self, parent_follows: bool) -> None:
         if self.segments.active.has_files:
             self.segments.active.write_indexes()
-            self._due_snapshots.append(self._snapshot_at(self.log_end_offset))
+            self.durability.add_snapshot(self.log_end_offset, self.producers)
         self.flush(is_closing=True, parent_follows=parent_follows)
 
     # -- reading ---------------------------------------------------------------------------------------
@@ -661,7 +609,7 @@ class Log:
             self.epochs.truncate_from_start(self.log_start_offset)
             # The recovery point stays, even below the log start: until the new names are on disk, a loss of power
             # may bring the old segments back, and then the log may end where they were flushed up to.
-            self._names_changed = True
+            self.durability.on_names_changed()
         return [
             DeletedSegment(segment.base_offset, segment.size_bytes, reason)
             for segment, reason in zip(victims, reasons, strict=True)
@@ -672,13 +620,7 @@ class Log:
         due_ms = now_ms + self.config.file_delete_delay_ms
         for segment in segments:
             self._deleted_files += [(due_ms, path) for path in segment.mark_deleted()]
-            self._remove_snapshot(segment.base_offset)
-
-    def _remove_snapshot(self, offset: int) -> None:
-        path = snapshots.path_of(self.directory, offset)
-        self._due_snapshots = [due for due in self._due_snapshots if due[0] != path]
-        if self._disk.exists(path):
-            self._disk.remove(path)
+            self.durability.remove_snapshot(segment.base_offset)
 
     def collect_deleted(self, now_ms: int) -> list[Path]:
         """Files that were set aside and whose delay is over; they are the caller's to remove."""
@@ -693,7 +635,7 @@ class Log:
     @property
     def truncations(self) -> int:
         """Counts truncations: what a cleaner made of the log before one is worth nothing after it."""
-        return self._truncations
+        return self.durability.truncations
 
     @property
     def files(self) -> OpenFiles:
@@ -707,7 +649,7 @@ class Log:
         start completes the swap.
         """
         self._check_online()
-        if truncations != self._truncations or not self.segments.have(old):
+        if truncations != self.truncations or not self.segments.have(old):
             return False
         assert self.segments.active is not old[-1], f"the active segment of {self.name} is not to be cleaned"
         try:
@@ -715,19 +657,19 @@ class Log:
         except OSError as error:
             raise self._fail(error) from error
         self.segments.replace(old, new)
-        self._names_changed = True
+        self.durability.on_names_changed()
         return True
 
     def _swap(self, old: Sequence[Segment], new: Segment) -> None:
         """See `segment_swap`, which completes this after a crash."""
         new.change_suffix(SWAP_SUFFIX)
         # The new names must be on disk before the old ones go.
-        self._disk.sync_dir(self.directory)
+        self._files.disk.sync_dir(self.directory)
         due_ms = self._clock.now_ms() + self.config.file_delete_delay_ms
         for segment in old:
             self._deleted_files += [(due_ms, path) for path in segment.mark_deleted(log_last=True)]
             if segment.base_offset != new.base_offset:
-                self._remove_snapshot(segment.base_offset)
+                self.durability.remove_snapshot(segment.base_offset)
         new.change_suffix("")
 
     # -- truncating ------------------------------------------------------------------------------------
@@ -751,11 +693,19 @@ class Log:
             if above:
                 kept[-1].unseal(self.config.segment_index_bytes)
             kept[-1].truncate(offset)
-            self._take_segments(kept)
+            self._take_segments(Segments(kept))
             self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
             self.epochs.truncate_from_end(self.log_end_offset)
             self._after_truncation()
-            self._restore_producers([], now_ms)
+            recovery.restore_producers(
+                self.producers,
+                self._files.disk,
+                self.directory,
+                self.segments,
+                log_start_offset=self.log_start_offset,
+                now_ms=now_ms,
+                rescanned=[],
+            )
         except OSError as error:
             raise self._fail(error) from error
 
@@ -765,9 +715,9 @@ class Log:
         try:
             self._lower_recovery_point(0)
             self._discard(self.segments, self._clock.now_ms())
-            for at in snapshots.offsets_in(self._disk, self.directory):
-                self._disk.remove(snapshots.path_of(self.directory, at))
-            self._take_segments([self._new_segment(offset)])
+            for at in snapshots.offsets_in(self._files.disk, self.directory):
+                self._files.disk.remove(snapshots.path_of(self.directory, at))
+            self._take_segments(Segments([self._new_segment(offset)]))
             self.log_start_offset = offset
             self.producers.clear(offset)
             self.epochs.clear()
@@ -778,23 +728,12 @@ class Log:
     def _lower_recovery_point(self, offset: int) -> None:
         """What was flushed above `offset` is flushed no more, and the disk must say so before the log is cut: a crash
         in between would look as if flushed records were lost, and one after it leave unscanned what is written anew."""
-        self.recovery_point = min(self.recovery_point, offset)
+        self.durability.lower_recovery_point(offset)
         if self.on_recovery_point_lowered is not None:
             self.on_recovery_point_lowered(self)
 
     def _after_truncation(self) -> None:
-        self._truncations += 1
-        self._names_changed = True
-        self._due_snapshots = [
-            (path, data) for path, data in self._due_snapshots if int(path.stem) <= self.log_end_offset
-        ]
-        self._sync_cut()
+        self.durability.on_truncated(self.segments)
         self.epochs.flush()
-        # Again, for what else counts from the log's end.
+        # Again: other checkpoints count from the log's new end.
         self._lower_recovery_point(self.log_end_offset)
-
-    def _sync_cut(self) -> None:
-        """What was cut off is gone for good before anything else is written: mixed with that, it might come back."""
-        files = self.segments.active.open_files(with_indexes=False)
-        failed_sync.sync(self._disk, self.directory.parent, files)
-        self._disk.sync_dir(self.directory)

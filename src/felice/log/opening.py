@@ -1,7 +1,11 @@
 """Brings a partition's files into the state that `Log` starts from.
 
-Keeps true: the segments returned are consecutive, none empty but perhaps the last,
-            which is the active one; leftovers of interrupted deletions are gone.
+Keeps true: the loaded segments are consecutive. Only the last one, the active segment, may be empty. Files that an
+            interrupted deletion or swap left are gone.
+            A log that ends below its recovery point is not loaded: flushed records are missing there.
+
+After a clean stop the files are believed, except for indexes that cannot be right. After an unclean stop the batches
+above the recovery point are scanned (`recovery`), and the log ends where the first bad batch stood.
 """
 
 from __future__ import annotations
@@ -11,16 +15,143 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import UUID
 
 from felice.config import TopicConfig
-from felice.log import recovery, segment_swap
+from felice.log import failed_sync, partition_metadata, recovery, segment_swap
+from felice.log.durability import Durability
 from felice.log.epochs import FILE_NAME as EPOCHS_FILE_NAME
 from felice.log.epochs import LeaderEpochs
 from felice.log.errors import CorruptLog
 from felice.log.files import OpenFiles
+from felice.log.producers import ProducerStates
 from felice.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SUFFIXES, Segment
+from felice.log.segments import Segments
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger("felice.log")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLog:
+    """The state that a `Log` starts from."""
+
+    segments: Segments
+    epochs: LeaderEpochs
+    producers: ProducerStates
+    durability: Durability
+    topic_id: UUID | None
+    log_start_offset: int = 0
+    cuts: list[recovery.Cut] = field(default_factory=list)
+    # Files of segments that lie below the log start. They wait for file.delete.delay.ms.
+    deleted_files: list[tuple[int, Path]] = field(default_factory=list)
+
+
+def begin(
+    files: OpenFiles,
+    directory: Path,
+    config: TopicConfig,
+    topic_id: UUID | None,
+    *,
+    producer_id_expiration_ms: int,
+    now_ms: int,
+) -> LoadedLog:
+    """The state of a new log in a directory that was just made and holds no segment. Raises OSError."""
+    segments = Segments([new_segment(files, directory, 0, config, now_ms, with_files=False)])
+    producers = ProducerStates(producer_id_expiration_ms)
+    producers.clear(0)
+    epochs = LeaderEpochs(files.disk, directory)
+    epochs.begin()
+    return LoadedLog(segments, epochs, producers, Durability(files, directory, now_ms), topic_id)
+
+
+def load(
+    files: OpenFiles,
+    directory: Path,
+    config: TopicConfig,
+    *,
+    recovery_point: int,
+    log_start_offset: int,
+    clean_shutdown: bool,
+    producer_id_expiration_ms: int,
+    now_ms: int,
+) -> LoadedLog:
+    """Loads the log in `directory`, or begins one there. Raises `CorruptLog` or OSError."""
+    epochs = LeaderEpochs(files.disk, directory)
+    producers = ProducerStates(producer_id_expiration_ms)
+    durability = Durability(files, directory, now_ms)
+    topic_id = partition_metadata.read(files.disk, directory)
+    epochs_known = load_epochs(epochs, directory, clean_shutdown=clean_shutdown)
+    opened = open_segments(
+        files,
+        directory,
+        config,
+        epochs,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        clean_shutdown=clean_shutdown,
+        now_ms=now_ms,
+    )
+    deleted_files: list[tuple[int, Path]] = []
+    end_offset = opened.segments[-1].next_offset
+    if end_offset < log_start_offset:
+        if clean_shutdown:
+            # No clean stop leaves such a log: the checkpoint is damaged, and must not cost the records.
+            reason = f"the log ends at {end_offset}, but its checkpoint lets it begin at {log_start_offset}"
+            raise CorruptLog(directory, 0, reason)
+        # The log start was moved beyond all that is left: none of these records may be read again.
+        deleted_files = _delete(opened.segments, durability, now_ms + config.file_delete_delay_ms)
+        segment = new_segment(files, directory, log_start_offset, config, now_ms)
+        opened = Opened([segment], [], opened.cuts, is_new=True)
+    segments = Segments(opened.segments)
+    log_start_offset = max(log_start_offset, segments[0].base_offset)
+    durability.on_loaded(segments.end_offset, recovery_point, is_new=opened.is_new, is_clean=clean_shutdown)
+    if clean_shutdown and not (opened.is_new and segments.active.has_files):
+        durability.on_saved(segments.end_offset)
+    if opened.cuts:
+        durability.sync_cut(segments.active)
+    if not epochs_known:
+        rebuild_epochs(epochs, segments)
+    epochs.truncate_from_end(segments.end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    recovery.restore_producers(
+        producers,
+        files.disk,
+        directory,
+        segments,
+        log_start_offset=log_start_offset,
+        now_ms=now_ms,
+        rescanned=opened.rescanned,
+    )
+    rebuilt = [segment.transaction_index.retold() for segment in opened.doubted]
+    # No later flush covers these files. Without a sync, a power failure would bring back the old index, and
+    # consumers would read aborted records as committed.
+    failed_sync.sync(files.disk, directory.parent, rebuilt)
+    return LoadedLog(
+        segments, epochs, producers, durability, topic_id, log_start_offset, opened.cuts, deleted_files
+    )
+
+
+def _delete(segments: Sequence[Segment], durability: Durability, due_ms: int) -> list[tuple[int, Path]]:
+    """Renames the files of segments, to be removed when `due_ms` has come."""
+    renamed = []
+    for segment in segments:
+        renamed += [(due_ms, path) for path in segment.mark_deleted()]
+        durability.remove_snapshot(segment.base_offset)
+    return renamed
+
+
+def write_again(loaded: LoadedLog, files: OpenFiles, directory: Path) -> None:
+    """Writes all above the recovery point once more and syncs it (see `failed_sync`). Raises OSError.
+
+    Everything below the recovery point is on disk. The indexes were just rebuilt.
+    """
+    where = files.disk, directory.parent
+    recovery_point = loaded.durability.recovery_point
+    if loaded.topic_id is not None:
+        failed_sync.write_again(*where, files.get(directory / partition_metadata.FILE_NAME))
+    for segment in loaded.segments.since(recovery_point):
+        for file in segment.open_files(with_indexes=False):
+            failed_sync.write_again(*where, file, segment.position_of(recovery_point))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +233,7 @@ def _tidy(files: OpenFiles, directory: Path, recovery_point: int | None) -> list
     for name in names:
         stem, _, suffix = name.partition(".")
         if f".{suffix}" in SUFFIXES and stem.isdigit() and int(stem) not in base_offsets:
-            _logger.warning("%s has no log beside it and is removed", directory / name)
+            _log.warning("%s has no log beside it and is removed", directory / name)
             files.disk.remove(directory / name)
     return _without_empty(files, directory, base_offsets, recovery_point)
 
@@ -175,7 +306,7 @@ def _recover_one(
         # hole is not what anybody appended. Only a cleaner may leave gaps.
         reason = f"offset {segment.next_offset} is due there, but the next segment begins at {following}"
         cut = recovery.Cut(segment.log_path, segment.size_bytes, 0, reason)
-        _logger.warning("%s", cut)
+        _log.warning("%s", cut)
     return cut
 
 
@@ -184,7 +315,7 @@ def load_epochs(epochs: LeaderEpochs, directory: Path, *, clean_shutdown: bool) 
     try:
         epochs.load(is_on_disk=clean_shutdown)
     except ValueError as error:
-        _logger.warning("%s is made anew from the log: %s", directory / EPOCHS_FILE_NAME, error)
+        _log.warning("%s is made anew from the log: %s", directory / EPOCHS_FILE_NAME, error)
         return False
     return True
 
