@@ -16,7 +16,7 @@ from felice.log.captured_file import CapturedFile
 from felice.log.errors import LogDirectoryError
 from felice.protocol.topic_partition import PartitionKey
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger("felice.log")
 
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -71,7 +71,7 @@ class Checkpoint:
                     path.parent,
                     f"{reason}; restore the file, or delete it and start again: {_COSTS[path.name]}",
                 ) from error
-            _logger.warning("%s %s: logs are cleaned from their starts again", path.parent, reason)
+            _log.warning("%s %s: logs are cleaned from their starts again", path.parent, reason)
             return {}
 
     def capture(self, offsets: Mapping[PartitionKey, int]) -> Callable[[], None]:

@@ -71,9 +71,13 @@ class BatchCleaner:
             return None
         payload = records_payload(window, header)
         kept = self.offsets.keep_latest(
-            payload, header.record_count, header.base_offset, header.base_timestamp, self.end_offset,
+            payload,
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            self.end_offset,
             not self._is_past_horizon(header),
-        )  # fmt: skip
+        )
         if kept.record_count == 0:
             return None
         if kept.has_tombstones and not header.has_delete_horizon:

@@ -105,9 +105,14 @@ class CleaningPass:
     """Made on the log's thread, which it takes its facts from; run on another."""
 
     def __init__(
-        self, log: Log, found: cleaner_plan.Cleanable, settings: CleanerSettings, throttle: Throttle,
-        *, now_ms: int,
-    ) -> None:  # fmt: skip
+        self,
+        log: Log,
+        found: cleaner_plan.Cleanable,
+        settings: CleanerSettings,
+        throttle: Throttle,
+        *,
+        now_ms: int,
+    ) -> None:
         self.log = log
         self.stats = CleanerStats()
         self.first_dirty_offset = found.first_dirty_offset
@@ -144,9 +149,13 @@ class CleaningPass:
                 break
         self.stats.keys = len(offsets)
         self._batch_cleaner = BatchCleaner(
-            offsets, self.end_offset, CleanedTransactions(self._aborted), self._last_of_producers,
-            self._now_ms, self._config.delete_retention_ms,
-        )  # fmt: skip
+            offsets,
+            self.end_offset,
+            CleanedTransactions(self._aborted),
+            self._last_of_producers,
+            self._now_ms,
+            self._config.delete_retention_ms,
+        )
 
     def _index_source(
         self, source: Source, offsets: OffsetMap, max_keys: int, transactions: CleanedTransactions
@@ -158,9 +167,12 @@ class CleaningPass:
                 if _is_passed_over(window, header, transactions):
                     continue
                 stopped = offsets.put_records(
-                    records_payload(window, header), header.record_count, header.base_offset,
-                    self.first_dirty_offset, max_keys,
-                )  # fmt: skip
+                    records_payload(window, header),
+                    header.record_count,
+                    header.base_offset,
+                    self.first_dirty_offset,
+                    max_keys,
+                )
                 if stopped >= 0:
                     return stopped
         except _SourceGone:
@@ -185,18 +197,22 @@ class CleaningPass:
         }
         grouped = cleaner_plan.groups(
             [source.facts for source in below.values()],
-            segment_bytes=self._config.segment_bytes, index_bytes=self._config.segment_index_bytes,
-        )  # fmt: skip
+            segment_bytes=self._config.segment_bytes,
+            index_bytes=self._config.segment_index_bytes,
+        )
         return [[below[facts.base_offset] for facts in group] for group in grouped]
 
     def clean(self, group: Sequence[Source]) -> Segment | None:
         """The new segment, written and synced under `.cleaned` names; None if it would be as the old one."""
         self._check_wanted()
         segment = Segment.create(
-            self.log.files, self.log.directory, group[0].facts.base_offset,
-            index_bytes=self._config.segment_index_bytes, created_ms=group[-1].segment.created_ms,
+            self.log.files,
+            self.log.directory,
+            group[0].facts.base_offset,
+            index_bytes=self._config.segment_index_bytes,
+            created_ms=group[-1].segment.created_ms,
             suffix=CLEANED_SUFFIX,
-        )  # fmt: skip
+        )
         output = _Output(segment, self._config.index_interval_bytes)
         try:
             for source in group:
@@ -321,9 +337,13 @@ def _is_passed_over(window: Buffer, header: BatchHeader, transactions: CleanedTr
 def facts_of(segment: Segment, *, with_first_timestamp: bool = False) -> SegmentFacts:
     first_timestamp = segment.first_timestamp if with_first_timestamp else None
     return SegmentFacts(
-        segment.base_offset, segment.next_offset, segment.size_bytes, segment.index_bytes,
-        segment.largest_timestamp_or_mtime, first_timestamp or 0,
-    )  # fmt: skip
+        segment.base_offset,
+        segment.next_offset,
+        segment.size_bytes,
+        segment.index_bytes,
+        segment.largest_timestamp_or_mtime,
+        first_timestamp or 0,
+    )
 
 
 def log_facts(log: Log, last_stable_offset: int, clean_offset: int | None) -> cleaner_plan.LogFacts:
@@ -331,5 +351,9 @@ def log_facts(log: Log, last_stable_offset: int, clean_offset: int | None) -> cl
     with_first = log.config.max_compaction_lag_ms < 2**63 - 1
     return cleaner_plan.LogFacts(
         [facts_of(segment, with_first_timestamp=with_first) for segment in log.segments],
-        log.log_start_offset, log.log_end_offset, last_stable_offset, clean_offset, log.config,
-    )  # fmt: skip
+        log.log_start_offset,
+        log.log_end_offset,
+        last_stable_offset,
+        clean_offset,
+        log.config,
+    )

@@ -37,7 +37,7 @@ from felice.log.strays import Strays
 from felice.protocol.errors import ApiError
 from felice.protocol.topic_partition import PartitionKey
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger("felice.log")
 
 LOCK_NAME = ".lock"
 CLEAN_SHUTDOWN_NAME = ".kafka_cleanshutdown"
@@ -157,7 +157,7 @@ class LogDirectory:
                     self._adopt(topic_partition, outcome)
                 else:
                     self.failed[topic_partition] = outcome
-                    _logger.error("partition %s-%d is offline: %s", *topic_partition, outcome)
+                    _log.error("partition %s-%d is offline: %s", *topic_partition, outcome)
         if self._sync_failed and not self.failed:
             failed_sync.unmark(self._disk, self.path)
 
@@ -204,26 +204,43 @@ class LogDirectory:
     def _open_or_reason(self, topic_partition: PartitionKey, path: Path, config: TopicConfig) -> Log | str:
         try:
             return self._open(
-                topic_partition, path, config,
+                topic_partition,
+                path,
+                config,
                 recovery_point=self._read_recovery_points.get(topic_partition, 0),
                 log_start_offset=self._read_log_starts.get(topic_partition, 0),
-                clean_shutdown=self.was_clean, sync_failed=self._sync_failed,
-            )  # fmt: skip
+                clean_shutdown=self.was_clean,
+                sync_failed=self._sync_failed,
+            )
         except ApiError as error:
             return error.message
         except OSError as error:
             return str(error)
 
     def _open(
-        self, topic_partition: PartitionKey, path: Path, config: TopicConfig, *,
-        recovery_point: int, log_start_offset: int, clean_shutdown: bool, sync_failed: bool = False,
-    ) -> Log:  # fmt: skip
+        self,
+        topic_partition: PartitionKey,
+        path: Path,
+        config: TopicConfig,
+        *,
+        recovery_point: int,
+        log_start_offset: int,
+        clean_shutdown: bool,
+        sync_failed: bool = False,
+    ) -> Log:
         return Log.open(
-            self._disk, self._clock, path, topic_partition, config,
-            recovery_point=recovery_point, log_start_offset=log_start_offset,
-            clean_shutdown=clean_shutdown, sync_failed=sync_failed, files=self._files,
+            self._disk,
+            self._clock,
+            path,
+            topic_partition,
+            config,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean_shutdown=clean_shutdown,
+            sync_failed=sync_failed,
+            files=self._files,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
-        )  # fmt: skip
+        )
 
     def _adopt(self, topic_partition: PartitionKey, log: Log) -> None:
         log.on_failure = self._on_log_failure
@@ -306,9 +323,14 @@ class LogDirectory:
             if topic_id is not None:
                 partition_metadata.write(self._disk, path, topic_id)
             return Log.begin(
-                self._clock, path, topic_partition, config, topic_id,
-                files=self._files, producer_id_expiration_ms=self._producer_id_expiration_ms,
-            )  # fmt: skip
+                self._clock,
+                path,
+                topic_partition,
+                config,
+                topic_id,
+                files=self._files,
+                producer_id_expiration_ms=self._producer_id_expiration_ms,
+            )
         except OSError:
             self._files.forget_under(path)
             self._remove_half_made(path)
@@ -400,10 +422,14 @@ class LogDirectory:
                 # What a truncation lowered must be on disk before the log is written again.
                 write_recovery_points()
                 log = self._open(
-                    topic_partition, old.directory, old.config, recovery_point=old.recovery_point,
-                    log_start_offset=old.log_start_offset, clean_shutdown=False,
+                    topic_partition,
+                    old.directory,
+                    old.config,
+                    recovery_point=old.recovery_point,
+                    log_start_offset=old.log_start_offset,
+                    clean_shutdown=False,
                     sync_failed=True,  # perhaps: what is above the recovery point is not taken for being on disk
-                )  # fmt: skip
+                )
             except (OSError, ApiError) as error:
                 return partial(self._not_reopened, old, error)
             return partial(self._take_back, topic_partition, old, log)
@@ -418,14 +444,14 @@ class LogDirectory:
             self.on_io_error(error)
         else:
             old.wants_room = False
-            _logger.error("partition %s stays offline: %s", old.name, error)
+            _log.error("partition %s stays offline: %s", old.name, error)
 
     def _take_back(self, topic_partition: PartitionKey, old: Log, log: Log) -> Log | None:
         if self.offline_reason is not None or self.logs.get(topic_partition) is not old:
             log.close(clean=False)
             return None
         self._adopt(topic_partition, log)
-        _logger.info("partition %s is online again", log.name)
+        _log.info("partition %s is online again", log.name)
         return log
 
     # -- replicas that come from another directory -----------------------------------------------------
@@ -453,9 +479,13 @@ class LogDirectory:
             self._disk.rename(future.directory, path)
             self._disk.sync_dir(self.path)
             log = self._open(
-                topic_partition, path, future.config, recovery_point=future.log_end_offset,
-                log_start_offset=future.log_start_offset, clean_shutdown=True,
-            )  # fmt: skip
+                topic_partition,
+                path,
+                future.config,
+                recovery_point=future.log_end_offset,
+                log_start_offset=future.log_start_offset,
+                clean_shutdown=True,
+            )
         except OSError as error:
             self.on_io_error(error)
             raise LogDirectoryError(self.path, f"cannot take {path.name}: {error}") from error
@@ -538,7 +568,7 @@ class LogDirectory:
         if isinstance(error, OSError):
             self.on_io_error(error)
         elif log.offline_reason is not None:
-            _logger.error("%s; the other partitions of %s go on", log.offline_reason, self.path)
+            _log.error("%s; the other partitions of %s go on", log.offline_reason, self.path)
         if log.offline_reason is not None and self.offline_reason is None and self.on_log_offline is not None:
             self.on_log_offline(log)
 
@@ -548,14 +578,14 @@ class LogDirectory:
             self.fail(error)
         elif (reason := error.strerror or "") not in self._shortages_reported:
             self._shortages_reported.add(reason)
-            _logger.error("writes to %s fail until there is room: %s", self.path, error)
+            _log.error("writes to %s fail until there is room: %s", self.path, error)
 
     def fail(self, error: Exception) -> None:
         """Takes the directory and all its partitions offline until the broker starts again."""
         if self.offline_reason is not None:
             return
         self.offline_reason = str(error)
-        _logger.error("log directory %s is offline: %s", self.path, error)
+        _log.error("log directory %s is offline: %s", self.path, error)
         for log in (*self.logs.values(), *self.futures.values()):
             log.take_offline(f"log directory {self.path} failed: {error}")
         if self.on_offline is not None:
@@ -597,5 +627,5 @@ def _close_cleanly(log: Log) -> bool:
     try:
         log.close(parent_follows=True)
     except (ApiError, OSError) as error:
-        _logger.error("partition %s could not be closed: %s", log.name, error)
+        _log.error("partition %s could not be closed: %s", log.name, error)
     return log.was_closed_cleanly

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from felice.env import Disk, File
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger("felice.log")
 
 MARK_NAME = ".felice-failed-sync"
 _WINDOW_BYTES = 1024 * 1024
@@ -38,11 +38,12 @@ def _mark(disk: Disk, log_directory: Path) -> None:
     try:
         disk.open(log_directory / MARK_NAME, create=True).close()
     except OSError as error:
-        _logger.error(
+        _log.error(
             "a sync in %s failed, and that cannot be noted there (%s): restart the machine before the broker, or "
             "what it acknowledges later may be lost with the power",
-            log_directory, error,
-        )  # fmt: skip
+            log_directory,
+            error,
+        )
 
 
 def is_marked(disk: Disk, log_directory: Path) -> bool:

@@ -22,7 +22,7 @@ from typing import ClassVar, overload
 
 from felice.log.files import OpenFiles
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger("felice.log")
 
 # Entries that may wait in memory: one system call then writes them all.
 WRITE_BEHIND_ENTRIES = 128
@@ -158,7 +158,7 @@ class IndexFile:
         try:
             self.write_pending()
         except OSError as error:
-            _logger.warning("index %s could not be written and waits in memory: %s", self.path, error)
+            _log.warning("index %s could not be written and waits in memory: %s", self.path, error)
 
     def write_pending(self) -> None:
         """Writes what only memory knows. By position, so that a write cut short is written over."""

@@ -591,11 +591,13 @@ class Log:
         self._check_online()
         deletes = self.config.deletes_old_segments
         reasons = retention.deletable(
-            self.segments.facts(), now_ms=now_ms, high_watermark=high_watermark,
+            self.segments.facts(),
+            now_ms=now_ms,
+            high_watermark=high_watermark,
             log_start_offset=self.log_start_offset,
             retention_bytes=self.config.retention_bytes if deletes else -1,
             retention_ms=self.config.retention_ms if deletes else -1,
-        )  # fmt: skip
+        )
         if len(reasons) == len(self.segments):
             self.roll()
         victims = self.segments[: len(reasons)]

@@ -210,13 +210,22 @@ def _check_end(path: Path, position: int, log_end_offset: int, recovery_point: i
 
 
 def new_segment(
-    files: OpenFiles, directory: Path, base_offset: int, config: TopicConfig, now_ms: int,
-    *, with_files: bool = True,
-) -> Segment:  # fmt: skip
+    files: OpenFiles,
+    directory: Path,
+    base_offset: int,
+    config: TopicConfig,
+    now_ms: int,
+    *,
+    with_files: bool = True,
+) -> Segment:
     return Segment.create(
-        files, directory, base_offset, index_bytes=config.segment_index_bytes, created_ms=now_ms,
+        files,
+        directory,
+        base_offset,
+        index_bytes=config.segment_index_bytes,
+        created_ms=now_ms,
         with_files=with_files,
-    )  # fmt: skip
+    )
 
 
 def _tidy(files: OpenFiles, directory: Path, recovery_point: int | None) -> list[int]:
@@ -297,9 +306,10 @@ def _recover_one(
     )
     if cut is None and following is not None and segment.next_offset > following:
         raise CorruptLog(
-            segment.log_path, segment.size_bytes,
+            segment.log_path,
+            segment.size_bytes,
             f"it goes up to offset {segment.next_offset}, but the next segment begins at {following}",
-        )  # fmt: skip
+        )
     may_have_gaps = config.is_compacted and segment.size_bytes > 0
     if cut is None and following is not None and segment.next_offset < following and not may_have_gaps:
         # Power was lost before this segment's tail was written, but after the next one's head: a log with a

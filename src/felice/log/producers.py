@@ -104,16 +104,26 @@ class ProducerState:
     def entry(self) -> SnapshotEntry:
         last = self.batches[-1] if self.batches else RememberedBatch(NO_SEQUENCE, -1, 0, -1)
         return SnapshotEntry(
-            self.producer_id, self.epoch, last.last_sequence, last.last_offset, last.offset_delta,
-            self.last_timestamp, self.coordinator_epoch, self.current_txn_first_offset,
-        )  # fmt: skip
+            self.producer_id,
+            self.epoch,
+            last.last_sequence,
+            last.last_offset,
+            last.offset_delta,
+            self.last_timestamp,
+            self.coordinator_epoch,
+            self.current_txn_first_offset,
+        )
 
     @classmethod
     def from_entry(cls, entry: SnapshotEntry) -> ProducerState:
         state = cls(
-            entry.producer_id, entry.producer_epoch, entry.coordinator_epoch,
-            entry.current_txn_first_offset, entry.timestamp, is_restored=True,
-        )  # fmt: skip
+            entry.producer_id,
+            entry.producer_epoch,
+            entry.coordinator_epoch,
+            entry.current_txn_first_offset,
+            entry.timestamp,
+            is_restored=True,
+        )
         if entry.last_offset >= 0:
             state.remember(
                 RememberedBatch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)

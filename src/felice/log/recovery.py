@@ -31,7 +31,7 @@ from felice.records.batch import HEADER_SIZE, BatchHeader, verify_crc
 from felice.records.control import EndTransactionMarker, end_transaction_marker
 from felice.records.reader import read_batch
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger("felice.log")
 
 _WINDOW_BYTES = 1024 * 1024
 
@@ -107,7 +107,7 @@ def recover_segment(
             raise
         cut = Cut(segment.log_path, segment.size_bytes, size_bytes - segment.size_bytes, fault.reason)
         segment.repair()
-        _logger.warning("%s", cut)
+        _log.warning("%s", cut)
     segment.write_indexes()
     return cut
 
@@ -120,7 +120,7 @@ def ready_segment(segment: Segment, *, index_interval_bytes: int) -> None:
         if segment.largest_holds():
             return
         fault = f"{segment.time_index.path}: its last entry tells of no batch"
-    _logger.warning("%s", fault)
+    _log.warning("%s", fault)
     segment.rebuild_indexes(index_interval_bytes)
 
 
@@ -141,7 +141,7 @@ def without_transactions(segments: Sequence[Segment], config: TopicConfig) -> li
                 fault = f"transactions that ended after {entry} were not undecided then"
             undecided_from = min(undecided_from, entry.first_offset)
         if fault is not None:
-            _logger.warning("%s is made anew from the log: %s", segment.transaction_index.path, fault)
+            _log.warning("%s is made anew from the log: %s", segment.transaction_index.path, fault)
             doubted.append(segment)
     for segment in segments if doubted else ():
         for _ in verified_batches(segment.log_file(), segment.base_offset):
@@ -224,7 +224,7 @@ def _restore_from(states: ProducerStates, disk: Disk, path: Path, offset: int, n
     try:
         states.restore(snapshots.decode(disk.read_bytes(path)), offset, now_ms)
     except snapshots.CorruptSnapshot as fault:
-        _logger.warning("%s is ignored and removed: %s", path, fault)
+        _log.warning("%s is ignored and removed: %s", path, fault)
         disk.remove(path)
         return False
     return True

@@ -29,7 +29,7 @@ from felice.log.time_index import TimeIndex
 from felice.log.transaction_index import TransactionIndex
 from felice.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger("felice.log")
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
@@ -65,15 +65,34 @@ class TimestampAndOffset(NamedTuple):
 
 class Segment:
     __slots__ = (
-        "_boundaries", "_bytes_since_index", "_files", "_first_timestamp", "_largest", "_suffix", "base_offset",
-        "created_ms", "directory", "has_files", "log_path", "next_offset", "offset_index", "size_bytes", "time_index",
+        "_boundaries",
+        "_bytes_since_index",
+        "_files",
+        "_first_timestamp",
+        "_largest",
+        "_suffix",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "has_files",
+        "log_path",
+        "next_offset",
+        "offset_index",
+        "size_bytes",
+        "time_index",
         "transaction_index",
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, files: OpenFiles, directory: Path, base_offset: int, *, index_bytes: int, sealed: bool,
+        self,
+        files: OpenFiles,
+        directory: Path,
+        base_offset: int,
+        *,
+        index_bytes: int,
+        sealed: bool,
         suffix: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._files = files
         self.has_files = True
         self._suffix = suffix
@@ -100,9 +119,16 @@ class Segment:
 
     @classmethod
     def create(
-        cls, files: OpenFiles, directory: Path, base_offset: int, *, index_bytes: int, created_ms: int,
-        suffix: str = "", with_files: bool = True,
-    ) -> Segment:  # fmt: skip
+        cls,
+        files: OpenFiles,
+        directory: Path,
+        base_offset: int,
+        *,
+        index_bytes: int,
+        created_ms: int,
+        suffix: str = "",
+        with_files: bool = True,
+    ) -> Segment:
         """A new, empty, active segment. Its files appear at once, as Kafka's do, or with its first batch."""
         segment = cls(files, directory, base_offset, index_bytes=index_bytes, sealed=False, suffix=suffix)
         segment.created_ms = created_ms
@@ -371,7 +397,7 @@ class Segment:
 
     def rebuild_indexes(self, index_interval_bytes: int = _SCAN_BYTES) -> None:
         """Makes offset and time index anew from the batch headers."""
-        _logger.warning("the indexes of %s are rebuilt", self.log_path)
+        _log.warning("the indexes of %s are rebuilt", self.log_path)
         was_sealed = self.offset_index.sealed
         end = self.size_bytes
         self.reset()

@@ -19,7 +19,7 @@ from felice.log.files import OpenFiles
 from felice.log.recovery import verified_batches
 from felice.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, SUFFIXES, SWAP_SUFFIX
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger("felice.log")
 
 
 def finish(files: OpenFiles, directory: Path) -> list[str]:
@@ -54,7 +54,7 @@ def _complete(files: OpenFiles, directory: Path, base_offset: int) -> None:
     disk = files.disk
     log_swap = directory / f"{base_offset:020d}{LOG_SUFFIX}{SWAP_SUFFIX}"
     if disk.exists(log_swap):
-        _logger.warning("the swap of %s is completed", log_swap)
+        _log.warning("the swap of %s is completed", log_swap)
         _remove_replaced(files, directory, base_offset, _end_of(files, log_swap, base_offset))
     for suffix in reversed(SUFFIXES):
         path = directory / f"{base_offset:020d}{suffix}"

@@ -65,11 +65,14 @@ class Segments(Sequence[Segment]):
         ends = [*self.bases[1:], self.end_offset]
         return [
             retention.SegmentFacts(
-                segment.base_offset, end, segment.size_bytes, segment.largest_timestamp_or_mtime,
+                segment.base_offset,
+                end,
+                segment.size_bytes,
+                segment.largest_timestamp_or_mtime,
                 segment is self.active,
             )
             for segment, end in zip(self._segments, ends, strict=True)
-        ]  # fmt: skip
+        ]
 
     def roll_to(self, segment: Segment) -> None:
         """It is the active one from now on; an active one that has no batch makes way."""

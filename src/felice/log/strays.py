@@ -13,7 +13,7 @@ from pathlib import Path
 from felice.env import Disk
 from felice.log.log import Log
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger("felice.log")
 
 _SEGMENT_SUFFIX = ".log"
 
@@ -33,10 +33,10 @@ class Strays:
     def on_set_aside(self, name: str, log: Log | None, target: Path, reason: str) -> None:
         """A log has become a stray. `log` is None where it could not be loaded: then it may have records."""
         if log is not None and log.log_end_offset == log.log_start_offset:
-            _logger.info("an empty log was set aside", extra={"partition": name, "path": str(target)})
+            _log.info("an empty log was set aside", extra={"partition": name, "path": str(target)})
             return
         self._paths.append(target)
-        _logger.error(
+        _log.error(
             "a log with records was set aside; its records are served no more",
             extra={
                 "partition": name,
@@ -52,7 +52,7 @@ class Strays:
         if not self._has_records(path):
             return
         self._paths.append(path)
-        _logger.warning(
+        _log.warning(
             "a log with records was set aside at an earlier time; move it away when it has been looked at",
             extra={"path": str(path)},
         )

@@ -100,9 +100,19 @@ class History:
 
     def run(self, steps: int) -> None:
         kinds = [
-            *["append"] * 10, *["end_transaction"] * 3, *["flush"] * 2, "roll", "roll", "checkpoint", "truncate",
-            "delete_records", "retain", "reopen", "new_leader", "remove_files",
-        ]  # fmt: skip
+            *["append"] * 10,
+            *["end_transaction"] * 3,
+            *["flush"] * 2,
+            "roll",
+            "roll",
+            "checkpoint",
+            "truncate",
+            "delete_records",
+            "retain",
+            "reopen",
+            "new_leader",
+            "remove_files",
+        ]
         for _ in range(steps):
             getattr(self, self.random.choice(kinds))()
 
@@ -120,9 +130,11 @@ class History:
             producer = self.producers[number]
             producer.in_transaction = producer.in_transaction or number == 2
             options = {
-                "producer_id": number, "producer_epoch": producer.epoch, "base_sequence": producer.sequence,
+                "producer_id": number,
+                "producer_epoch": producer.epoch,
+                "base_sequence": producer.sequence,
                 "transactional": producer.in_transaction,
-            }  # fmt: skip
+            }
             producer.sequence += len(values)
         times = [NOW + self.random.randrange(-50, 50) for _ in values]
         self._append(batch(values, timestamps=times, codec=self.random.choice(CODECS), **options))
@@ -159,8 +171,11 @@ class History:
         kept = tuple(stored for stored in self.truth.batches if stored.next_offset <= end)
         durable_start = min(self.truth.durable_start, self.log.log_start_offset)
         self._promise(
-            "truncate", batches=kept, durable_end=min(self.truth.durable_end, end), durable_start=durable_start,
-        )  # fmt: skip
+            "truncate",
+            batches=kept,
+            durable_end=min(self.truth.durable_end, end),
+            durable_start=durable_start,
+        )
         self.leader_epoch += 1
         for number, producer in self.producers.items():
             state = self.log.producers.get(number)
@@ -190,9 +205,11 @@ class History:
         self.log.update_config(self.config)
         end = self.log.log_end_offset
         self._promise(
-            "reopen", durable_end=end, durable_start=self.log.log_start_offset,
+            "reopen",
+            durable_end=end,
+            durable_start=self.log.log_start_offset,
             high_watermarks=frozenset({end}),
-        )  # fmt: skip
+        )
 
 
 def open_directory(disk: SimDisk, config: TopicConfig, clock: ManualClock) -> LogDirectory:

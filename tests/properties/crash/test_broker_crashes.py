@@ -63,8 +63,10 @@ Work: TypeAlias = Callable[[Environment, str, Told, Random], Awaitable[None]]
 async def work(env: Environment, bootstrap: str, told: Told, random: Random) -> None:
     where = {"bootstrap.servers": bootstrap}
     exactly = {
-        **where, "transactional.id": "t", "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-    }  # fmt: skip
+        **where,
+        "transactional.id": "t",
+        "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+    }
     async with (
         Admin(where, env=env) as admin,
         Producer({**where, "enable.idempotence": True}, env=env) as producer,

@@ -21,9 +21,14 @@ CONFIG = dataclasses.replace(COMPACT, segment_bytes=1500, file_delete_delay_ms=0
 
 def open_log(disk: SimDisk, *, clean_shutdown: bool, recovery_point: int = 0) -> Log:
     return Log.open(
-        disk, ManualClock(), DIRECTORY, ("events", 0), CONFIG,
-        clean_shutdown=clean_shutdown, recovery_point=recovery_point,
-    )  # fmt: skip
+        disk,
+        ManualClock(),
+        DIRECTORY,
+        ("events", 0),
+        CONFIG,
+        clean_shutdown=clean_shutdown,
+        recovery_point=recovery_point,
+    )
 
 
 def filled(seed: int) -> SimDisk:

@@ -65,9 +65,11 @@ class World:
         if producer is not None:
             transactional = transactional or producer in self.open
             options = {
-                "producer_id": producer, "producer_epoch": 0, "base_sequence": self.sequences[producer],
+                "producer_id": producer,
+                "producer_epoch": 0,
+                "base_sequence": self.sequences[producer],
                 "transactional": transactional,
-            }  # fmt: skip
+            }
             self.sequences[producer] += len(pairs)
             if transactional:
                 self.open.add(producer)

@@ -34,9 +34,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log = open_log(directory, CONFIG)
     for number in range(0, len(VALUES), 2):
         append(
-            log, *VALUES[number : number + 2], codec=CODECS[number // 2 % 3],
-            producer_id=1, producer_epoch=0, base_sequence=number,
-        )  # fmt: skip
+            log,
+            *VALUES[number : number + 2],
+            codec=CODECS[number // 2 % 3],
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=number,
+        )
     log.close(clean=False)
     return directory
 

@@ -50,9 +50,15 @@ class LogMachine(RuleBasedStateMachine):
 
     def opened(self, *, clean: bool) -> Log:
         return Log.open(
-            SystemDisk(), self.clock, self.directory, ("t", 0), CONFIG,
-            recovery_point=self.flushed, log_start_offset=self.start, clean_shutdown=clean,
-        )  # fmt: skip
+            SystemDisk(),
+            self.clock,
+            self.directory,
+            ("t", 0),
+            CONFIG,
+            recovery_point=self.flushed,
+            log_start_offset=self.start,
+            clean_shutdown=clean,
+        )
 
     def teardown(self) -> None:
         if hasattr(self, "temporary"):

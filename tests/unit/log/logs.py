@@ -108,9 +108,11 @@ def marker(producer_id: int, epoch: int = 0, *, commit: bool, coordinator_epoch:
     return bytearray(
         build_control(
             EndTransactionMarker(kind, coordinator_epoch),
-            producer_id=producer_id, producer_epoch=epoch, timestamp_ms=NOW,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            timestamp_ms=NOW,
         )
-    )  # fmt: skip
+    )
 
 
 def append(log: Log, *values: str, now_ms: int = NOW, leader_epoch: int = 0, **options: Any) -> int:

@@ -52,9 +52,15 @@ def test_batches_keep_offsets_epochs_and_producers(tmp_path: Path) -> None:
     roll_and_clean(log)
     after = batches_in(log)[0][0]
     for name in (
-        "base_offset", "last_offset", "leader_epoch", "producer_id", "producer_epoch", "base_sequence",
-        "last_sequence", "max_timestamp",
-    ):  # fmt: skip
+        "base_offset",
+        "last_offset",
+        "leader_epoch",
+        "producer_id",
+        "producer_epoch",
+        "base_sequence",
+        "last_sequence",
+        "max_timestamp",
+    ):
         assert getattr(after, name) == getattr(before, name), name
     assert after.record_count == 1
 
@@ -237,9 +243,7 @@ def test_keyless_records_from_before_compaction_go(tmp_path: Path) -> None:
 
 
 def transactional(producer_id: int, sequence: int) -> dict[str, object]:
-    return {
-        "producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence, "transactional": True
-    }  # fmt: skip
+    return {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence, "transactional": True}
 
 
 def test_aborted_records_go_and_never_hide_a_committed_value(tmp_path: Path) -> None:

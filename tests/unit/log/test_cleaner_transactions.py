@@ -13,16 +13,26 @@ ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 
 def data(offset: int, producer_id: int = 1, *, transactional: bool = True) -> BatchHeader:
     return new_header(
-        record_count=1, base_timestamp=0, max_timestamp=0, base_offset=offset, producer_id=producer_id,
-        producer_epoch=0, attributes=attributes(transactional=transactional),
-    )  # fmt: skip
+        record_count=1,
+        base_timestamp=0,
+        max_timestamp=0,
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        attributes=attributes(transactional=transactional),
+    )
 
 
 def control(offset: int, producer_id: int = 1, count: int = 1) -> BatchHeader:
     header = new_header(
-        record_count=1, base_timestamp=0, max_timestamp=0, base_offset=offset, producer_id=producer_id,
-        producer_epoch=0, attributes=attributes(transactional=True, control=True),
-    )  # fmt: skip
+        record_count=1,
+        base_timestamp=0,
+        max_timestamp=0,
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        attributes=attributes(transactional=True, control=True),
+    )
     return header._replace(record_count=count)
 
 

@@ -44,10 +44,16 @@ def test_an_unchanged_history_is_not_written_again(epochs: LeaderEpochs) -> None
 @pytest.mark.parametrize(
     ("epoch", "expected"),
     [
-        (-1, (-1, -1)), (1, (1, 10)), (2, (2, 20)), (3, (2, 20)), (4, (4, 35)), (6, (4, 35)), (7, (7, 50)),
+        (-1, (-1, -1)),
+        (1, (1, 10)),
+        (2, (2, 20)),
+        (3, (2, 20)),
+        (4, (4, 35)),
+        (6, (4, 35)),
+        (7, (7, 50)),
         (8, (-1, -1)),
     ],
-)  # fmt: skip
+)
 def test_end_offset_for_epoch(epochs: LeaderEpochs, epoch: int, expected: tuple[int, int]) -> None:
     assert epochs.end_offset_for(epoch, log_end_offset=50) == EpochEndOffset(*expected)
 

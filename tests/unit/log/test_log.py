@@ -291,10 +291,14 @@ def timed(tmp_path: Path) -> Log:
 @pytest.mark.parametrize(
     ("timestamp", "expected"),
     [
-        (0, (NOW + 10, 0, 4)), (NOW + 11, (NOW + 30, 1, 4)), (NOW + 30, (NOW + 30, 1, 4)),
-        (NOW + 31, (NOW + 40, 4, 5)), (NOW + 50, (NOW + 50, 5, 5)), (NOW + 51, None),
+        (0, (NOW + 10, 0, 4)),
+        (NOW + 11, (NOW + 30, 1, 4)),
+        (NOW + 30, (NOW + 30, 1, 4)),
+        (NOW + 31, (NOW + 40, 4, 5)),
+        (NOW + 50, (NOW + 50, 5, 5)),
+        (NOW + 51, None),
     ],
-)  # fmt: skip
+)
 def test_the_first_record_at_or_after_a_time(
     timed: Log, timestamp: int, expected: tuple[int, ...] | None
 ) -> None:

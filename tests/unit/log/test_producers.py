@@ -21,10 +21,20 @@ def header(
     sequence: int = 0, count: int = 1, *, epoch: int = 0, pid: int = PID, txn: bool = False
 ) -> BatchHeader:
     return BatchHeader(
-        base_offset=0, size_bytes=100, leader_epoch=0, magic=2, crc=0, attributes=0x10 if txn else 0,
-        last_offset_delta=count - 1, base_timestamp=0, max_timestamp=0, producer_id=pid, producer_epoch=epoch,
-        base_sequence=sequence, record_count=count,
-    )  # fmt: skip
+        base_offset=0,
+        size_bytes=100,
+        leader_epoch=0,
+        magic=2,
+        crc=0,
+        attributes=0x10 if txn else 0,
+        last_offset_delta=count - 1,
+        base_timestamp=0,
+        max_timestamp=0,
+        producer_id=pid,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        record_count=count,
+    )
 
 
 class Appender:
@@ -257,10 +267,18 @@ def test_after_a_marker_of_the_same_epoch_sequences_go_on(log: Appender) -> None
 # -- snapshots ---------------------------------------------------------------------------------------------
 
 GOLDEN = (
-    "0001" "e5c26276" "00000001"
-    "0000000000000007" "0002" "0000000b" "000000000000002a" "00000003"
-    "0000018bcfe56800" "00000005" "ffffffffffffffff"
-)  # fmt: skip
+    "0001"
+    "e5c26276"
+    "00000001"
+    "0000000000000007"
+    "0002"
+    "0000000b"
+    "000000000000002a"
+    "00000003"
+    "0000018bcfe56800"
+    "00000005"
+    "ffffffffffffffff"
+)
 
 
 def test_a_snapshot_has_kafkas_bytes() -> None:

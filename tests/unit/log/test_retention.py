@@ -26,9 +26,12 @@ def segments(*specs: tuple[int, int], active_empty: bool = False) -> list[Segmen
 
 def decide(facts: list[SegmentFacts], **rules: Any) -> list[Reason]:
     defaults = {
-        "now_ms": NOW, "high_watermark": facts[-1].end_offset, "log_start_offset": 0,
-        "retention_bytes": -1, "retention_ms": -1,
-    }  # fmt: skip
+        "now_ms": NOW,
+        "high_watermark": facts[-1].end_offset,
+        "log_start_offset": 0,
+        "retention_bytes": -1,
+        "retention_ms": -1,
+    }
     return deletable(facts, **{**defaults, **rules})
 
 

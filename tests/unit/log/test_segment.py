@@ -55,8 +55,10 @@ def offsets_read(
 def test_files_are_named_by_the_base_offset(tmp_path: Path) -> None:
     segment_of(tmp_path, [1], base=42)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        f"{42:020d}.index", f"{42:020d}.log", f"{42:020d}.timeindex",
-    ]  # fmt: skip
+        f"{42:020d}.index",
+        f"{42:020d}.log",
+        f"{42:020d}.timeindex",
+    ]
 
 
 def test_index_entries_point_at_batches_every_interval(tmp_path: Path) -> None:
