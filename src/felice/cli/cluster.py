@@ -162,7 +162,9 @@ def offered_versions(admin: AdminClient) -> tuple[list[dict[str, Any]], dict[int
     help="Exit code 1 if a broker does not answer, a partition is offline or lacks a replica, "
     "or a log was set aside.",
 )
-@click.option("--brokers", type=click.IntRange(min=1), help="With --check: so many brokers must be there.")
+@click.option(
+    "--brokers", type=click.IntRange(min=1), help="With --check: exit code 1 if fewer brokers are registered."
+)
 @json_option
 @click.pass_context
 def cluster(
@@ -207,7 +209,7 @@ def api_versions_command(bootstrap: str, command_config: Path | None, as_json: b
     \b
     felice cluster api-versions
 
-    While an upgrade rolls, an API has a row for each range that some brokers offer.
+    During a rolling upgrade an API has a row for each range that brokers offer.
     """
     rows, failed = offered_versions(admin_client(bootstrap, command_config))
     show(rows, as_json)

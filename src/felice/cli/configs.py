@@ -89,7 +89,7 @@ def parse_added(text: str) -> dict[str, str]:
 
 
 default_option = click.option(
-    "--default", "is_default", is_flag=True, help="The default of all brokers, instead of a name."
+    "--default", "is_default", is_flag=True, help="The defaults of all brokers, instead of one broker."
 )
 entity_type_argument = click.argument("entity_type", type=click.Choice(list(ENTITY_TYPES)))
 
@@ -109,7 +109,7 @@ def configs() -> None:
 @click.argument("name", required=False)
 @default_option
 @connection_options
-@click.option("--all", "everything", is_flag=True, help="Also the options that have their default.")
+@click.option("--all", "everything", is_flag=True, help="Include options at their defaults.")
 @json_option
 def describe_command(
     entity_type: str,
@@ -120,7 +120,7 @@ def describe_command(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """Show the options of a topic or broker that are set, or all.
+    """Show the options of a topic or broker that are set; with --all every option.
 
     \b
     felice configs describe topics flights
@@ -147,11 +147,13 @@ def _nothing_set(entity_type: str, name: str) -> str:
 @click.argument("name", required=False)
 @default_option
 @connection_options
+@click.option("--set", "added", multiple=True, metavar="KEY=VALUE", help="Set an option; may be repeated.")
 @click.option(
-    "--set", "added", multiple=True, metavar="KEY=VALUE", help="Give an option a value; may come often."
-)
-@click.option(
-    "--unset", "removed", multiple=True, metavar="KEY", help="Give an option its default; may come often."
+    "--unset",
+    "removed",
+    multiple=True,
+    metavar="KEY",
+    help="Reset an option to its default; may be repeated.",
 )
 def alter_command(
     entity_type: str,
@@ -162,7 +164,7 @@ def alter_command(
     added: tuple[str, ...],
     removed: tuple[str, ...],
 ) -> None:
-    """Change options; they count at once.
+    """Change options; they take effect at once.
 
     \b
     felice configs alter topics flights --set retention.ms=60000

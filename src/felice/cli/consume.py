@@ -272,19 +272,27 @@ def select(
 @click.argument("topic")
 @connection_options
 @click.option(
-    "--from-beginning", is_flag=True, help="Start at the first record where the group has no offset."
+    "--from-beginning", is_flag=True, help="Start at the first record if the group has no committed offset."
 )
-@click.option("--group", help="Share the topic with the group's other consumers, and commit.")
+@click.option(
+    "--group",
+    help="Consumer group to join; offsets are committed. Default: a new group that commits nothing.",
+)
 @click.option("--partition", type=click.IntRange(min=0), help="Read one partition only.")
-@click.option("--offset", help="Where to begin in the partition: earliest, latest or a number.")
-@click.option("--max-messages", "-n", type=click.IntRange(min=1), help="Stop after so many.")
-@click.option("--timeout-ms", type=int, help="Stop when no record came for so long.")
+@click.option("--offset", help="Where to start in --partition: earliest, latest or a number.")
+@click.option("--max-messages", "-n", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option("--timeout-ms", type=int, help="Stop if no record arrives for this long.")
 @click.option("--until-end", is_flag=True, help="Stop at the end of the topic instead of waiting for more.")
 @click.option(
-    "--property", "-p", "properties", multiple=True, metavar="KEY=VALUE", help="print.key, print.offset, …"
+    "--property",
+    "-p",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="What to print: print.key, print.offset, …",
 )
 @click.option(
-    "--config", "-X", "extra", multiple=True, metavar="KEY=VALUE", help="A consumer option; may come often."
+    "--config", "-X", "extra", multiple=True, metavar="KEY=VALUE", help="A consumer option; may be repeated."
 )
 @json_option
 def consume(

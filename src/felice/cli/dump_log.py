@@ -158,7 +158,7 @@ def _points_at(by_position: dict[int, BatchHeader], position: int, offset: int) 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--deep-iteration", "deep", is_flag=True, help="Also each record.")
+@click.option("--deep-iteration", "deep", is_flag=True, help="Print each record too.")
 @json_option
 def dump_log(files: tuple[Path, ...], deep: bool, as_json: bool) -> None:
     """Print and check the files of a partition: a directory, .log, .index or .timeindex files.
@@ -166,7 +166,7 @@ def dump_log(files: tuple[Path, ...], deep: bool, as_json: bool) -> None:
     \b
     felice dump-log felice-data/flights-0 --deep-iteration
 
-    Ends with exit code 1 where something is damaged, and says what and where.
+    Exit code 1: something is damaged; the error says what and where.
     """
     dump_files(files, deep=deep, as_json=as_json)
 

@@ -55,13 +55,13 @@ def elect_leaders(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """Give leadership back to preferred replicas, or (unclean) to any replica that lives.
+    """Return leadership to preferred replicas, or (unclean) give it to any live replica.
 
     \b
     felice elect-leaders flights
     felice elect-leaders flights --partition 0 --type unclean
 
-    An unclean election loses what the missing replicas alone had.
+    An unclean election loses the records that only the missing replicas have.
     """
     if bool(topics) == everything:
         raise Fault("name topics, or give --all for every partition")

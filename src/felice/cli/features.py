@@ -51,12 +51,14 @@ def update(admin: AdminClient, levels: dict[str, int], kind: str, *, dry_run: bo
 
 
 levels_argument = click.argument("levels", nargs=-1, required=True, metavar="FEATURE=LEVEL…")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only say whether it could be done.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Check whether the change is possible; change nothing."
+)
 
 
 @click.group(cls=CommandGroup)
 def features() -> None:
-    """Show and change what the cluster has settled on.
+    """Show and change the finalized feature levels of the cluster.
 
     \b
     felice features describe
@@ -69,7 +71,7 @@ def features() -> None:
 @connection_options
 @json_option
 def describe_command(bootstrap: str, command_config: Path | None, as_json: bool) -> None:
-    """Show the levels that brokers can run with, and the cluster's.
+    """Show the levels that brokers support, and the finalized level.
 
     \b
     felice features describe
@@ -84,7 +86,7 @@ def describe_command(bootstrap: str, command_config: Path | None, as_json: bool)
 def upgrade_command(
     levels: tuple[str, ...], bootstrap: str, command_config: Path | None, dry_run: bool
 ) -> None:
-    """Raise levels; clients follow with their next connection.
+    """Raise feature levels; clients follow when they next connect.
 
     \b
     felice features upgrade transaction.version=2
@@ -96,11 +98,11 @@ def upgrade_command(
 @levels_argument
 @connection_options
 @dry_run_option
-@click.option("--unsafe", is_flag=True, help="Even where something is lost by it.")
+@click.option("--unsafe", is_flag=True, help="Allow a downgrade that loses something.")
 def downgrade_command(
     levels: tuple[str, ...], bootstrap: str, command_config: Path | None, dry_run: bool, unsafe: bool
 ) -> None:
-    """Lower levels; 0 switches a feature off.
+    """Lower feature levels; level 0 disables a feature.
 
     \b
     felice features downgrade transaction.version=1

@@ -248,20 +248,24 @@ def reset_choices(command: Callable[..., Any]) -> Callable[..., Any]:
         [
             click.option("--to-earliest", is_flag=True, help="To the first offset."),
             click.option("--to-latest", is_flag=True, help="To the end."),
-            click.option("--to-current", is_flag=True, help="To where the group is: for exporting."),
+            click.option("--to-current", is_flag=True, help="To the current offsets (to export them)."),
             click.option("--to-offset", type=int, help="To this offset."),
-            click.option("--shift-by", type=int, help="By so many records, also back."),
+            click.option("--shift-by", type=int, help="By this many records; negative: backwards."),
             click.option(
                 "--to-datetime", metavar="TIME", help="To the first record at 2026-11-20T10:00:00.000."
             ),
-            click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record of so long ago."),
+            click.option(
+                "--by-duration",
+                metavar="PnDTnHnMnS",
+                help="To the first record after now minus this duration.",
+            ),
             click.option(
                 "--from-file",
                 type=click.Path(exists=True, dir_okay=False, path_type=Path),
-                help="As a file says: topic,partition,offset.",
+                help="To the offsets in a CSV file: topic,partition,offset.",
             ),
-            click.option("--dry-run", is_flag=True, help="Show only; the default."),
-            click.option("--execute", is_flag=True, help="Do it."),
+            click.option("--dry-run", is_flag=True, help="Only show the new offsets (the default)."),
+            click.option("--execute", is_flag=True, help="Apply the new offsets."),
         ]
     ):
         command = add(command)
@@ -285,7 +289,7 @@ def reset_offsets(
 
 @click.group(cls=CommandGroup)
 def groups() -> None:
-    """List and describe consumer groups, and move their offsets.
+    """List and describe consumer groups, and reset their offsets.
 
     \b
     felice groups describe billing
@@ -333,8 +337,8 @@ def describe_command(name: str, bootstrap: str, command_config: Path | None, as_
 @groups.command("reset-offsets")
 @click.argument("name")
 @connection_options
-@click.option("--topic", "names", multiple=True, metavar="NAME[:0,1]", help="May come often.")
-@click.option("--all-topics", is_flag=True, help="All topics that the group has offsets of.")
+@click.option("--topic", "names", multiple=True, metavar="NAME[:0,1]", help="May be repeated.")
+@click.option("--all-topics", is_flag=True, help="Every topic that the group has offsets for.")
 @reset_choices
 @json_option
 def reset_command(
@@ -348,7 +352,7 @@ def reset_command(
     execute: bool,
     **choices: Any,
 ) -> None:
-    """Move a group's offsets; shows where to, and does it with --execute.
+    """Reset a group's offsets. Shows the new offsets; --execute applies them.
 
     \b
     felice groups reset-offsets billing --topic flights --to-earliest --execute

@@ -38,8 +38,8 @@ def log_dirs() -> None:
 
 @log_dirs.command("describe")
 @connection_options
-@click.option("--broker", "brokers", type=int, multiple=True, help="Only this broker; may come often.")
-@click.option("--topic", "topics", multiple=True, help="Only this topic's replicas; may come often.")
+@click.option("--broker", "brokers", type=int, multiple=True, help="Only this broker; may be repeated.")
+@click.option("--topic", "topics", multiple=True, help="Only this topic's replicas; may be repeated.")
 @json_option
 def describe_command(
     bootstrap: str,
@@ -48,7 +48,7 @@ def describe_command(
     topics: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Show each directory with its replicas' number and size, and the room that is left.
+    """Show each directory with the number and size of its replicas, and its free space.
 
     \b
     felice log-dirs describe
@@ -93,9 +93,11 @@ def _readable(row: dict[str, Any]) -> dict[str, Any]:
 @click.argument("topic")
 @click.argument("partition", type=click.IntRange(min=0))
 @connection_options
-@click.option("--to", "target", required=True, help="The directory, as `describe` shows it.")
-@click.option("--broker", type=int, help="Whose replica; needed where there are several brokers.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Return when the replica has moved.")
+@click.option("--to", "target", required=True, help="Target directory, as `describe` shows it.")
+@click.option(
+    "--broker", type=int, help="Broker that has the replica; required if there are several brokers."
+)
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the replica has moved.")
 def move_command(
     topic: str,
     partition: int,
@@ -105,7 +107,7 @@ def move_command(
     broker: int | None,
     wait: bool,
 ) -> None:
-    """Move a replica to another directory of its broker; it goes on serving meanwhile.
+    """Move a replica to another directory of its broker, while it keeps serving.
 
     \b
     felice log-dirs move flights 0 --to /disk2/felice

@@ -20,19 +20,23 @@ from felice.cli.faults import describe_fault
 
 # name -> (module, attribute, help line)
 COMMANDS: dict[str, tuple[str, str, str]] = {
-    "start": ("felice.cli.start", "start", "Start a broker with an embedded store; needs nothing else."),
+    "start": ("felice.cli.start", "start", "Start one or more brokers with an embedded metadata store."),
     "broker": ("felice.cli.start", "broker", "Start a broker from a server.properties file."),
     "topics": ("felice.cli.topics", "topics", "List, create, describe, alter and delete topics."),
     "produce": ("felice.cli.produce", "produce", "Send lines of standard input to a topic."),
     "consume": ("felice.cli.consume", "consume", "Print the records of a topic."),
-    "groups": ("felice.cli.groups", "groups", "List and describe consumer groups, and move their offsets."),
+    "groups": ("felice.cli.groups", "groups", "List and describe consumer groups, and reset their offsets."),
     "transactions": (
         "felice.cli.transactions",
         "transactions",
-        "List transactions, find those that hang, and end them by force.",
+        "List and describe transactions; find hanging ones and end them.",
     ),
     "configs": ("felice.cli.configs", "configs", "Show and change the configuration of topics and brokers."),
-    "offsets": ("felice.cli.offsets", "offsets", "Show partitions' offsets, and delete records before one."),
+    "offsets": (
+        "felice.cli.offsets",
+        "offsets",
+        "Show the offsets of partitions, and delete records before an offset.",
+    ),
     "log-dirs": (
         "felice.cli.log_dirs",
         "log_dirs",
@@ -41,16 +45,20 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "cluster": (
         "felice.cli.cluster",
         "cluster",
-        "Show brokers, controller, versions, and partitions that are offline or lack replicas.",
+        "Show brokers, the controller, and partitions that are offline or lack replicas.",
     ),
     "reassign": ("felice.cli.reassign", "reassign", "Move partitions to other brokers."),
     "elect-leaders": (
         "felice.cli.elect_leaders",
         "elect_leaders",
-        "Give leadership back to preferred replicas.",
+        "Return leadership to preferred replicas, or give it to any live replica.",
     ),
-    "features": ("felice.cli.features", "features", "Show and change what the cluster has settled on."),
-    "perf": ("felice.cli.perf", "perf", "Measure how fast a topic can be written and read."),
+    "features": (
+        "felice.cli.features",
+        "features",
+        "Show and change the finalized feature levels of the cluster.",
+    ),
+    "perf": ("felice.cli.perf", "perf", "Measure the throughput and latency of writing and reading a topic."),
     "dump-log": ("felice.cli.dump_log", "dump_log", "Print and check the files of a partition."),
     "metadata": (
         "felice.cli.metadata",
@@ -65,7 +73,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "zookeeper": (
         "felice.cli.zookeeper",
         "zookeeper",
-        "Start a ZooKeeper ensemble for development; look into any.",
+        "Start ZooKeeper on this machine for development; inspect any ensemble.",
     ),
     "completion": (
         "felice.cli.completion",
@@ -75,7 +83,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "demo": (
         "felice.demo.command",
         "demo",
-        "A year of flights through topics and Spark; see that all works.",
+        "Run a year of flights through topics and Spark, and check the result.",
     ),
 }
 
@@ -107,7 +115,7 @@ def felice() -> None:
     felice start                                     a broker on 127.0.0.1:9092
     felice topics create flights --partitions 3      a topic
     echo hello | felice produce flights              a record
-    felice consume flights --from-beginning          what it holds
+    felice consume flights --from-beginning          its records
     """
 
 

@@ -93,10 +93,10 @@ def export_command(directory: Path) -> None:
 
 @journal.command("repair")
 @directory_argument
-@click.option("--cut", is_flag=True, help="Cut off what cannot be put right, with every write behind it.")
+@click.option("--cut", is_flag=True, help="Drop what cannot be repaired, with every write behind it.")
 @json_option
 def repair_command(directory: Path, cut: bool, as_json: bool) -> None:
-    """Put a damaged journal right; the old one is kept beside it. The broker must be stopped.
+    """Repair a damaged journal; the old one is kept beside it. The broker must be stopped.
 
     \b
     felice metadata journal repair /var/lib/felice

@@ -73,7 +73,7 @@ def read_offset_file(path: Path) -> dict[tuple[str, int], int]:
 
 @click.group(cls=CommandGroup)
 def offsets() -> None:
-    """Show partitions' offsets, and delete records before one.
+    """Show the offsets of partitions, and delete records before an offset.
 
     \b
     felice offsets get flights --time latest
@@ -85,7 +85,10 @@ def offsets() -> None:
 @click.argument("names", nargs=-1)
 @connection_options
 @click.option(
-    "--time", default="latest", show_default=True, help="latest, earliest, max-timestamp or milliseconds."
+    "--time",
+    default="latest",
+    show_default=True,
+    help="latest, earliest, max-timestamp, or milliseconds since 1970.",
 )
 @json_option
 def get_command(
@@ -110,7 +113,7 @@ def get_command(
 @click.argument("name")
 @connection_options
 @click.option("--partition", type=click.IntRange(min=0), required=True, help="Partition of the topic.")
-@click.option("--before", type=int, required=True, help="The first offset to keep; -1 deletes all.")
+@click.option("--before", type=int, required=True, help="First offset to keep; -1 deletes all records.")
 def delete_records_command(
     name: str, bootstrap: str, command_config: Path | None, partition: int, before: int
 ) -> None:

@@ -31,7 +31,7 @@ bootstrap_option = click.option(
     envvar="FELICE_BOOTSTRAP_SERVER",
     show_default=True,
     metavar="HOST:PORT,…",
-    help="Brokers to ask first.",
+    help="Brokers to connect to first.",
 )
 command_config_option = click.option(
     "--command-config",

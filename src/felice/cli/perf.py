@@ -138,7 +138,7 @@ def consume_load(
 
 @click.group(cls=CommandGroup)
 def perf() -> None:
-    """Measure how fast a topic can be written and read.
+    """Measure the throughput and latency of writing and reading a topic.
 
     \b
     felice perf produce load --num-records 1000000 --record-size 100
@@ -201,7 +201,12 @@ def perf_produce(
 @connection_options
 @click.option("--messages", type=click.IntRange(min=1), required=True, help="Number of records to read.")
 @click.option(
-    "--timeout", "timeout_ms", type=int, default=10_000, show_default=True, help="Milliseconds without one."
+    "--timeout",
+    "timeout_ms",
+    type=int,
+    default=10_000,
+    show_default=True,
+    help="Stop if no record arrives for this many milliseconds.",
 )
 @click.option(
     "--consumer-props",

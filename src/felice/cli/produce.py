@@ -215,10 +215,17 @@ def prompting(stream: BinaryIO) -> Iterable[bytes]:
 @click.argument("topic")
 @connection_options
 @click.option(
-    "--property", "-p", "properties", multiple=True, metavar="KEY=VALUE", help="parse.key, key.separator, …"
+    "--property",
+    "-p",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="How lines become records: parse.key, key.separator, …",
 )
-@click.option("--key-separator", help="Split each line into key and value here.")
-@click.option("--partition", type=int, default=-1, help="Send all to this partition.")
+@click.option("--key-separator", help="Separator between key and value in each line.")
+@click.option(
+    "--partition", type=int, default=-1, help="Send all records to this partition; -1: let the key decide."
+)
 @click.option(
     "--acks",
     type=click.Choice(["0", "1", "all", "-1"]),
@@ -228,7 +235,7 @@ def prompting(stream: BinaryIO) -> Iterable[bytes]:
 )
 @click.option("--compression", type=CODECS, default="none", show_default=True, help="Codec for batches.")
 @click.option(
-    "--config", "-X", "extra", multiple=True, metavar="KEY=VALUE", help="A producer option; may come often."
+    "--config", "-X", "extra", multiple=True, metavar="KEY=VALUE", help="A producer option; may be repeated."
 )
 @json_option
 def produce(

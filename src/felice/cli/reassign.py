@@ -230,17 +230,17 @@ def reassign() -> None:
 @reassign.command("generate")
 @click.argument("topics", nargs=-1, required=True)
 @connection_options
-@click.option("--brokers", required=True, metavar="1,2,3", help="Who is to have the partitions.")
-@click.option("--seed", type=int, help="The same plan for the same cluster.")
+@click.option("--brokers", required=True, metavar="1,2,3", help="Brokers that receive the partitions.")
+@click.option("--seed", type=int, help="Seed: the same seed and cluster give the same plan.")
 def generate_command(
     topics: tuple[str, ...], bootstrap: str, command_config: Path | None, brokers: str, seed: int | None
 ) -> None:
-    """Print a plan that spreads topics' partitions over brokers, with as many replicas as they have.
+    """Print a plan that spreads the partitions of topics over brokers; the number of replicas stays.
 
     \b
     felice reassign generate flights --brokers 1,2,3 > plan.json
 
-    More or fewer replicas take longer or shorter lists in the plan: edit it before it is executed.
+    For more or fewer replicas, edit the lists in the plan before you execute it.
     """
     admin = admin_client(bootstrap, command_config)
     click.echo(format_plan(proposed_plan(admin, topics, broker_ids(brokers), seed)))
@@ -249,14 +249,12 @@ def generate_command(
 @reassign.command("execute")
 @plan_argument
 @connection_options
-@click.option(
-    "--throttle", type=click.IntRange(min=1), metavar="BYTES", help="At most so many bytes a second."
-)
-@click.option("--additional", is_flag=True, help="Although other moves are under way.")
+@click.option("--throttle", type=click.IntRange(min=1), metavar="BYTES", help="Limit in bytes per second.")
+@click.option("--additional", is_flag=True, help="Allow it while other moves are in progress.")
 def execute_command(
     plan_file: Path, bootstrap: str, command_config: Path | None, throttle: int | None, additional: bool
 ) -> None:
-    """Begin the moves of a plan; print where the partitions were, as a plan to go back.
+    """Start the moves of a plan, and print the current placement as a plan for going back.
 
     \b
     felice reassign execute plan.json --throttle 50000000
@@ -272,8 +270,8 @@ def execute_command(
 @reassign.command("verify")
 @plan_argument
 @connection_options
-@click.option("--wait", is_flag=True, help="Return when no move is under way.")
-@click.option("--preserve-throttles", is_flag=True, help="Leave throttles where they are.")
+@click.option("--wait", is_flag=True, help="Wait until no move is in progress.")
+@click.option("--preserve-throttles", is_flag=True, help="Do not remove throttles.")
 @json_option
 def verify_command(
     plan_file: Path,
@@ -283,12 +281,12 @@ def verify_command(
     preserve_throttles: bool,
     as_json: bool,
 ) -> None:
-    """Show how far the moves of a plan are; when all have ended, take their throttles away.
+    """Show the progress of a plan; remove its throttles when all moves have ended.
 
     \b
     felice reassign verify plan.json --wait
 
-    Exit code 1 means that a partition is neither where it should be nor on its way.
+    Exit code 1: a partition is neither on its new brokers nor moving there.
     """
     plan = read_plan(plan_file)
     admin = admin_client(bootstrap, command_config)
@@ -325,13 +323,13 @@ def _wait_until_over(admin: AdminClient, plan: Plan) -> dict[tuple[str, int], st
 @plan_argument
 @connection_options
 def cancel_command(plan_file: Path, bootstrap: str, command_config: Path | None) -> None:
-    """End the moves of a plan that are under way: partitions stay where they were, without throttles.
+    """Cancel the moves of a plan: partitions return to their previous brokers, and throttles are removed.
 
     \b
     felice reassign cancel plan.json
 
-    Brokers that the plan keeps stay in its order, as with Kafka, and the first of them is to lead. What
-    `execute` printed, executed, has the order of before, at once.
+    As with Kafka, brokers that the plan kept stay in the plan's order, and the first of them is the preferred
+    leader. To restore the old order too, execute the plan that `execute` printed.
     """
     plan = read_plan(plan_file)
     admin = admin_client(bootstrap, command_config)
@@ -350,7 +348,7 @@ def cancel_command(plan_file: Path, bootstrap: str, command_config: Path | None)
 @connection_options
 @json_option
 def list_command(bootstrap: str, command_config: Path | None, as_json: bool) -> None:
-    """Show the moves that are under way.
+    """Show the moves in progress.
 
     \b
     felice reassign list

@@ -40,10 +40,17 @@ log_format_option = click.option(
 
 @click.command()
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Listen here; others can connect only if told so."
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; with 127.0.0.1 only this machine can connect.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), default=9092, show_default=True, help="0 picks a free one."
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=9092,
+    show_default=True,
+    help="Port to listen on; 0 picks a free port.",
 )
 @click.option(
     "--data-dir",
@@ -55,15 +62,20 @@ log_format_option = click.option(
 @click.option(
     "--brokers",
     type=click.IntRange(1, 100),
-    help="This many brokers in one process, on the next ports; DIR/broker-N is each one's.",
+    help="Number of brokers in one process, on consecutive ports, each with a directory DIR/broker-N.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(1, 100),
-    help="This many brokers, each a process, for a machine of several cores; as --brokers otherwise.",
+    help="As --brokers, with a process for each broker: uses several cores.",
 )
 @click.option(
-    "--option", "-o", "options", multiple=True, metavar="KEY=VALUE", help="Any broker option; may come often."
+    "--option",
+    "-o",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Any broker option; may be repeated.",
 )
 @log_format_option
 @click.option(
@@ -82,7 +94,7 @@ def start(
     log_level: str,
     store_descriptor: int | None,
 ) -> None:
-    """Start a broker, or several, with an embedded store; needs nothing else.
+    """Start one or more brokers with an embedded metadata store.
 
     \b
     felice start
@@ -90,8 +102,8 @@ def start(
     felice start --processes 4
     felice start --port 0 --data-dir /tmp/data -o num.partitions=3
 
-    Nothing authenticates yet, so it listens to this machine alone unless --host
-    says otherwise. Stop it with Ctrl-C; it leaves its data behind.
+    There is no authentication yet, so the default is to listen on this machine only
+    (see --host). Ctrl-C stops it; its data stays.
     """
     from felice.server.local_cluster import LocalCluster, local_settings
 

@@ -178,7 +178,9 @@ def topics() -> None:
 
 @topics.command("list")
 @connection_options
-@click.option("--exclude-internal", is_flag=True, help="Leave out __consumer_offsets and its like.")
+@click.option(
+    "--exclude-internal", is_flag=True, help="Leave out __consumer_offsets and other internal topics."
+)
 @json_option
 def list_command(bootstrap: str, command_config: Path | None, exclude_internal: bool, as_json: bool) -> None:
     """Print the names of all topics, a line each.
@@ -199,22 +201,22 @@ def list_command(bootstrap: str, command_config: Path | None, exclude_internal: 
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
-    help="How many partitions; the broker's num.partitions if not set.",
+    help="Number of partitions; default: the broker's num.partitions.",
 )
 @click.option(
     "--replication-factor",
     type=click.IntRange(min=1),
-    help="Replicas of each; the broker's default if not set.",
+    help="Replicas of each partition; default: the broker's default.replication.factor.",
 )
 @click.option(
     "--replica-assignment",
     metavar="1:2,2:3",
-    help="The brokers that have partition 0, then partition 1, instead: the preferred leader first.",
+    help="Brokers of partition 0, then of partition 1, instead of the two numbers; the preferred leader comes first.",
 )
 @click.option(
-    "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic option; may come often."
+    "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic option; may be repeated."
 )
-@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic is there already.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists already.")
 def create_command(
     name: str,
     bootstrap: str,
@@ -277,9 +279,7 @@ def describe_command(
 @topics.command("alter")
 @click.argument("name")
 @connection_options
-@click.option(
-    "--partitions", type=int, required=True, help="How many partitions the topic is to have in all."
-)
+@click.option("--partitions", type=int, required=True, help="New total number of partitions.")
 def alter_command(name: str, bootstrap: str, command_config: Path | None, partitions: int) -> None:
     """Give a topic more partitions.
 
@@ -293,9 +293,11 @@ def alter_command(name: str, bootstrap: str, command_config: Path | None, partit
 @topics.command("delete")
 @click.argument("names", nargs=-1, required=True)
 @connection_options
-@click.option("--if-exists", is_flag=True, help="Succeed if a topic is not there.")
+@click.option("--if-exists", is_flag=True, help="Succeed if a topic does not exist.")
 @click.option(
-    "--force", is_flag=True, help="Also internal topics: every group's offsets go with __consumer_offsets."
+    "--force",
+    is_flag=True,
+    help="Delete internal topics too. With __consumer_offsets all groups lose their offsets.",
 )
 def delete_command(
     names: tuple[str, ...], bootstrap: str, command_config: Path | None, if_exists: bool, force: bool

@@ -117,7 +117,7 @@ def open_transaction(
 
 @click.group(cls=CommandGroup)
 def transactions() -> None:
-    """List and describe transactions, find those that hang, and end them by force.
+    """List and describe transactions; find hanging ones and end them.
 
     \b
     felice transactions list --state Ongoing --longer-than-ms 60000
@@ -128,10 +128,22 @@ def transactions() -> None:
 
 @transactions.command("list")
 @connection_options
-@click.option("--state", "states", multiple=True, metavar="STATE", help="Only in this state; may come often.")
-@click.option("--producer-id", "producer_ids", type=int, multiple=True, help="Only of this producer.")
-@click.option("--longer-than-ms", type=click.IntRange(min=0), help="Only what runs for longer than this.")
-@click.option("--pattern", help="Only ids that match this regular expression as a whole.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    help="Only transactions in this state; may be repeated.",
+)
+@click.option(
+    "--producer-id", "producer_ids", type=int, multiple=True, help="Only transactions of this producer id."
+)
+@click.option(
+    "--longer-than-ms",
+    type=click.IntRange(min=0),
+    help="Only transactions that have been open for longer than this.",
+)
+@click.option("--pattern", help="Only ids that match this regular expression (whole id).")
 @json_option
 def list_command(
     bootstrap: str,
@@ -186,7 +198,7 @@ def _states(names: Sequence[str]) -> list[Any]:
 def describe_command(
     transactional_ids: tuple[str, ...], bootstrap: str, command_config: Path | None, as_json: bool
 ) -> None:
-    """Show the state of transactional ids, and the partitions of what is open.
+    """Show the state of transactional ids, and the partitions of open transactions.
 
     \b
     felice transactions describe copier-0 copier-1
@@ -216,7 +228,7 @@ def describe_command(
 @click.argument("topic")
 @connection_options
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
-@click.option("--broker", type=int, help="As the replica on this broker knows them, not the leader.")
+@click.option("--broker", type=int, help="Ask the replica on this broker instead of the leader.")
 @json_option
 def describe_producers_command(
     topic: str,
@@ -226,7 +238,7 @@ def describe_producers_command(
     broker: int | None,
     as_json: bool,
 ) -> None:
-    """Show who has written to a topic's partitions, and since which offset a transaction is open.
+    """Show the producers of a topic's partitions, and the first offset of each open transaction.
 
     \b
     felice transactions describe-producers flights --partition 0
@@ -241,13 +253,13 @@ def describe_producers_command(
 @click.argument("topics", nargs=-1)
 @connection_options
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition of the topic.")
-@click.option("--broker", type=int, help="Only partitions on this broker, as it has them.")
+@click.option("--broker", type=int, help="Only partitions of this broker; ask it instead of the leaders.")
 @click.option(
     "--max-timeout-minutes",
     type=click.IntRange(min=0),
     default=15,
     show_default=True,
-    help="The brokers' transaction.max.timeout.ms: what is younger may yet be ended.",
+    help="The brokers' transaction.max.timeout.ms, in minutes; younger transactions are not reported.",
 )
 @json_option
 def find_hanging_command(
@@ -259,7 +271,7 @@ def find_hanging_command(
     max_timeout_minutes: int,
     as_json: bool,
 ) -> None:
-    """Find transactions that no coordinator will end; of all topics where none is named.
+    """Find transactions that no coordinator will end, in the named topics or in all.
 
     \b
     felice transactions find-hanging
@@ -293,7 +305,10 @@ def _producer_rows(found: Iterable[tuple[TopicPartition, ProducerState]]) -> lis
 @click.argument("partition", type=click.IntRange(min=0))
 @connection_options
 @click.option(
-    "--start-offset", type=click.IntRange(min=0), required=True, help="Where it begins, as find-hanging says."
+    "--start-offset",
+    type=click.IntRange(min=0),
+    required=True,
+    help="First offset of the transaction, as find-hanging shows it.",
 )
 def abort_command(
     topic: str, partition: int, bootstrap: str, command_config: Path | None, start_offset: int
@@ -303,7 +318,7 @@ def abort_command(
     \b
     felice transactions abort flights 0 --start-offset 4711
 
-    Its coordinator is not asked. End one that the coordinator knows of with force-terminate.
+    The coordinator is not involved. If it knows the transaction, use force-terminate instead.
     """
     from felice.client.admin import TopicPartition
 

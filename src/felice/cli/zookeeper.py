@@ -39,7 +39,7 @@ connect_option = click.option(
 
 @click.group(cls=CommandGroup)
 def zookeeper() -> None:
-    """Start ZooKeeper on this machine, and look into any ensemble.
+    """Start ZooKeeper on this machine for development; inspect any ensemble.
 
     \b
     felice zookeeper start --nodes 3
@@ -55,16 +55,16 @@ def zookeeper() -> None:
     type=click.IntRange(1, 9),
     default=3,
     show_default=True,
-    help="Servers; 3 outlive the loss of one.",
+    help="Number of servers; with 3 the ensemble survives the loss of one.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
     default=2181,
     show_default=True,
-    help="Of the first node; the others take the next ones. 0 picks free ones.",
+    help="Port of the first server; the others use the next ports. 0 picks free ports.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Listen here.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -74,12 +74,12 @@ def zookeeper() -> None:
 )
 @json_option
 def start(nodes: int, port: int, host: str, data_dir: Path, as_json: bool) -> None:
-    """Start an ensemble from the jars that PySpark carries; Ctrl-C stops it.
+    """Start an ensemble from the jars that PySpark contains; Ctrl-C stops it.
 
     \b
     felice zookeeper start --nodes 3
 
-    For development and tests: all nodes are on this machine. It needs the extra felice[spark].
+    For development and tests: all servers run on this machine. Needs the extra felice[spark].
     """
     from felice.ensemble import Ensemble
 
@@ -133,7 +133,7 @@ def _ended(node: Node) -> str:
 @connect_option
 @json_option
 def status(connect: str, as_json: bool) -> None:
-    """Ask each server how it is; fails unless one of them leads.
+    """Show the state of each server. Exit code 1: no server leads.
 
     \b
     felice zookeeper status --connect 127.0.0.1:2181
@@ -173,7 +173,7 @@ def _status_row(server: str) -> dict[str, Any]:
 @click.option(
     "--digest", metavar="USER:PASSWORD", envvar="FELICE_ZOOKEEPER_DIGEST", help="Digest authentication."
 )
-@click.option("-r", "--recursive", is_flag=True, help="Everything below, as whole paths.")
+@click.option("-r", "--recursive", is_flag=True, help="Include all descendants, with full paths.")
 @json_option
 def ls(path: str, connect: str, digest: str | None, recursive: bool, as_json: bool) -> None:
     """List the nodes below PATH.
@@ -200,7 +200,7 @@ def ls(path: str, connect: str, digest: str | None, recursive: bool, as_json: bo
 )
 @json_option
 def get(path: str, connect: str, digest: str | None, as_json: bool) -> None:
-    """Print what the node at PATH holds, with --json also its version and owner.
+    """Print the data of the node at PATH; --json adds its version and owner.
 
     \b
     felice zookeeper get /controller --connect 127.0.0.1:2181/kafka

@@ -25,22 +25,25 @@ _NEEDED = "the demo needs Spark, pandas and the data: pip install 'felice[demo]'
 @click.option("--keep", is_flag=True, help="Keep the data directory, the chart and the summary.")
 @click.option(
     "--dir", "directory", type=click.Path(path_type=Path), show_default=str(KEPT_IN),
-    help="Where --keep keeps them; must not exist yet.",
+    help="Directory for --keep; must not exist yet.",
 )  # fmt: skip
 @click.option(
     "--chart", type=click.Path(path_type=Path), help="Save the chart here too: .png, .svg or .html."
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="End with one line of JSON; all else goes to standard error."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one line of JSON at the end; everything else goes to standard error.",
 )
 def demo(keep: bool, directory: Path | None, chart: Path | None, as_json: bool) -> None:
-    """A year of New York's flights through topics, Spark and back, checked against the source.
+    """Run a year of New York's flights through topics, Spark and back, and check the result.
 
     \b
     felice demo
     felice demo --keep --chart flights.png
 
-    Starts a broker of its own, so nothing needs to run; takes a minute or two.
+    It starts a broker of its own and takes a minute or two.
     """
     kept = _place_to_keep(keep, directory)
     if chart is not None:

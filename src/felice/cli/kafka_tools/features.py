@@ -13,7 +13,7 @@ from felice.cli.options import admin_client, command_config_option
 from felice.client.error import KafkaException
 
 feature_option = click.option(
-    "--feature", "texts", multiple=True, required=True, metavar="FEATURE=LEVEL", help="May come often."
+    "--feature", "texts", multiple=True, required=True, metavar="FEATURE=LEVEL", help="May be repeated."
 )
 dry_run_option = click.option("--dry-run", is_flag=True, help="Validate, and change nothing.")
 
@@ -63,7 +63,7 @@ def upgrade_command(where: tuple[str, Path | None], texts: tuple[str, ...], dry_
 @kafka_features.command("downgrade")
 @feature_option
 @dry_run_option
-@click.option("--unsafe", is_flag=True, help="Even where something is lost by it.")
+@click.option("--unsafe", is_flag=True, help="Allow a downgrade that loses something.")
 @click.pass_obj
 def downgrade_command(
     where: tuple[str, Path | None], texts: tuple[str, ...], dry_run: bool, unsafe: bool
@@ -77,9 +77,9 @@ def downgrade_command(
 
 
 @kafka_features.command("disable")
-@click.option("--feature", "names", multiple=True, required=True, metavar="FEATURE", help="May come often.")
+@click.option("--feature", "names", multiple=True, required=True, metavar="FEATURE", help="May be repeated.")
 @dry_run_option
-@click.option("--unsafe", is_flag=True, help="Even where something is lost by it.")
+@click.option("--unsafe", is_flag=True, help="Allow a downgrade that loses something.")
 @click.pass_obj
 def disable_command(
     where: tuple[str, Path | None], names: tuple[str, ...], dry_run: bool, unsafe: bool
