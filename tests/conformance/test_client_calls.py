@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib
 import json
+import logging
 import uuid
 from typing import Any
 
@@ -65,6 +66,10 @@ def test_batch_of_dicts_is_produced_and_its_faults_are_marked(kafka: Any, broker
         "MSG_SIZE_TOO_LARGE",
         None,
     ]
+    rows[1]["value"] = b"b"
+    assert producer.produce_batch(topic, rows[1:2], partition=0) == 1
+    # confluent_kafka leaves the error of the first attempt where it is.
+    assert ("_error" in rows[1]) is (kafka is confluent_kafka)
     assert producer.flush(30) == 0
     assert sorted(reports, key=lambda report: report[1]) == [(None, b"a"), (None, b"c")]
 
@@ -239,6 +244,9 @@ def test_asyncio_clients_produce_and_consume(kafka: Any, broker: Target, topic: 
         assert len(assigned) == 2
         positions = await consumer.position([kafka.TopicPartition(topic, 0)])
         assert positions[0].offset == 5
+        await consumer.seek(kafka.TopicPartition(topic, 0, 0))
+        # As many as asked for, not only what is there at once.
+        assert len(await consumer.consume(num_messages=5, timeout=30)) == 5
         rows = await consumer.commit(asynchronous=False)
         assert (topic, 0, 5) in [(row.topic, row.partition, row.offset) for row in rows]
         found = await consumer.committed([kafka.TopicPartition(topic, 0)], timeout=30)
@@ -362,3 +370,30 @@ def test_statistics_have_the_fields_that_dashboards_read(kafka: Any, broker: Tar
     answered = [row["rtt"] for document in documents["p"] for row in document["brokers"].values()]
     assert any(window["cnt"] and 0 < window["min"] <= window["p50"] <= window["max"] for window in answered)
     consumer.close()
+
+
+def test_each_debug_context_speaks(broker: Target, topic: str) -> None:
+    heard: set[str] = set()
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.add(record.name.removeprefix(base.name).lstrip("."))
+
+    base = logging.getLogger(f"debugged-{topic}")
+    base.addHandler(Handler())
+    base.propagate = False
+    common = {
+        "bootstrap.servers": broker.bootstrap,
+        "logger": base,
+        "debug": "broker,protocol,msg,eos,cgrp,fetch",
+    }
+    with felice.client.Producer({**common, "transactional.id": topic}) as producer:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(topic, b"v", partition=0)
+        producer.commit_transaction(30)
+    config = {**common, "group.id": topic, "auto.offset.reset": "earliest"}
+    with felice.client.Consumer(config) as consumer:
+        consumer.subscribe([topic])
+        assert len(consumed(consumer, 1)) == 1
+    assert heard >= {"broker", "protocol", "sender", "transactions", "group", "fetch"}

@@ -55,6 +55,7 @@ class Fetcher:
         self._subscription = subscription
         self._delivery = delivery
         self._settings = settings
+        self._log = settings.logger("fetch")
         self._loop = asyncio.get_running_loop()
         self._isolation: int = settings["isolation.level"]
         self._under_way: dict[tuple[int, str], set[Lease]] = {}
@@ -168,6 +169,7 @@ class Fetcher:
             response = await self._cluster.call(leader, request, purpose=lane, timeout_s=timeout_s)
             if response.error_code:
                 raise KafkaException(error_of(response.error_code))
+            self._log.debug("broker %d: fetched from %d partitions", leader, len(asked))
             self._take(response, asked)
         except KafkaException as error:
             self._on_broken([partition for partition, _, _ in asked.values()], error)
@@ -177,6 +179,7 @@ class Fetcher:
 
     def _on_broken(self, group: list[AssignedPartition], error: KafkaException) -> None:
         """The broker did not answer: look for another leader after a while."""
+        self._log.debug("fetching from %d partitions failed: %s", len(group), error.error.str())
         until = self._loop.time() + self._settings["fetch.error.backoff.ms"] / 1000
         for partition in group:
             partition.not_before = until

@@ -202,6 +202,12 @@ class Membership:
 
     async def _take_up(self, data: bytes) -> None:
         change = self.member.on_assignment(data)
+        self._log.debug(
+            "group %s: generation %d, %d partitions assigned",
+            self.member.settings.group_id,
+            self.member.generation,
+            len(change.assigned),
+        )
         self._stable = True
         self.rebalance_count += 1
         self._rebalanced_at = self._loop.time()

@@ -75,7 +75,8 @@ class ProducerCore:
             self._inbox.tell(self._settings["throttle_cb"], event)
 
     def _describe(self, document: Document) -> None:
-        describe_producer(document, self.cluster, self.accumulator, self.sender.counts)
+        if self.sender.counts is not None:
+            describe_producer(document, self.cluster, self.accumulator, self.sender.counts)
 
     @property
     def transactor(self) -> Transactor:

@@ -72,7 +72,8 @@ class Sender:
         self._on_delivered = on_delivered
         self._on_dropped = on_dropped
         self._transaction = accumulator.transaction
-        self.counts = ProducerCounts()
+        # Counted only for statistics: a window of samples for each topic takes memory.
+        self.counts = ProducerCounts() if settings["statistics.interval.ms"] else None
         self.on_transaction_changed: Callable[[], None] = lambda: None
         self._log = settings.logger("sender")
         self._loop = asyncio.get_running_loop()
@@ -345,6 +346,7 @@ class Sender:
         )
         try:
             connection = connection or await self._cluster.connection(leader)
+            self._log.debug("broker %d: sending %d batches", leader, len(batches))
             self._count_sent(leader, [batch for _, batch in batches])
             if self._acks == 0:
                 connection.send_unanswered(request)
@@ -369,7 +371,8 @@ class Sender:
         traffic = self._cluster.traffic_to(leader)
         now = self._loop.time()
         for batch in batches:
-            self.counts.on_sent(batch)
+            if self.counts is not None:
+                self.counts.on_sent(batch)
             if traffic is not None and batch.attempts > 1:
                 traffic.retries += 1
             elif traffic is not None:
@@ -417,7 +420,8 @@ class Sender:
 
     def _deliver(self, queue: PartitionQueue, batch: ProducerBatch, offset: int, append_time_ms: int) -> None:
         queue.in_flight.remove(batch)
-        self.counts.on_delivered(batch)
+        if self.counts is not None:
+            self.counts.on_delivered(batch)
         self._finish(batch, None, offset, append_time_ms)
 
     def _give_back(self, queue: PartitionQueue, batch: ProducerBatch, again: list[ProducerBatch]) -> None:
@@ -438,6 +442,8 @@ class Sender:
         in_time = not timeout_s or now - batch.created < timeout_s
         if (error.retriable() or renumber) and batch.attempts <= self._settings["retries"] and in_time:
             self._give_back(queue, batch, [batch])
+            what = f"{queue.topic}-{queue.partition}"
+            self._log.debug("%s: batch is sent again: %s", what, error.str())
             leader = self._cluster.topology.leader(queue.topic, queue.partition)
             settings = self._settings
             first, limit = settings["retry.backoff.ms"], settings["retry.backoff.max.ms"]
@@ -450,6 +456,8 @@ class Sender:
         queue.renumber = queue.renumber or batch.numbered
         if not in_time:
             error = error_of(KafkaError._MSG_TIMED_OUT, error.str())
+        what = f"{queue.topic}-{queue.partition}"
+        self._log.debug("%s: %d records failed: %s", what, batch.record_count, error.str())
         self._finish(batch, error)
 
     def _drop(self, record: HeldRecord, error: KafkaError) -> None:

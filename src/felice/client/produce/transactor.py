@@ -66,6 +66,7 @@ class Transactor:
         self._sender = sender
         self._timeout_ms: int = settings["transaction.timeout.ms"]
         self._random = settings.env.random
+        self._log = settings.logger("transactions")
         self._driver: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         sender.on_transaction_changed = self.wake
@@ -138,6 +139,7 @@ class Transactor:
         attempt = 0
         while (step := self.transaction.next_step()) is not None:
             what_next = await self._take(step)
+            self._log.debug("%s: %s, then %s", step, self.transaction.state.name, what_next.name)
             self._sender.wake()
             self._tell()
             if what_next is Next.GO_ON:
