@@ -13,9 +13,10 @@ from mutation.sample import Share, draw
 
 def main() -> int:
     options = _options()
-    mutants = trial.generate()
+    targets = options.only or list(trial.PACKAGES)
+    mutants = trial.generate(targets)
     shares = []
-    for target in options.only or trial.PACKAGES:
+    for target in targets:
         population = trial.chosen(mutants, target)
         sample = draw(population, options.sample, options.seed)
         print(f"{target}: {len(sample)} of {len(population)} mutants, seed {options.seed}", flush=True)

@@ -56,12 +56,13 @@ class Survivor:
         return f"# {self.mutant}{''.join(f' ({note})' for note in notes)}\n{self.diff}"
 
 
-def package_of(mutant: str) -> str:
-    return mutant.split(".")[1]
+def package_of(target: str) -> str:
+    return target.partition("/")[0]
 
 
-def generate() -> list[str]:
-    """Writes every mutant of the packages below `mutants/` and returns their names."""
+def generate(targets: Sequence[str]) -> list[str]:
+    """Writes every mutant of the targets' packages below `mutants/` and returns their names."""
+    config().only_mutate = [f"{_SOURCES}/{package_of(target)}/*" for target in targets]
     operators.install()
     steady.install()
     _clear_workplace()
@@ -100,7 +101,7 @@ def chosen(mutants: Sequence[str], target: str) -> list[str]:
 def survivors_of(mutants: Sequence[str], target: str) -> list[Survivor]:
     """Runs the tests of the target's package against each mutant, in a process of its own."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
-        verdicts = process.submit(_verdicts, mutants, PACKAGES[target.partition("/")[0]]).result()
+        verdicts = process.submit(_verdicts, mutants, PACKAGES[package_of(target)]).result()
     return [_survivor(name, verdict) for name, verdict in sorted(verdicts.items()) if _survives(verdict)]
 
 
