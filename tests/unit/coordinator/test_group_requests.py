@@ -281,3 +281,14 @@ async def test_where_another_broker_coordinates_the_client_is_sent_on() -> None:
     made.image.topics[GROUP_TOPIC] = TopicImage(GROUP_TOPIC, UUID(int=1), (partition,))
     assert made.coordinator.leader_of("g") == 2
     assert made.created == []
+
+
+async def test_a_coordinator_that_has_stopped_says_so_to_every_question() -> None:
+    made = await world()
+    await answered(made.coordinator.commit(commit_of(("t", 0, 5)), NAMES))
+    made.coordinator.stop()
+    gone = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert made.coordinator.list(ListGroupsRequest()).error_code == gone
+    assert made.coordinator.describe("g", NAMES).error_code == gone
+    assert (await answered(made.coordinator.delete("g", NAMES))).error_code == gone
+    assert codes(await answered(made.coordinator.commit(commit_of(("t", 0, 6)), NAMES))) == [gone]
