@@ -37,6 +37,8 @@ PACKAGES = {
 }
 WORKPLACE = Path("mutants")
 _SOURCES = Path("src/felice")
+# Without this file the last run ended while it wrote mutants.
+_ALL_MADE = WORKPLACE / "all-made"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +72,17 @@ def generate(targets: Sequence[str]) -> list[str]:
         mutmut.copy_src_dir()
         mutmut.copy_also_copy_files()
         mutmut.create_mutants(1)
+    _ALL_MADE.touch()
     return [name for _, name, _ in mutmut.collect_source_file_mutation_data(mutant_names=())[0]]
 
 
 def _clear_workplace() -> None:
     """Keeps the mutants of files that did not change, which take a minute to make, and nothing else."""
-    made = WORKPLACE / "mutmut.log"
-    if not made.exists() or made.stat().st_mtime < Path(operators.__file__).stat().st_mtime:
+    operators_changed = Path(operators.__file__).stat().st_mtime
+    if not _ALL_MADE.exists() or _ALL_MADE.stat().st_mtime < operators_changed:
         shutil.rmtree(WORKPLACE, ignore_errors=True)
     shutil.rmtree(WORKPLACE / "tests", ignore_errors=True)
-    for leftover in [made, *_without_source()]:
+    for leftover in [_ALL_MADE, WORKPLACE / "mutmut.log", *_without_source()]:
         leftover.unlink(missing_ok=True)
     WORKPLACE.mkdir(exist_ok=True)
 
