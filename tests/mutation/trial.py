@@ -32,8 +32,17 @@ PACKAGES = {
         "properties/coordinator",
     ),
     "controller": ("unit/controller", "scenarios/test_controller.py"),
-    # The last two call its administration.
-    "client": ("unit/client", "properties/client", "unit/cli", "unit/testing/test_broker.py"),
+    # Most of the administration only forwards requests: the tests with a broker in the same process try it.
+    "client": (
+        "unit/client",
+        "properties/client",
+        "unit/cli",
+        "conformance/test_client_admin.py",
+        "conformance/test_client_aio.py",
+        "conformance/test_client_calls.py",
+        "conformance/test_client_groups.py",
+        "conformance/test_client_transactions_admin.py",
+    ),
 }
 WORKPLACE = Path("mutants")
 _SOURCES = Path("src/felice")

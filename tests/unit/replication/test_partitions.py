@@ -63,6 +63,9 @@ def test_partitions_come_with_the_image_and_go_with_it(tmp_path: Path) -> None:
     assert len(partitions) == 0
     assert not first.is_leader
     with pytest.raises(ApiError) as error:
+        first.fetch(0, 100)
+    assert error.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "what still waits on it is told so"
+    with pytest.raises(ApiError) as error:
         partitions.find("a", 0)
     assert error.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert not directory.logs
@@ -336,4 +339,21 @@ def test_no_logs_are_made_ahead_for_the_replicas_of_other_brokers(tmp_path: Path
     partitions = registry(directory)
     asyncio.run(partitions.make_logs(image(topic("a", FIRST, 100, replicas=(2, 3))), lambda: True))
     assert not directory.logs
+    directory.close()
+
+
+def test_a_log_that_fails_closes_its_partition_alone_and_gives_it_up(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    partitions = registry(directory)
+    given_up: list[tuple[str, UUID, int, tuple[int, ...]]] = []
+    partitions.on_unservable = lambda *facts: given_up.append(facts)
+    partitions.apply(image(), image(topic("a", FIRST, 2, (1, 2))))
+    failed = partitions.find("a", 1)
+    for _ in range(2):
+        partitions.on_log_offline(failed.log)
+    assert given_up == [("a", FIRST, 1, (1, 2))]
+    assert [partitions.find("a", number).is_open for number in (0, 1)] == [True, False]
+    with pytest.raises(ApiError) as error:
+        failed.fetch(0, 100)
+    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     directory.close()

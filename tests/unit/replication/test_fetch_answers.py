@@ -1,0 +1,158 @@
+"""What a follower does with answers that it cannot append: where it goes on, and what the others notice of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from felice.config import BrokerConfig
+from felice.env import SystemClock
+from felice.metadata import BrokerImage, ClusterImage
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from felice.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from felice.replication.fetcher import Fetchers
+from felice.replication.partitions import Partitions
+
+from .test_fetch_epochs import ID, LEADER, PatientLeader, records_at
+from .test_partitions import image, open_directory, registry, topic
+
+
+class KnowingLeader(PatientLeader):
+    """Its log of partition 0 holds offsets 700 to 899, or it may not tell."""
+
+    def __init__(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        super().__init__()
+        self.error = error
+        self.looked_up: list[tuple[int, int]] = []
+
+    async def call(self, source: int, api: Any, request: Any, timeout_s: float, lane: str) -> Any:
+        if not isinstance(request, ListOffsetsRequest):
+            return await super().call(source, api, request, timeout_s, lane)
+        [asked] = request.topics[0].partitions
+        assert (source, request.replica_id, request.topics[0].name) == (LEADER, 1, "a")
+        self.looked_up.append((asked.timestamp, asked.current_leader_epoch))
+        offset = {-2: 700, -1: 900}[asked.timestamp]
+        row = ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index, offset=offset, error_code=self.error
+        )
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="a", partitions=[row])])
+
+    async def next_request(self) -> tuple[FetchRequest, Callable[..., None]]:
+        request, reply = await self.asked.get()
+
+        def answer(*rows: PartitionData) -> None:
+            topics = [FetchableTopicResponse(topic_id=ID, partitions=list(rows))]
+            reply.set_result(FetchResponse(session_id=7, responses=topics))
+
+        return request, answer
+
+
+def run(tmp_path: Path, leader: KnowingLeader, scenario: Callable[[Partitions], Awaitable[None]]) -> None:
+    """Two partitions that follow one leader; what fails waits for an hour."""
+
+    async def whole() -> None:
+        directory = open_directory(tmp_path)
+        partitions = registry(directory)
+        shown = image(topic("a", ID, 2, (LEADER, 1)))
+        shown = ClusterImage(topics=shown.topics, brokers={LEADER: BrokerImage(LEADER, {}, None, 0)})
+        partitions.apply(image(), shown)
+        options = {"replica.fetch.backoff.ms": "3600000", "num.replica.fetchers": "1"}
+        config, _ = BrokerConfig.parse(options)
+        fetchers = Fetchers(1, leader, SystemClock(), lambda: config, lambda: 5)  # type: ignore[arg-type]
+        fetchers.follow(partitions, shown)
+        async with asyncio.timeout(30):
+            await scenario(partitions)
+        await fetchers.stop()
+        directory.close()
+
+    asyncio.run(whole())
+
+
+def asked_for(request: FetchRequest) -> dict[int, int]:
+    return {row.partition: row.fetch_offset for each in request.topics for row in each.partitions}
+
+
+OUT_OF_RANGE = PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+
+
+def records(partition: int, offset: int) -> PartitionData:
+    row = records_at(offset)
+    row.partition_index = partition
+    return row
+
+
+def test_a_follower_behind_the_leaders_log_start_begins_there(tmp_path: Path) -> None:
+    leader = KnowingLeader()
+
+    async def scenario(partitions: Partitions) -> None:
+        request, answer = await leader.next_request()
+        assert asked_for(request) == {0: 0, 1: 0}
+        answer(OUT_OF_RANGE, records(1, 0))
+        request, _ = await leader.next_request()
+        assert asked_for(request) == {0: 700, 1: 1}
+        assert sorted(leader.looked_up) == [(-2, 0), (-1, 0)]
+        found = partitions.find("a", 0)
+        assert (found.log.log_start_offset, found.log_end_offset) == (700, 700)
+
+    run(tmp_path, leader, scenario)
+
+
+def test_where_the_leader_cannot_tell_its_ends_the_partition_waits_and_the_others_go_on(
+    tmp_path: Path,
+) -> None:
+    leader = KnowingLeader(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    async def scenario(partitions: Partitions) -> None:
+        _, answer = await leader.next_request()
+        answer(OUT_OF_RANGE, records(1, 0))
+        request, _ = await leader.next_request()
+        assert asked_for(request) == {1: 1}
+        assert [row.partitions for row in request.forgotten_topics_data] == [[0]]
+        assert partitions.find("a", 0).log_end_offset == 0
+
+    run(tmp_path, leader, scenario)
+
+
+@pytest.mark.parametrize("damage", ["checksum", "gap"])
+def test_records_that_cannot_be_appended_make_their_partition_wait(tmp_path: Path, damage: str) -> None:
+    leader = KnowingLeader()
+
+    async def scenario(partitions: Partitions) -> None:
+        _, answer = await leader.next_request()
+        bad = records(0, 0)
+        data = bytearray(bad.records or b"")
+        if damage == "checksum":
+            data[-1] ^= 1
+        else:
+            data[:8] = (-5).to_bytes(8, "big", signed=True)
+        bad.records = bytes(data)
+        answer(bad, records(1, 0))
+        request, _ = await leader.next_request()
+        assert asked_for(request) == {1: 1}
+        assert [partitions.find("a", number).log_end_offset for number in (0, 1)] == [0, 1]
+
+    run(tmp_path, leader, scenario)
+
+
+def test_an_answer_for_a_partition_that_was_closed_meanwhile_is_dropped(tmp_path: Path) -> None:
+    leader = KnowingLeader()
+
+    async def scenario(partitions: Partitions) -> None:
+        _, answer = await leader.next_request()
+        partitions.find("a", 0).close(ErrorCode.KAFKA_STORAGE_ERROR)
+        answer(OUT_OF_RANGE, records(1, 0))
+        request, _ = await leader.next_request()
+        assert asked_for(request)[1] == 1
+        assert leader.looked_up == []
+
+    run(tmp_path, leader, scenario)
