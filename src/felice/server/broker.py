@@ -107,6 +107,11 @@ class Broker:
         return self.settings.config
 
     @property
+    def is_composed(self) -> bool:
+        """Whether `services` and the other parts exist: from the moment at which the logs are known."""
+        return self._parts is not None
+
+    @property
     def services(self) -> Services:
         return self._made.services
 

@@ -91,7 +91,7 @@ class ClusterStory(Story):
         images = [
             machine.broker.image
             for machine in self._brokers
-            if machine.broker and hasattr(machine.broker, "watcher")
+            if machine.broker and machine.broker.is_composed
         ]
         return len(images) == self._plan.brokers and all(
             len(image.brokers) == len(images) for image in images

@@ -62,7 +62,7 @@ class Watchtower:
 
     def _partitions(self, machine: BrokerMachine) -> list[Partition]:
         broker = machine.broker
-        if broker is None or not hasattr(broker, "partitions"):
+        if broker is None or not broker.is_composed:
             return []
         return list(broker.services.partitions)
 
@@ -123,7 +123,7 @@ class Watchtower:
         broker = machine.broker
         return (
             None
-            if broker is None or not hasattr(broker, "partitions")
+            if broker is None or not broker.is_composed
             else broker.services.partitions.get(topic, number)
         )
 
