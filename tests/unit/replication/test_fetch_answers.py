@@ -123,7 +123,7 @@ def test_where_the_leader_cannot_tell_its_ends_the_partition_waits_and_the_other
     run(tmp_path, leader, scenario)
 
 
-@pytest.mark.parametrize("damage", ["checksum", "gap"])
+@pytest.mark.parametrize("damage", ["checksum", "gap", "offline log"])
 def test_records_that_cannot_be_appended_make_their_partition_wait(tmp_path: Path, damage: str) -> None:
     leader = KnowingLeader()
 
@@ -133,12 +133,15 @@ def test_records_that_cannot_be_appended_make_their_partition_wait(tmp_path: Pat
         data = bytearray(bad.records or b"")
         if damage == "checksum":
             data[-1] ^= 1
+        elif damage == "offline log":
+            partitions.find("a", 0).log.take_offline("its disk failed, and nobody has heard of it yet")
         else:
             data[:8] = (-5).to_bytes(8, "big", signed=True)
         bad.records = bytes(data)
         answer(bad, records(1, 0))
         request, _ = await leader.next_request()
         assert asked_for(request) == {1: 1}
+        assert [row.partitions for row in request.forgotten_topics_data] == [[0]]
         assert [partitions.find("a", number).log_end_offset for number in (0, 1)] == [0, 1]
 
     run(tmp_path, leader, scenario)

@@ -195,3 +195,16 @@ def test_a_reply_to_a_request_that_was_just_given_up_disturbs_nobody() -> None:
         await asyncio.gather(calls[0], return_exceptions=True)
 
     run(scenario)
+
+
+def test_a_broker_that_knows_only_our_oldest_version_is_asked_in_it() -> None:
+    oldest = API.LIST_OFFSETS.versions.min
+
+    async def scenario() -> None:
+        cluster = Cluster(broker.port)
+        assert (await cluster.ask()).topics == []
+        await cluster.peers.close()
+
+    with FakeBroker(ranges={API.LIST_OFFSETS.key: (oldest, oldest)}) as broker:
+        run(scenario)
+        assert [version for _, version in broker.requests][-1] == oldest
