@@ -89,9 +89,7 @@ class ClusterStory(Story):
     def _has_begun(self) -> bool:
         """Every broker can be given replicas by every other."""
         images = [
-            machine.broker.image
-            for machine in self._brokers
-            if machine.broker and machine.broker.is_composed
+            machine.broker.image for machine in self._brokers if machine.broker and machine.broker.is_composed
         ]
         return len(images) == self._plan.brokers and all(
             len(image.brokers) == len(images) for image in images
