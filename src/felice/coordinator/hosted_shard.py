@@ -1,13 +1,13 @@
 """One shard on this broker: its state machine, its partition's log, and the calls in between.
 
 Keeps true:  a shard sees its events one at a time, and its records reach the log in the order of its events.
-             Nobody is told of a change before the change, and all before it, is committed.
-             A write that is refused leaves neither a record nor a trace in the shard's state.
-             A shard speaks only when all that it has replayed is committed: a new leader's log may end with what
-             nobody was ever told of, and what another leader may yet cut off.
-How:         the records of all events of one turn of the event loop are applied at once and appended together
-             when the turn is over: one append serves a burst of commits. Continuations run as the high
-             watermark passes. One timer follows the shard's earliest deadline.
+             No answer shows a change before the change, and all changes before it, are committed.
+             A refused write leaves neither a record nor a trace in the shard's state.
+             A shard answers only when everything that it replayed is committed: a new leader's log may end with records
+             that no client has seen, and that another leader may truncate.
+How:         the records of all events of one turn of the event loop are applied at once and appended together when
+             the turn is over: one append serves a burst of commits. Continuations run as the high watermark passes.
+             One timer follows the shard's earliest deadline.
 Leaves:      which partitions have a shard here to `runtime`.
 """
 
@@ -49,12 +49,12 @@ S = TypeVar("S", bound=Shard[Any])
 log = logging.getLogger(__name__)
 
 LOAD_CHUNK_BYTES = 64 * 1024
-"""How much of the log is read before others have a turn: of offset commits, what takes some 10 ms."""
+"""Bytes of the log that are replayed in one turn of the loop: some 10 ms of offset commits."""
 BATCH_ROOM_BYTES = 512
-"""Kept free in a batch for its header and the lengths inside its records."""
+"""Reserved in a batch for its header and the lengths inside its records."""
 RECORD_ROOM_BYTES = 32
 
-# What a refused append means to a caller who knows nothing of the topic behind the coordinator.
+# The errors of a refused append, translated for clients that do not know of the internal topic.
 _CALLERS_ERROR = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -70,7 +70,7 @@ Encoded = tuple[bytes, bytes | None]
 
 @dataclass(slots=True)
 class _Write(Generic[R]):
-    """What one event wants written, and what follows."""
+    """The records of one event, and its continuation."""
 
     encoded: list[Encoded]
     undo: list[Undo]
@@ -95,7 +95,7 @@ class HostedShard(Generic[S, R]):
         self._write_timeout_ms = write_timeout_ms
         self.is_closed = False
         self._loading: asyncio.Task[None] | None = None
-        # The last record of the shard's state, as far as it was written here.
+        # The offset of the last record that was written here.
         self._written_offset = -1
         self._pending: list[_Write[R]] = []
         self._in_flight: deque[tuple[int, list[_Write[R]]]] = deque()
@@ -113,7 +113,7 @@ class HostedShard(Generic[S, R]):
         return self.partition.log_start_offset == self.partition.log_end_offset
 
     def begin_loading(self, turn: asyncio.Lock, on_failed: Callable[[], None]) -> None:
-        """Loads the log as soon as it is its `turn` to read; `on_failed` is called where that cannot be."""
+        """Loads the log when it is its `turn`; calls `on_failed` if that is impossible."""
         self._loading = asyncio.get_running_loop().create_task(self._load(turn, on_failed))
 
     async def _load(self, turn: asyncio.Lock, on_failed: Callable[[], None]) -> None:
@@ -123,24 +123,24 @@ class HostedShard(Generic[S, R]):
                 await self._replay_log(end_offset)
             await self._wait_load_committed(end_offset)
         except ApiError as error:
-            # Led elsewhere by now, or its disk failed: no fault of ours.
+            # Another broker leads now, or the disk failed: not an error of this code.
             log.warning("%s: loading failed: %s", self.partition, error.message)
             on_failed()
         except Exception:
             log.exception("%s: loading failed", self.partition)
             on_failed()
         else:
-            with contextlib.suppress(ApiError):  # it starts over
+            with contextlib.suppress(ApiError):  # the shard is loaded again
                 self.finish_loading()
 
     async def _replay_log(self, end_offset: int) -> None:
-        """The whole log, in bites."""
+        """Replays the whole log, in chunks."""
         offset = self.partition.log_start_offset
         while offset < end_offset:
             chunk = self.partition.log.read_bytes(offset, LOAD_CHUNK_BYTES, end_offset=end_offset)
             reached = self._replay_chunk(chunk, offset)
             if reached == offset:
-                break  # compaction may leave nothing at the end
+                break  # compaction may have removed the end
             offset = reached
             await asyncio.sleep(0)
 
@@ -193,7 +193,7 @@ class HostedShard(Generic[S, R]):
     # Events
 
     def run(self, event: Callable[[Instant], Outcome[R]]) -> None:
-        """One event, and what follows from it; raises UNKNOWN_SERVER_ERROR if that is a fault of ours."""
+        """Runs one event, and what follows from it; raises UNKNOWN_SERVER_ERROR if that fails unexpectedly."""
         try:
             self._carry_out(event(self.now()))
         except Exception as fault:
@@ -202,7 +202,7 @@ class HostedShard(Generic[S, R]):
         self.follow_deadlines()
 
     def _give_up(self, fault: Exception) -> None:
-        """The state may be half changed: only the log is still to be trusted, so the shard is loaded anew."""
+        """After an unexpected exception the state may be half changed: loads the shard again from its log."""
         log.error("%s: the coordinator failed and starts over", self.partition, exc_info=fault)
         self.close(ErrorCode.NOT_COORDINATOR)
 
@@ -218,7 +218,7 @@ class HostedShard(Generic[S, R]):
         try:
             encoded = [self._codec.encode(record) for record in records]
         except UnencodableMessage as error:
-            # A name that fits into a request but, with something added, not into a record.
+            # For example a name that fits into a request but, with other fields, not into a record.
             log.warning("%s: a record cannot be written: %s", self.partition, error)
             self._fail([_Write([], [], after)], ErrorCode.INVALID_REQUEST)
             return
@@ -232,13 +232,13 @@ class HostedShard(Generic[S, R]):
             undo = [self.shard.replay(record, producer_id) for record in records]
             if not self._pending:
                 asyncio.get_running_loop().call_soon(self._flush)
-            # Where the records of one event do not fit into one batch, what follows waits for the last.
+            # If the records of one event need several batches, its continuation waits for the last.
             self._pending += _split(encoded, undo, producer, limit)
             self._pending[-1].after = after
 
     @property
     def _is_all_committed(self) -> bool:
-        """Also what was given up as too late is in the state, and may yet vanish with the leadership."""
+        """False also if a write that timed out is in the state, but may still be lost with the leadership."""
         return not self._in_flight and self.partition.high_watermark > self._written_offset
 
     @property
@@ -264,7 +264,7 @@ class HostedShard(Generic[S, R]):
                 last_offset = self._append(batch)
             except ApiError as error:
                 if batch[0].producer is not None:
-                    # Only this producer's: nothing else builds on what a fenced one wanted to commit.
+                    # Fails only this producer's writes: no other write depends on the commits of a fenced producer.
                     self._undo(batch)
                     self._fail(batch, error.code)
                     continue
@@ -275,7 +275,7 @@ class HostedShard(Generic[S, R]):
             self._in_flight.append((last_offset, batch))
 
     def _append(self, batch: list[_Write[R]]) -> int:
-        """Returns the last offset; that of what came before if there is nothing but continuations."""
+        """Returns the last offset; if there are only continuations, that of the last earlier record."""
         if self.is_closed or self.partition.leader_epoch != self.leader_epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         now_ms = self._clock.now_ms()
@@ -312,7 +312,7 @@ class HostedShard(Generic[S, R]):
         try:
             await self.partition.wait_committed(offset, self._write_timeout_ms / 1000)
         except ApiError as error:
-            # It is in the log and may be committed yet. The caller must ask, or do it again.
+            # It is in the log and may still be committed. The client must ask, or repeat the request.
             if self._in_flight and self._in_flight[0][1] is batch:
                 self._in_flight.popleft()
                 self._fail(batch, error.code)
@@ -341,7 +341,7 @@ class HostedShard(Generic[S, R]):
     def end_transaction(
         self, marker: EndTransactionMarker, producer: TransactionalProducer, transaction_version: int = 0
     ) -> int:
-        """Write the end of a producer's transaction behind all that was written before; its offset."""
+        """Writes the marker of a producer's transaction behind all earlier records; returns its offset."""
         self._flush()
         if self.is_closed or self.partition.leader_epoch != self.leader_epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -365,10 +365,10 @@ class HostedShard(Generic[S, R]):
     # Time
 
     def follow_deadlines(self) -> None:
-        """Set the timer to the shard's earliest deadline."""
+        """Sets the timer to the shard's earliest deadline."""
         deadline_ms = self.shard.next_deadline_ms()
         if self.is_closed or not self.is_loaded or deadline_ms >= self._timer_ms:
-            return  # a timer that rings early does no harm
+            return  # a timer that fires early does no harm
         if self._timer is not None:
             self._timer.cancel()
         delay_ms = max(deadline_ms - self.now().steady_ms, 0)
@@ -380,10 +380,10 @@ class HostedShard(Generic[S, R]):
         with contextlib.suppress(ApiError):
             self.run(self.shard.on_time)
 
-    # The end
+    # Closing
 
     def close(self, error: ErrorCode) -> None:
-        """This broker no longer coordinates here: whoever waits is told so."""
+        """This broker is no longer the coordinator: every waiting request gets `error`."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -399,7 +399,7 @@ class HostedShard(Generic[S, R]):
         self._answer(lambda: self.shard.on_unloaded(error))
 
     def _answer(self, replies: Callable[[], list[Reply]]) -> None:
-        """One that trips over a state half changed must not leave the others waiting."""
+        """Sends replies; an exception over a half-changed state must not leave the other requests waiting."""
         try:
             for reply in replies():
                 reply.waiter.answer(reply.response)
@@ -421,7 +421,7 @@ def _builder_for(producer: TransactionalProducer | None) -> BatchBuilder:
 def _split(
     encoded: list[Encoded], undo: list[Undo], producer: TransactionalProducer | None, limit: int
 ) -> Iterator[_Write[Any]]:
-    """Pieces that fit into a batch each; one empty piece where there are no records."""
+    """Pieces that fit into a batch each; one empty piece if there are no records."""
     piece: _Write[Any] = _Write([], [], producer=producer)
     size = 0
     for entry, back in zip(encoded, undo, strict=True):

@@ -1,10 +1,10 @@
-"""Java's hash of a string, by which Kafka places groups, transactional ids and the entries of its hash maps. Pure."""
+"""Java's hash of a string: it determines Kafka's placement of groups and transactional ids. Pure."""
 
 from __future__ import annotations
 
 
 def java_string_hash(text: str) -> int:
-    """`String.hashCode`: over UTF-16 units, in 32 bits that wrap."""
+    """`String.hashCode`: over UTF-16 units, in 32 bits that wrap around."""
     units = text.encode("utf-16-be", "surrogatepass")
     hashed = 0
     for position in range(0, len(units), 2):
@@ -13,6 +13,6 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """Java's `Utils.abs(hash) % count`, whose abs of the smallest number is 0."""
+    """Java's `Utils.abs(hash) % count`, whose abs of the smallest integer is 0."""
     hashed = java_string_hash(key)
     return (0 if hashed == -(1 << 31) else abs(hashed)) % partition_count

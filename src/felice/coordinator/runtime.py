@@ -1,8 +1,8 @@
-"""The shards of one internal topic on this broker: which are here, loaded or loading, and how to reach them.
+"""The shards of one internal topic on this broker: which of them are here, loaded or loading, and how to reach them.
 
 Keeps true:  a shard is here exactly while this broker leads its partition, and only in that leader epoch.
              A key always belongs to the same shard: Java's string hash modulo the number of partitions.
-             One log is read at a time, in bites: a broker that comes to lead many goes on serving meanwhile.
+             One log is read at a time, in chunks: a broker that becomes leader of many continues to serve meanwhile.
 Group and transaction coordinators share it; each brings its shards, its codec and its topic.
 """
 
@@ -34,7 +34,7 @@ class PartitionSource(Protocol):
 
 
 class Answer:
-    """A call's answer: there already, or a future once somebody waits for it."""
+    """The answer to a call: available at once, or a future if a caller waits for it."""
 
     __slots__ = ("_future", "_is_given", "_response")
 
@@ -89,11 +89,11 @@ class CoordinatorRuntime(Generic[S, R]):
             self._close(partition, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def follow_roles(self) -> None:
-        """Leaders may have changed: load what this broker leads now, close what it leads no more."""
+        """Call when leaders may have changed: loads the shards that this broker leads now, closes the others."""
         if not self._is_running:
             return
         for partition in sorted({*range(self._partition_count()), *self._hosted}):
-            # What a caller would be told now is of no interest yet.
+            # The return value does not matter here.
             with contextlib.suppress(ApiError):
                 self._host(partition)
 
@@ -103,7 +103,7 @@ class CoordinatorRuntime(Generic[S, R]):
     # Calls
 
     def hosted(self, key: str) -> HostedShard[S, R]:
-        """The loaded shard of a key; raises `ApiError` with what a caller must hear if there is none here."""
+        """The loaded shard of a key; raises the `ApiError` for the client if there is none here."""
         return self._host(self.partition_for(key))
 
     def hosted_at(self, partition: int) -> HostedShard[S, R]:
@@ -111,20 +111,20 @@ class CoordinatorRuntime(Generic[S, R]):
         return self._host(partition)
 
     def call(self, key: str, event: Callable[[S, Waiter, Instant], Outcome[R]]) -> Any:
-        """Let the key's shard handle an event that answers its waiter: the answer, or an awaitable of it."""
+        """Lets the key's shard handle an event that answers its waiter; returns the answer, or an awaitable of it."""
         hosted = self.hosted(key)
         answer = Answer()
         hosted.run(lambda now: event(hosted.shard, answer, now))
         return answer.take()
 
     def loaded(self) -> list[HostedShard[S, R]]:
-        """The shards here that can speak."""
+        """The shards here that are loaded."""
         return [
             hosted for _, hosted in sorted(self._hosted.items()) if hosted.is_loaded and not hosted.is_closed
         ]
 
     def all_loaded(self) -> Iterator[HostedShard[S, R]]:
-        """Every shard here; raises COORDINATOR_LOAD_IN_PROGRESS if one cannot speak yet."""
+        """Every shard here; raises COORDINATOR_LOAD_IN_PROGRESS if one is not loaded yet."""
         self._check_running()
         self.follow_roles()
         for _, hosted in sorted(self._hosted.items()):
@@ -132,7 +132,7 @@ class CoordinatorRuntime(Generic[S, R]):
                 raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             yield hosted
 
-    # Shards come and go
+    # Opening and closing shards
 
     def _check_running(self) -> None:
         if not self._is_running:
@@ -169,7 +169,7 @@ class CoordinatorRuntime(Generic[S, R]):
         return hosted
 
     def _on_load_failed(self, index: int, hosted: HostedShard[S, R]) -> None:
-        """The next caller makes it load again: the fault may have been the disk's, and may be gone."""
+        """The next request starts loading again: the error may have been the disk's, and may be gone."""
         if self._hosted.get(index) is hosted:
             self._close(index, ErrorCode.NOT_COORDINATOR)
 

@@ -1,11 +1,11 @@
 """The contract of a coordinator's state machine: one shard is one partition of an internal topic.
 
-Keeps true:  a shard is a function of its log. Replaying the records that it wrote gives the durable part of
-             its state again; the rest (waiting callers, deadlines) may be lost without harm.
-How:         an event goes in with the time and comes out as an `Outcome`: records to write, answers that may go
-             out now, and continuations that must wait for the records. Deadlines are data: the shell asks
-             `next_deadline_ms` and calls `on_time`. A record that changes state gives the way back, so that a
-             refused write leaves nothing behind.
+Keeps true:  a shard is a function of its log. Replaying the records that it wrote restores the durable part of its
+             state; the rest (waiting requests, deadlines) may be lost without harm.
+How:         an event goes in with the time and comes out as an `Outcome`: records to write, answers that may be sent
+             now, and continuations that must wait for the records. Deadlines are data: the shell reads
+             `next_deadline_ms` and calls `on_time`. Applying a record returns a function that undoes it, so that a
+             refused write leaves no trace.
 Leaves:      logs, clocks, sockets and futures to `runtime`.
 """
 
@@ -21,21 +21,21 @@ R = TypeVar("R")
 
 NO_PRODUCER_ID = -1
 NEVER_MS = 2**62
-"""A deadline that does not come."""
+"""A deadline that never comes."""
 
 Undo = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """The time of an event: on the wall for what is stored, steady for what is waited for."""
+    """The time of an event: wall time for stored timestamps, steady time for deadlines."""
 
     wall_ms: int
     steady_ms: int
 
 
 class Waiter(Protocol):
-    """A caller who waits for an answer. A shard keeps it and gives it back, and never looks inside."""
+    """A request that waits for its answer. A shard keeps it and gives it back, and never looks inside."""
 
     def answer(self, response: Any) -> None: ...
 
@@ -47,7 +47,7 @@ class Reply:
 
 
 class AfterWrite(Protocol[R]):
-    """What follows once this event's records, and all before them, are committed or refused."""
+    """Continues after this event's records, and all before them, were committed or refused."""
 
     def on_committed(self, now: Instant) -> Outcome[R]: ...
 
@@ -56,7 +56,7 @@ class AfterWrite(Protocol[R]):
 
 @dataclass(frozen=True, slots=True)
 class TransactionalProducer:
-    """In whose transaction records are written."""
+    """The producer in whose transaction records are written."""
 
     producer_id: int
     epoch: int
@@ -64,7 +64,7 @@ class TransactionalProducer:
 
 @dataclass(slots=True)
 class Outcome(Generic[R]):
-    """What the shell must do after one event: send the replies, write the records, then go on.
+    """The result of one event. The shell sends the replies, writes the records, then runs the continuations.
 
     With a `producer` the records belong to its transaction and wait for its marker.
     """
@@ -85,9 +85,9 @@ class Outcome(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class ReplyAfterWrite(Generic[R]):
-    """The usual continuation: an answer when the records are safe, another when they are not.
+    """The usual continuation: one answer when the records are committed, another one when they are refused.
 
-    Without records it is a read that waits for the writes before it, so that nobody is told what may yet vanish.
+    Without records it is a read that waits for all earlier writes, so that no answer shows a state that may be lost.
     """
 
     waiter: Waiter
@@ -102,36 +102,36 @@ class ReplyAfterWrite(Generic[R]):
 
 
 class RecordCodec(Protocol[R]):
-    """A shard's records as keys and values of its topic."""
+    """Encodes a shard's records as keys and values of its topic."""
 
     def encode(self, record: R) -> tuple[bytes, bytes | None]: ...
 
     def decode(self, key: bytes, value: bytes | None) -> R | None:
-        """None for a record of a kind that this version does not know: it is passed over."""
+        """None for a record of a kind that this version does not know; it is skipped."""
         ...
 
 
 class Shard(Protocol[R]):
-    """One partition's state machine. All methods are synchronous and deterministic."""
+    """The state machine of one partition. All methods are synchronous and deterministic."""
 
     def replay(self, record: R, producer_id: int = NO_PRODUCER_ID) -> Undo:
-        """Apply a record, from the log or just written; a transactional one waits for its marker."""
+        """Applies a record, from the log or just written; a transactional record waits for its marker."""
         ...
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
-        """A transaction ended: its records count from now on, or never did."""
+        """A transaction ended: its records count from now on, or are dropped."""
         ...
 
     def on_loaded(self, now: Instant) -> Outcome[R]:
-        """The whole log is replayed; the first caller may come."""
+        """The whole log is replayed; requests may arrive now."""
         ...
 
     def on_unloaded(self, error: ErrorCode) -> list[Reply]:
-        """This broker coordinates no longer; whoever waits is told `error`."""
+        """This broker is no longer the coordinator: returns `error` for every waiting request."""
         ...
 
     def next_deadline_ms(self) -> int:
-        """The steady time of the earliest deadline (or somewhat before it), `NEVER_MS` if there is none."""
+        """The steady time of the earliest deadline (or somewhat earlier), `NEVER_MS` without one."""
         ...
 
     def on_time(self, now: Instant) -> Outcome[R]: ...

@@ -1,4 +1,4 @@
-"""When to look at which group next: one time a group, the earliest first."""
+"""The next time to look at each group, the earliest first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from felice.coordinator.shard import NEVER_MS
 
 @dataclass(slots=True)
 class Alarms:
-    """A time that was replaced stays in the heap until it comes up, and is then passed over."""
+    """A replaced time stays in the heap until it is due, and is then skipped."""
 
     _times: dict[str, int] = field(default_factory=dict)
     _heap: list[tuple[int, str]] = field(default_factory=list)

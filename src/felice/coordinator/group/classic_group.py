@@ -1,8 +1,8 @@
-"""A classic group as data: its members, their common protocol, and what the state machine needs to know.
+"""A classic group as data: its members, their common protocol, and the values that the state machine needs.
 
-Keeps true:  a state follows only a state that may come before it (`states`).
+Keeps true:  the state changes only along the transitions of `states`.
              The leader is a member, whenever there are members.
-             Each instance id belongs to one member at most, and `joining_count` is the number of parked joins.
+             Each instance id belongs to at most one member, and `joining_count` is the number of parked joins.
 Decides nothing by itself: `join`, `sync`, `membership` and `rebalance` do.
 """
 
@@ -25,7 +25,7 @@ from felice.protocol.primitives import MalformedMessage
 
 NO_STATE_TIMESTAMP = -1
 _JAVA_MAP_BUCKETS = 16
-# Reading a subscription takes the event loop, and a group has as many as members.
+# Parsing subscriptions takes time on the event loop, and a group has as many as members.
 _SUBSCRIBED_TOPICS_MAX = 10_000
 
 
@@ -33,9 +33,9 @@ _SUBSCRIBED_TOPICS_MAX = 10_000
 class ClassicGroup:
     """`state_timestamp_ms` is wall time, all deadlines are steady time.
 
-    `pending_joins` are ids that were handed out by MEMBER_ID_REQUIRED and have not come back, with their
-    deadlines. `pending_syncs` are the members whose SyncGroup of this generation is still to come.
-    `wake_at_ms` is never later than the earliest deadline of the group.
+    `pending_joins` are member ids that were given out with MEMBER_ID_REQUIRED and have not been used yet, with their
+    deadlines. `pending_syncs` are the members whose SyncGroup of this generation is missing. `wake_at_ms` is never
+    later than the earliest deadline of the group.
     """
 
     group_id: str
@@ -52,9 +52,9 @@ class ClassicGroup:
     pending_syncs: dict[str, None] = field(default_factory=dict)
     joining_count: int = 0
     protocol_support: Counter[str] = field(default_factory=Counter)
-    # None: not known (another protocol type, or a metadata that cannot be read).
+    # None: unknown (another protocol type, or unreadable metadata).
     subscribed_topics: frozenset[str] | None = None
-    # The initial delay ends early when nobody new came during its last part.
+    # The initial delay ends early if no new member came during its last part.
     new_member_joined: bool = False
     initial_delay_left_ms: int = 0
     join_deadline_ms: int = NEVER_MS
@@ -110,7 +110,7 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def replace_static(self, instance_id: str, new_member_id: str) -> Member:
-        """The same instance under a new id: it keeps its place and assignment, and parked requests stay behind."""
+        """The same instance under a new member id keeps its place and assignment; parked requests are not moved."""
         old = self.members.pop(self.static_members[instance_id])
         self.joining_count -= old.joining is not None
         new = replace(old, member_id=new_member_id, joining=None, syncing=None)
@@ -131,7 +131,7 @@ class ClassicGroup:
         self.protocol_support.subtract(name for name, _ in member.protocols)
 
     def park_join(self, member: Member, waiter: Waiter) -> Waiter | None:
-        """Returns the request that the new one displaces."""
+        """Returns the request that the new one replaces."""
         displaced, member.joining = member.joining, waiter
         self.joining_count += displaced is None
         return displaced
@@ -142,7 +142,7 @@ class ClassicGroup:
         return waiter
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Instance id first: a fenced instance must hear that, and not that it is unknown."""
+        """Checks the instance id first: a fenced instance must get that error, not UNKNOWN_MEMBER_ID."""
         if instance_id is not None:
             holder = self.static_members.get(instance_id)
             if holder is None:
@@ -152,7 +152,7 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def check_generation(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether a member of the current generation asks."""
+        """Checks that the request comes from a member of the current generation."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = self.check_member(member_id, instance_id)
@@ -169,7 +169,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def elect_leader(self) -> bool:
-        """Keep the leader if it rejoined, else take one that did; whether there is one."""
+        """Keeps the leader if it rejoined, else elects a member that did; returns whether there is a leader."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.joining is not None:
             return True
@@ -190,7 +190,7 @@ class ClassicGroup:
         )
 
     def select_protocol(self) -> str:
-        """Every member votes for the first of its protocols that all can speak; most votes win.
+        """Every member votes for the first of its protocols that all members support; most votes win.
 
         The names decide a tie, never the order of members: a static member that returns must not change the result.
         """
@@ -224,7 +224,7 @@ class ClassicGroup:
         return frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """In doubt, a group of consumers counts as subscribed to everything."""
+        """If subscriptions are unknown, a consumer group counts as subscribed to every topic."""
         if self.subscribed_topics is None:
             return self.is_consumer_type
         return topic in self.subscribed_topics
@@ -259,7 +259,7 @@ class ClassicGroup:
 
     @classmethod
     def restore(cls, group_id: str, value: GroupMetadataValue, alarms: Alarms) -> ClassicGroup:
-        """The group that wrote this record, settled; its sessions are for the caller to start."""
+        """Restores the Stable group of this record; the caller starts its sessions."""
         group = cls(
             group_id,
             state=GroupState.STABLE if value.members else GroupState.EMPTY,
@@ -277,7 +277,7 @@ class ClassicGroup:
 
 
 def _tie_order(protocol: str) -> tuple[int, str]:
-    """As Kafka's: it counts votes in a Java hash map, and takes the first of the most voted in that map's order."""
+    """Kafka's order: it counts votes in a Java hash map, and takes the first of the most voted in the map's order."""
     hashed = java_string_hash(protocol) & 0xFFFFFFFF
     return (hashed ^ hashed >> 16) % _JAVA_MAP_BUCKETS, protocol
 
@@ -300,9 +300,9 @@ def _restore_member(stored: MemberMetadata, protocol: str) -> Member:
 
 
 def subscription_topics(metadata: bytes) -> list[str] | None:
-    """The topics of a consumer's subscription, of any version: version 0 is the beginning of all others.
+    """The topics of a consumer's subscription, of any version: all versions begin with version 0.
 
-    None where they cannot be read, or are more than `_SUBSCRIBED_TOPICS_MAX`.
+    None if they cannot be read, or are more than `_SUBSCRIBED_TOPICS_MAX`.
     """
     try:
         data_version(metadata)

@@ -1,8 +1,9 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete and expiry: what may be committed, and how long it is kept.
+"""OffsetCommit, OffsetFetch, OffsetDelete and expiry: which commits are allowed, and how long they are kept.
 
-Keeps true:  G1: with a generation, only a member of the current one commits. Without one, only while the group
-             has no members: that is the administrator, or a consumer that assigns its partitions itself.
-             An offset expires only while nobody reads its topic, and never under an open transaction.
+Keeps true:  G1: with a generation, only a member of the current one commits. Without a generation, only while the
+             group has no members: such commits come from an administrator, or from a consumer that assigns its
+             partitions itself.
+             An offset expires only while no member reads its topic, and never during an open transaction.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from felice.protocol.primitives import ZERO_UUID
 
 NO_OFFSET = -1
 _DEFAULT_RETENTION = -1
-# What a record can hold: a client may ask for any number of milliseconds.
+# The largest value of the record's field: a client may ask for any number of milliseconds.
 _LATEST_MS = 2**63 - 1
 
 
@@ -67,9 +68,9 @@ def check_commit(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode
 
 
 def check_transactional_commit(group: ClassicGroup, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """KIP-447: with a generation or a member id, as any commit; but a rebalance under way is no obstacle.
+    """KIP-447: with a generation or a member id, checked as any commit; but a rebalance under way is allowed.
 
-    A producer older than that names neither, and nothing is checked.
+    Producers older than KIP-447 send neither, and nothing is checked.
     """
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -87,7 +88,7 @@ def _names_nobody(request: TxnOffsetCommitRequest) -> bool:
 
 
 def commit(group: ClassicGroup, request: OffsetCommitRequest, commits: list[Commit], turn: Turn) -> None:
-    """The request was checked. Fills the rows, and writes those that are good."""
+    """Fills the rows of a request that was checked, and writes the valid ones."""
     member = group.members.get(request.member_id)
     if member is not None:
         start_session(group, member, turn)
@@ -98,7 +99,7 @@ def commit(group: ClassicGroup, request: OffsetCommitRequest, commits: list[Comm
 
 
 def write(group: ClassicGroup, commits: list[Commit], turn: Turn, expire_ms: int = -1) -> None:
-    """Offsets of members, or of a transaction."""
+    """Writes offsets of members, or of a transaction."""
     wall_ms = turn.now.wall_ms
     for wanted in commits:
         metadata = wanted.asked.committed_metadata or ""
@@ -129,10 +130,10 @@ def fetch(
     require_stable: bool,
     topic_id: UUID = ZERO_UUID,
 ) -> list[OffsetFetchResponsePartitions]:
-    """Rows for these partitions; nothing committed is an offset of -1, and no error.
+    """Rows for these partitions; without a commit the offset is -1, without an error.
 
-    What was committed for a topic of the same name and another id does not count: that topic was deleted, and a
-    stop came before the removal of its offsets.
+    A commit for a topic of the same name and another id does not count: that topic was deleted, and the broker
+    stopped before it removed the topic's offsets.
     """
     return [
         _fetch_one(offsets, group_id, topic, partition, require_stable, topic_id) for partition in partitions
@@ -165,7 +166,7 @@ def no_offset(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions
 
 
 def removals(offsets: OffsetStore, group_id: str) -> list[OffsetRecord]:
-    """Everything that the group has committed, be it in an open transaction."""
+    """Removes all commits of the group, also those of open transactions."""
     return [OffsetRecord(group_id, topic, partition, None) for topic, partition in offsets.all_of(group_id)]
 
 
@@ -178,7 +179,7 @@ def topic_removals(offsets: OffsetStore, topics: Iterable[str]) -> list[OffsetRe
 
 
 def expired(group: ClassicGroup, offsets: OffsetStore, turn: Turn) -> list[OffsetRecord]:
-    """What nobody has needed for `offsets.retention.minutes`."""
+    """Removes the offsets that were not needed for `offsets.retention.minutes`."""
     if not _may_expire(group):
         return []
     return [
@@ -205,6 +206,6 @@ def _is_over(group: ClassicGroup, committed: CommittedOffset, turn: Turn) -> boo
         and group.state is GroupState.EMPTY
         and group.state_timestamp_ms != NO_STATE_TIMESTAMP
     ):
-        # KIP-211: a group's offsets age together, from the moment it lost its last member.
+        # KIP-211: a group's offsets age together, from the moment when it lost its last member.
         since_ms = group.state_timestamp_ms
     return turn.now.wall_ms - since_ms >= turn.settings.offsets_retention_ms

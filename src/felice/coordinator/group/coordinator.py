@@ -1,10 +1,10 @@
 """The group coordinator of this broker: group requests in, answers out.
 
-Keeps true:  every call is answered, with the error that Kafka gives where the group is not here, not loaded yet,
-             or cannot be written. What is answered is in the log.
-How:         finds the group's shard in the runtime and lets it decide; names and ids of topics come from the
-             cluster's image. A method gives the response, or an awaitable of it when it must wait.
-Leaves:      versions' differences in form to the handlers.
+Keeps true:  every call is answered, with Kafka's error if the group is not coordinated here, not loaded yet, or cannot
+             be written. An answer shows only state that is in the log.
+How:         finds the group's shard in the runtime and lets it decide; names and ids of topics come from the cluster's
+             image. A method returns the response, or an awaitable of it if it must wait.
+Leaves:      differences between request versions to the handlers.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ NO_NODE = -1
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who asks: the version of the request, the client's id, and the address that it comes from."""
+    """The sender of a request: version of the request, client id, and address."""
 
     version: int
     client_id: str = ""
@@ -90,7 +90,7 @@ class Client:
 
 
 class GroupCoordinator:
-    """`image` gives the cluster as it is now; `create_topic` begins to create an internal topic, if need be."""
+    """`image` returns the current cluster; `create_topic` begins to create an internal topic if it is missing."""
 
     def __init__(
         self,
@@ -116,18 +116,18 @@ class GroupCoordinator:
             write_timeout_ms=config.offsets_commit_timeout_ms,
         )
 
-    # Life
+    # Start and stop
 
     def start(self) -> None:
         self._known_topics = self._topic_ids()
         self._runtime.start()
 
     def stop(self) -> None:
-        """Everybody who waits is told to look for another coordinator."""
+        """Answers every waiting request with NOT_COORDINATOR."""
         self._runtime.stop()
 
     def on_image(self) -> None:
-        """The cluster changed: shards follow their leaders, offsets of deleted topics go."""
+        """The cluster changed: loads and closes shards by leadership, and removes offsets of deleted topics."""
         before, self._known_topics = self._known_topics, self._topic_ids()
         self._runtime.follow_roles()
         deleted = [name for name, topic_id in before.items() if self._known_topics.get(name) != topic_id]
@@ -137,7 +137,7 @@ class GroupCoordinator:
     def on_topics_deleted(self, topics: Sequence[str]) -> None:
         for hosted in self._runtime.loaded():
             shard = hosted.shard
-            # A shard that fails here starts over, and keeps offsets that nobody can ask for; they expire.
+            # A shard that fails here is loaded again, with offsets that no request can reach; they expire.
             with contextlib.suppress(ApiError):
                 hosted.run(lambda _, shard=shard: shard.on_topics_deleted(topics))  # type: ignore[misc]
 
@@ -189,7 +189,7 @@ class GroupCoordinator:
             hosted = self._runtime.hosted(request.group_id)
         except ApiError as error:
             if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                # Members' sessions start when loading ends; and Java's consumer takes this error for fatal.
+                # Members' sessions start when loading ends, and Java's consumer treats this error as fatal.
                 return HeartbeatResponse()
             return HeartbeatResponse(error_code=error.code)
         response = hosted.shard.heartbeat(request, hosted.now())
@@ -228,11 +228,11 @@ class GroupCoordinator:
                 outcome.after_write.append(ReplyAfterWrite(waiter, response, failed))
             return outcome
 
-        # An empty group id is allowed here: old consumers without a group commit under it.
+        # An empty group id is allowed: old consumers without a group commit under it.
         return self._call(request.group_id, event, failed, may_be_empty=True)
 
     def answer_without_transaction(self, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | None:
-        """The response to a request that can commit nothing: its transaction must not gain a partition by it."""
+        """The response to a request that commits nothing: it must not add a partition to the transaction."""
         response, commits = self._resolve_transactional(request)
         if request.group_id:
             return None if commits else response
@@ -243,7 +243,7 @@ class GroupCoordinator:
     def commit_transactional(
         self, request: TxnOffsetCommitRequest, refusal: ErrorCode
     ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-        """`refusal` is why the transaction may not write to the group's partition, or `NONE`."""
+        """`refusal` is the reason why the transaction may not write to the group's partition, or `NONE`."""
         response, commits = self._resolve_transactional(request)
         if not commits:
             return response
@@ -295,7 +295,7 @@ class GroupCoordinator:
         producer: TransactionalProducer,
         transaction_version: int = 0,
     ) -> int:
-        """A transaction that committed offsets into this partition ended; the offset of its marker."""
+        """Writes the marker of a transaction that committed offsets into this partition; returns its offset."""
         try:
             hosted = self._runtime.hosted_at(partition)
         except ApiError as error:
@@ -305,7 +305,7 @@ class GroupCoordinator:
     def _resolve_commits(
         self, request: OffsetCommitRequest, version: int
     ) -> tuple[OffsetCommitResponse, list[Commit]]:
-        """The response with a row for every partition asked, and those that may be committed."""
+        """The response with a row for every requested partition, and the commits that are allowed."""
         response = OffsetCommitResponse()
         commits: list[Commit] = []
         for asked in request.topics:
@@ -337,7 +337,7 @@ class GroupCoordinator:
     def fetch(
         self, request: OffsetFetchRequestGroup, require_stable: bool, client: Client
     ) -> OffsetFetchResponseGroup | Awaitable[OffsetFetchResponseGroup]:
-        """Classic groups do not check the member id and epoch of version 9: those are the new protocol's."""
+        """Classic groups do not check the member id and epoch of version 9: those belong to the KIP-848 protocol."""
 
         def failed(error: ErrorCode) -> OffsetFetchResponseGroup:
             return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error)
@@ -362,7 +362,7 @@ class GroupCoordinator:
         for name, partitions in shard.offsets.topics(group_id).items():
             topic = self._image().topics.get(name)
             if topic is None and version >= _TOPIC_IDS_SINCE:
-                continue  # a topic that is gone has no id to tell
+                continue  # a deleted topic has no id to report
             topic_id = ZERO_UUID if topic is None else topic.topic_id
             current = [index for index, committed in partitions.items() if committed.is_of(topic_id)]
             rows = offset_rules.fetch(shard.offsets, group_id, name, current, require_stable, topic_id)
@@ -383,7 +383,7 @@ class GroupCoordinator:
         if unknown == ErrorCode.UNKNOWN_TOPIC_ID:
             rows = [offset_rules.no_offset(index, unknown) for index in indexes]
             return OffsetFetchResponseTopics(topic_id=asked.topic_id, partitions=rows)
-        # A name may be asked after its topic has gone; what was committed is told as long as it is kept.
+        # A name may be requested after its topic was deleted; its commits are returned while they are kept.
         name, topic_id = (asked.name, ZERO_UUID) if topic is None else (topic.name, topic.topic_id)
         rows = offset_rules.fetch(shard.offsets, group_id, name, indexes, require_stable, topic_id)
         return OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id, partitions=rows)
@@ -425,7 +425,7 @@ class GroupCoordinator:
             return DescribedGroup(group_id=group_id, error_code=error.code)
 
     def list(self, request: ListGroupsRequest) -> ListGroupsResponse:
-        """Only the groups that this broker coordinates: a client asks every broker."""
+        """Lists only the groups that this broker coordinates: a client asks every broker."""
         try:
             groups = [
                 group
@@ -445,7 +445,7 @@ class GroupCoordinator:
 
         return self._call(group_id, event, failed, may_be_empty=True)
 
-    # Inside
+    # Internals
 
     def _call(
         self,
@@ -470,7 +470,7 @@ def _check_group_id(group_id: str) -> None:
 
 
 def gather(answers: Sequence[T | Awaitable[T]], build: Callable[[list[T]], U]) -> U | Awaitable[U]:
-    """One response of several answers: at once if all are there, else an awaitable of it."""
+    """One response from several answers: at once if all are available, else an awaitable of it."""
     if not any(isinstance(answer, asyncio.Future) for answer in answers):
         return build(cast("list[T]", answers))
     return _wait_for_all(answers, build)

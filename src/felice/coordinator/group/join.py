@@ -1,11 +1,11 @@
-"""JoinGroup: who may enter, under which id, and whether that begins a rebalance.
+"""JoinGroup: which members may join, under which id, and whether that begins a rebalance.
 
 | group is            | new dynamic member                  | known instance, no id   | known member                  |
 |---------------------|-------------------------------------|-------------------------|-------------------------------|
-| Empty               | v4+: MEMBER_ID_REQUIRED, else enter | -                       | UNKNOWN_MEMBER_ID             |
-| PreparingRebalance  | the same                            | takes the old one over  | updated, parked               |
-| CompletingRebalance | the same, rebalance                 | taken over, rebalance   | same metadata: answered again |
-| Stable              | the same, rebalance                 | taken over, no rebalance| leader or changed: rebalance  |
+| Empty               | v4+: MEMBER_ID_REQUIRED, else joins | -                       | UNKNOWN_MEMBER_ID             |
+| PreparingRebalance  | the same                            | replaces the old member | updated, parked               |
+| CompletingRebalance | the same, rebalance                 | replaces it, rebalance  | same metadata: answered again |
+| Stable              | the same, rebalance                 | replaces it, no rebal.  | leader or changed: rebalance  |
 
 Checks come in Kafka's order: session timeout, group, size, Dead, protocols, instance id, member id.
 """
@@ -75,7 +75,7 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
         return True
     member = group.members.get(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
-        # Those who rejoin first stay: that is how a group shrinks to a limit that was lowered.
+        # The members that rejoin first stay: so a group shrinks to a limit that was lowered.
         return (member is not None and member.joining is not None) or group.joining_count < max_size
     return member is not None or len(group.members) < max_size
 
@@ -122,7 +122,7 @@ def _enter(
     prepare_or_complete(group, turn)
 
 
-# Members that are known
+# Known members
 
 
 def _join_known(group: ClassicGroup, request: JoinGroupRequest, caller: Caller, turn: Turn) -> None:
@@ -133,10 +133,10 @@ def _join_known(group: ClassicGroup, request: JoinGroupRequest, caller: Caller, 
         case GroupState.PREPARING_REBALANCE:
             begin = True
         case GroupState.COMPLETING_REBALANCE:
-            # Unchanged: it did not hear the answer to its last JoinGroup, which still holds.
+            # Unchanged: the member missed the answer to its last JoinGroup, which is still valid.
             begin = not unchanged
         case _:
-            # The leader may have seen topics change, which no metadata shows.
+            # The leader may have seen a change of topics, which its metadata does not show.
             begin = leads or not unchanged
     if begin:
         _update(group, member, request, caller, turn)
@@ -153,11 +153,11 @@ def _update(
     member.session_timeout_ms = request.session_timeout_ms
     displaced = group.park_join(member, caller.waiter)
     if displaced is not None:
-        # The client asked again, so it gave the first request up; but a request is never left unanswered.
+        # The client sent a new request, so it gave up the first one; but every request must be answered.
         turn.outcome.reply(displaced, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
 
 
-# Static members that come back (KIP-345)
+# Static members that return (KIP-345)
 
 
 def _take_over(
@@ -176,7 +176,7 @@ def _take_over(
     elif group.state is GroupState.PREPARING_REBALANCE:
         complete_if_all_joined(group, turn)
     else:
-        # In CompletingRebalance the leader may have been told the old id: its assignment would miss the new one.
+        # In CompletingRebalance the leader may know the old id: its assignment would miss the new one.
         prepare_rebalance(group, turn)
 
 
@@ -194,7 +194,7 @@ def _keep_assignment(group: ClassicGroup, before: Takeover, caller: Caller, turn
         leads = group.leader_id == member_id
         response = joined_response(group, member_id, skip_assignment=leads)
     else:
-        # Under its old id the leader does not know itself, and asks for its assignment as a follower does.
+        # The leader does not recognise its old id as its own, so it fetches its assignment as a follower does.
         response = joined_response(group, member_id, leader_id=before.leader_id)
     turn.outcome.records.append(group.record())
     turn.outcome.after_write.append(StaticMemberStored(turn.settings, group, member_id, before, response))
@@ -202,7 +202,7 @@ def _keep_assignment(group: ClassicGroup, before: Takeover, caller: Caller, turn
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """What a static member was before another took its place, in case that cannot be stored."""
+    """The state of a static member before it was replaced, in case the replacement cannot be stored."""
 
     instance_id: str
     member_id: str
@@ -234,7 +234,7 @@ class Takeover:
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberStored:
-    """A static member came back without a rebalance: it is answered once its new id is stored."""
+    """Continues when the new id of a static member is stored: it returned without a rebalance, and is answered now."""
 
     settings: GroupSettings
     group: ClassicGroup
@@ -258,12 +258,12 @@ class StaticMemberStored:
         return turn.outcome
 
     def _still_here(self) -> Member | None:
-        """None if the member went on meanwhile: a rebalance or another takeover has answered it."""
+        """None if the member changed meanwhile: a rebalance or another replacement has answered it."""
         return self.group.members.get(self.member_id) if self.group.state is GroupState.STABLE else None
 
 
 def _protocols(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
-    """In the member's order; a name that is there twice counts once."""
+    """In the member's order; a name that occurs twice counts once."""
     protocols: dict[str, bytes] = {}
     for protocol in request.protocols:
         protocols.setdefault(protocol.name, bytes(protocol.metadata))
@@ -271,7 +271,7 @@ def _protocols(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """Version 0 has one timeout for both."""
+    """Version 0 uses one timeout for both."""
     if request.rebalance_timeout_ms == -1:
         return request.session_timeout_ms
     return request.rebalance_timeout_ms

@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups, DeleteGroups: groups as an administrator sees them."""
+"""DescribeGroups, ListGroups, DeleteGroups: the administrator's view of groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOT_FOUND_SINCE = 6
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """Metadata only of a Stable group. Assignments are the last ones, until those of the next generation are known."""
+    """Member metadata only of a Stable group. Assignments are the last ones until the next generation has its own."""
     protocol = group.protocol_name if group.state is GroupState.STABLE else None
     return DescribedGroup(
         group_id=group.group_id,
@@ -35,7 +35,7 @@ def describe(group: ClassicGroup) -> DescribedGroup:
 
 
 def describe_missing(group_id: str, version: int) -> DescribedGroup:
-    """Before version 6 a group that is not there is described as Dead, and that is no error."""
+    """Before version 6 a missing group is described as Dead, without an error."""
     described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= _NOT_FOUND_SINCE:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -53,7 +53,7 @@ def listed(group: ClassicGroup) -> ListedGroup:
 
 
 def matches(group: ClassicGroup, states: list[str], types: list[str]) -> bool:
-    """An empty filter lets everything through; case does not matter."""
+    """An empty filter matches every group; case does not matter."""
     wanted_states = {state.lower() for state in states}
     wanted_types = {group_type.lower() for group_type in types}
     return (not wanted_states or group.state.value.lower() in wanted_states) and (
@@ -68,7 +68,7 @@ def check_delete(group: ClassicGroup | None) -> ErrorCode:
 
 
 def check_offset_delete(group: ClassicGroup | None) -> ErrorCode:
-    """A consumer group may lose offsets of topics it no longer reads; others say nothing of what they read."""
+    """A consumer group may remove offsets of topics that it does not read; other groups do not tell what they read."""
     if group is None or group.state is GroupState.DEAD:
         return ErrorCode.GROUP_ID_NOT_FOUND
     if group.state is GroupState.EMPTY or group.is_consumer_type:

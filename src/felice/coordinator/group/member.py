@@ -1,4 +1,4 @@
-"""One member of a classic group. Data, and two questions about it."""
+"""One member of a classic group."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from felice.coordinator.shard import NEVER_MS, Waiter
 class Member:
     """`protocols` are (name, metadata) in the member's order of preference.
 
-    `joining` and `syncing` are its parked requests. While one is parked it cannot heartbeat, so its session
-    deadline does not count; a member that never got an answer (`is_new`) is an exception, or a client that gave
-    up would stay for ever.
+    `joining` and `syncing` are its parked requests. While a request is parked the member cannot send heartbeats, so its
+    session deadline does not count. Exception: a member that never got an answer (`is_new`), because a client that
+    gave up would otherwise stay a member for ever.
     """
 
     member_id: str
@@ -33,10 +33,10 @@ class Member:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """The first of its protocols that everybody can speak."""
+        """The first of its protocols that all members support."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     @property
     def expires(self) -> bool:
-        """Whether silence until the deadline means that it is gone."""
+        """Whether the member is removed if nothing is heard of it until the deadline."""
         return self.is_new or (self.joining is None and self.syncing is None)

@@ -1,4 +1,4 @@
-"""Heartbeat and LeaveGroup: staying in a group, and going."""
+"""Heartbeat and LeaveGroup."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from felice.protocol.messages.leave_group import LeaveGroupResponse, MemberIdent
 
 
 def heartbeat(group: ClassicGroup, request: HeartbeatRequest, turn: Turn) -> ErrorCode:
-    """Prolongs the session, also while a rebalance waits for this member: it lives, it is only slow to rejoin."""
+    """Prolongs the session, also while a rebalance waits for this member: it is alive, but slow to rejoin."""
     error = group.check_generation(request.member_id, request.group_instance_id, request.generation_id)
     if error != ErrorCode.NONE:
         return error
@@ -28,7 +28,7 @@ def heartbeat(group: ClassicGroup, request: HeartbeatRequest, turn: Turn) -> Err
 
 
 def leave(group: ClassicGroup, leavers: list[MemberIdentity], turn: Turn) -> LeaveGroupResponse:
-    """Each leaver has its own error; what remains of the group rebalances once, for all of them."""
+    """Each member that leaves has its own error; the rest of the group rebalances once, for all of them."""
     if group.state is GroupState.DEAD:
         return LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     responses = [
@@ -39,7 +39,7 @@ def leave(group: ClassicGroup, leavers: list[MemberIdentity], turn: Turn) -> Lea
         )
         for leaver in leavers
     ]
-    # Also after a member that had only been given its id: so Kafka does.
+    # Also after a member left that had only received its id, as in Kafka.
     has_left = any(response.error_code == ErrorCode.NONE for response in responses)
     if has_left and group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(group, turn)

@@ -1,9 +1,9 @@
-"""The committed offsets of one shard: what is committed, and what waits for a transaction's end.
+"""The committed offsets of one shard, and the commits that wait for the end of their transaction.
 
 Keeps true:  the offsets are a function of the records applied, in order, and of the transactions' markers.
-             `apply` gives back a function that takes its record back.
-A transaction's commit counts from its marker on, unless a commit that was written after it counts already. A removal
-removes what waits, too.
+             `apply` returns a function that undoes its record.
+A transaction's commit counts from its marker on, unless a later commit counts already. A removal also removes waiting
+commits.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Key: TypeAlias = tuple[str, str, int]
 
 @dataclass(slots=True)
 class OpenCommits:
-    """What open transactions have committed for one partition of one group: `orders` says when each producer did.
+    """Commits of open transactions for one partition of one group: `orders` has the order of each producer's commit.
 
-    `latest` is the order of the newest commit that counts since then.
+    `latest` is the order of the newest commit that has become effective since.
     """
 
     orders: dict[int, int] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class OffsetStore:
         return undo
 
     def end_transaction(self, producer_id: int, committed: bool) -> list[OffsetRecord]:
-        """The records that count from now on."""
+        """Returns the records that count from now on."""
         counting = []
         for key, record in self._pending.pop(producer_id, {}).items():
             open_commits = self._open[key[0]][key[1:]]
@@ -73,7 +73,7 @@ class OffsetStore:
         return self._committed.get(group_id, {})
 
     def all_of(self, group_id: str) -> list[tuple[str, int]]:
-        """Every (topic, partition) with a commit of this group, be it of an open transaction."""
+        """Every (topic, partition) with a commit of this group, also of an open transaction."""
         found = {
             (topic, partition): None
             for topic, partitions in self.topics(group_id).items()
@@ -82,7 +82,7 @@ class OffsetStore:
         return list(found | dict.fromkeys(self._open.get(group_id, ())))
 
     def of_topic(self, topic: str) -> Iterator[tuple[str, int]]:
-        """Every (group, partition) with a commit for this topic, be it of an open transaction."""
+        """Every (group, partition) with a commit for this topic, also of an open transaction."""
         for group_id, topics in self._committed.items():
             for partition in topics.get(topic, ()):
                 yield group_id, partition
@@ -133,7 +133,7 @@ class OffsetStore:
             del self._open[key[0]]
 
     def _outdate_pending(self, key: Key) -> Undo:
-        """A commit that counts at once is newer than what waits."""
+        """A commit that counts at once is newer than the waiting ones."""
         open_commits = self._open.get(key[0], {}).get(key[1:])
         if open_commits is None:
             return _nothing
@@ -163,7 +163,7 @@ class OffsetStore:
 
         return undo
 
-    # Commits that count
+    # Effective commits
 
     def _set(self, group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> None:
         if committed is not None:

@@ -1,11 +1,11 @@
-"""The rebalance: from the first JoinGroup to the last SyncGroup, and every clock that runs meanwhile.
+"""The rebalance: from the first JoinGroup to the last SyncGroup, with all its deadlines.
 
-Keeps true:  the generation grows by one each time the join phase ends, be it without members.
+Keeps true:  the generation grows by one each time the join phase ends, even without members.
              A parked JoinGroup is answered exactly once, whatever happens to its member.
              A group that waits always has a deadline at which it stops waiting.
-The join phase ends when every member has rejoined, or at the rebalance timeout without those that have not
-(static members may stay). The first rebalance of an empty group waits `group.initial.rebalance.delay.ms`
-instead, again for each newcomer, up to the rebalance timeout. Then the same timeout runs for the SyncGroups.
+The join phase ends when every member has rejoined, or at the rebalance timeout without the members that have not
+(static members may stay). The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` instead,
+again for each new member, up to the rebalance timeout. Then the same timeout applies to the SyncGroups.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from felice.protocol.messages.sync_group import SyncGroupResponse
 
 
 def prepare_or_complete(group: ClassicGroup, turn: Turn) -> None:
-    """Something changed: begin a rebalance, or if one is under way see whether it can end."""
+    """Begins a rebalance after a change, or checks whether the rebalance under way can end."""
     if group.can_rebalance:
         prepare_rebalance(group, turn)
     else:
@@ -49,7 +49,7 @@ def prepare_rebalance(group: ClassicGroup, turn: Turn) -> None:
 
 
 def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
-    """The initial delay is for those who have not come yet, so it is not cut short."""
+    """Does not end the initial delay early: it waits for members that have not come yet."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.previous_state is not GroupState.EMPTY
@@ -59,13 +59,13 @@ def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
 
 
 def complete_join(group: ClassicGroup, turn: Turn) -> None:
-    """End the join phase with those who are there."""
+    """Ends the join phase with the members that have joined."""
     group.join_deadline_ms = NEVER_MS
     late = [m.member_id for m in group.members.values() if m.joining is None and m.instance_id is None]
     for member_id in late:
         group.remove(member_id)
     if group.members and not group.elect_leader():
-        # Only static members are left, and none has come: their session timeouts will decide.
+        # Only static members are left, and none has rejoined: their session timeouts will decide.
         _set_join_deadline(group, group.rebalance_timeout_ms, turn)
         return
     group.next_generation(turn.now)
@@ -95,9 +95,9 @@ def _set_join_deadline(group: ClassicGroup, delay_ms: int, turn: Turn) -> None:
 def joined_response(
     group: ClassicGroup, member_id: str, *, leader_id: str | None = None, skip_assignment: bool = False
 ) -> JoinGroupResponse:
-    """The current generation, as the JoinGroup of this member is told; the leader also learns the members.
+    """The JoinGroup response of this member for the current generation; the leader also gets the list of members.
 
-    `leader_id` names another leader than the group's, which keeps the one who asks from assigning.
+    `leader_id` names another leader than the group's, which keeps the member that asks from assigning.
     """
     leader_id = group.leader_id if leader_id is None else leader_id
     return JoinGroupResponse(
@@ -128,7 +128,7 @@ def join_error(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
 
 
 def storing_error(error: ErrorCode) -> ErrorCode:
-    """What a member is told when its group could not be written."""
+    """The error for members of a group that could not be written."""
     return ErrorCode.UNKNOWN_SERVER_ERROR if error == ErrorCode.MESSAGE_TOO_LARGE else error
 
 
@@ -142,7 +142,7 @@ def answer_sync(group: ClassicGroup, member: Member, error: ErrorCode, turn: Tur
     waiter, member.syncing = member.syncing, None
     if waiter is not None:
         turn.outcome.reply(waiter, synced_response(group, member, error))
-        # Its session could run out unseen while it was parked: start it anew.
+        # Its session may have run out while the request was parked: start it again.
         start_session(group, member, turn)
 
 
@@ -157,7 +157,7 @@ def synced_response(
 
 
 def propagate_error(group: ClassicGroup, error: ErrorCode, turn: Turn) -> None:
-    """This generation comes to nothing: whoever waits for its assignment is told so."""
+    """Fails this generation: every request that waits for its assignment gets the error."""
     for member in group.members.values():
         member.assignment = b""
         answer_sync(group, member, error, turn)
@@ -173,14 +173,14 @@ def start_session(group: ClassicGroup, member: Member, turn: Turn, timeout_ms: i
 
 
 def drop_member(group: ClassicGroup, member: Member, turn: Turn) -> None:
-    """Take a member out. What it waits for will not come: if it is still there, it must join anew."""
+    """Removes a member. Its parked requests fail: if its client is still there, it must join again."""
     answer_join(group, member, join_error(ErrorCode.UNKNOWN_MEMBER_ID), turn)
     answer_sync(group, member, ErrorCode.UNKNOWN_MEMBER_ID, turn)
     group.remove(member.member_id)
 
 
 def after_removal(group: ClassicGroup, turn: Turn) -> None:
-    """One who is gone needs no waiting for: behaviour 63, a removal may end the join phase at once."""
+    """A removal may end the join phase at once (behaviour 63)."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(group, turn)
     elif group.state is GroupState.PREPARING_REBALANCE and (
@@ -189,11 +189,11 @@ def after_removal(group: ClassicGroup, turn: Turn) -> None:
         complete_join(group, turn)
 
 
-# The clocks
+# Deadlines
 
 
 def on_time(group: ClassicGroup, turn: Turn) -> None:
-    """Let every deadline that has passed have its effect, and find the next."""
+    """Applies every deadline that has passed, and finds the next one."""
     now_ms = turn.now.steady_ms
     _expire_pending_joins(group, turn)
     _expire_sessions(group, turn)
@@ -245,7 +245,7 @@ def _on_join_deadline(group: ClassicGroup, turn: Turn) -> None:
 
 
 def _on_sync_deadline(group: ClassicGroup, turn: Turn) -> None:
-    """Members that took the generation but never asked for their part of it do not belong to it."""
+    """Removes members that joined the generation but never fetched their assignment."""
     group.sync_deadline_ms = NEVER_MS
     late = list(group.pending_syncs)
     for member_id in late:

@@ -1,10 +1,10 @@
-"""What a group shard writes: records of `__consumer_offsets`, in Kafka's format.
+"""The records of a group shard in `__consumer_offsets`, in Kafka's format.
 
-Keeps true:  Kafka itself, and its tools, can read every record written here, and the reverse.
+Keeps true:  Kafka and its tools can read every record written here, and the reverse.
 
-An offset commit is written in version 4, which has the topic's id; in version 1 where the client gave a retention
-time of its own, the only version with an expiry. Group metadata is written in version 3: 4 would add nothing but
-flexibility. These are the versions that Kafka 4.3 writes.
+An offset commit is written in version 4, which has the topic's id; if the client gave a retention time, in version 1,
+the only version with an expiry. Group metadata is written in version 3: version 4 would only add flexibility. Kafka
+4.3 writes the same versions.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class CommittedOffset:
     topic_id: UUID = ZERO_UUID
 
     def is_of(self, topic_id: UUID) -> bool:
-        """Whether it was committed for the topic that has this id now; not to know either is no objection."""
+        """Whether it was committed for the topic with this id; an unknown id on either side matches."""
         return ZERO_UUID in (self.topic_id, topic_id) or self.topic_id == topic_id
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
-    """A commit, or with None the removal of one."""
+    """A commit, or with None its removal."""
 
     group_id: str
     topic: str
@@ -56,7 +56,7 @@ class OffsetRecord:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A group as of one generation, or with None its removal."""
+    """A group in one generation, or with None its removal."""
 
     group_id: str
     value: GroupMetadataValue | None
@@ -83,7 +83,7 @@ class GroupRecordCodec:
                 group_key.group, None if value is None else decode_data(GroupMetadataValue, value)
             )
         if record_type in (_LEGACY_OFFSET_COMMIT_TYPE, _OFFSET_COMMIT_TYPE):
-            # Type 0 differs from type 1 in its number only.
+            # Types 0 and 1 have the same format.
             offset_key = decode_data(OffsetCommitKey, _OFFSET_COMMIT_TYPE.to_bytes(2) + key[2:])
             committed = None if value is None else _decode_committed(value)
             return OffsetRecord(offset_key.group, offset_key.topic, offset_key.partition, committed)

@@ -1,4 +1,4 @@
-"""The broker's options that the group coordinator reads."""
+"""The broker's options that the group coordinator uses."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from felice.config import BrokerConfig
 
-# How long the JoinGroup of a new member may stay parked. Its client may have gone and come back under another
-# id, and the member left behind would hold up every rebalance. Fixed in Kafka as well.
+# How long the JoinGroup of a new member may stay parked. Its client may have come back under another id, and the
+# abandoned member would delay every rebalance. Fixed in Kafka as well.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 

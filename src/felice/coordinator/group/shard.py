@@ -1,9 +1,9 @@
 """One partition of `__consumer_offsets`: its groups and their offsets, as a pure state machine.
 
-Keeps true:  what a restart needs is in the log: each settled generation with its members, each commit.
+Keeps true:  everything that a restart needs is in the log: each stable generation with its members, each commit.
              A group exists from its first join or commit until its tombstone.
-Finds the group and applies the rules that are older than any group; the rest is in `join`, `sync`,
-`membership`, `rebalance`, `commits` and `listing`.
+Finds the group and applies the rules that concern no single group; the rest is in `join`, `sync`, `membership`,
+`rebalance`, `commits` and `listing`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class GroupShard:
             return self._remove(record.group_id)
         if not self._loaded:
             self.groups[record.group_id] = ClassicGroup.restore(record.group_id, record.value, self._alarms)
-        # Once loaded, a record of a living group only says what the group already is.
+        # After loading, the record of a live group only repeats its current state.
         return _nothing
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
@@ -82,7 +82,7 @@ class GroupShard:
                 self._create_simple(record.group_id, _nothing)
 
     def on_loaded(self, now: Instant) -> Outcome[Record]:
-        """Sessions start anew: the members could not reach anybody while the log was read."""
+        """Restarts all sessions: members could not reach a coordinator while the log was read."""
         self._loaded = True
         self._next_expiry_ms = now.steady_ms + self.settings.offsets_retention_check_interval_ms
         turn = Turn(self.settings, now)
@@ -157,7 +157,7 @@ class GroupShard:
         return turn.outcome
 
     def _join_first(self, request: JoinGroupRequest, caller: Caller, turn: Turn) -> None:
-        """A new group is written at once, still empty, so that a restart knows of it."""
+        """Writes a new group at once, still empty, so that a restart knows of it."""
         group = ClassicGroup(request.group_id, state_timestamp_ms=turn.now.wall_ms, alarms=self._alarms)
         empty = group.record()
         join(group, request, caller, turn)
@@ -199,14 +199,14 @@ class GroupShard:
     def commit(
         self, request: OffsetCommitRequest, commits: list[Commit], caller: Caller, now: Instant
     ) -> tuple[ErrorCode, list[Record]]:
-        """An error for the whole request, or the records that the good rows ask for."""
+        """Returns an error for the whole request, or the records for the valid rows."""
         turn = Turn(self.settings, now)
         group = self.groups.get(request.group_id)
         if group is None and request.generation_id_or_member_epoch >= 0:
             known = caller.version >= _GROUP_ID_NOT_FOUND_SINCE
             return (ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION), []
         if group is None:
-            # Not kept yet: replaying its first commit makes it a simple group.
+            # Not stored here: replaying its first commit creates the group.
             group = ClassicGroup(request.group_id, alarms=self._alarms)
         error = offset_rules.check_commit(group, request)
         if error == ErrorCode.NONE:
@@ -216,7 +216,7 @@ class GroupShard:
     def commit_transactional(
         self, request: TxnOffsetCommitRequest, commits: list[Commit], now: Instant
     ) -> tuple[ErrorCode, list[Record]]:
-        """As `commit`; the records wait for the transaction's marker. It is no sign of life of a member."""
+        """As `commit`; the records wait for the transaction's marker. It does not prolong a member's session."""
         turn = Turn(self.settings, now)
         group = self.groups.get(request.group_id)
         if group is None and request.generation_id >= 0:
@@ -231,7 +231,7 @@ class GroupShard:
     def delete_offsets(
         self, request: OffsetDeleteRequest, response: OffsetDeleteResponse, caller: Caller
     ) -> Outcome[Record]:
-        """`response` has a row for each topic, with the partitions that do not exist; the others are added."""
+        """`response` has rows for the partitions that do not exist; the other rows are added."""
         outcome: Outcome[Record] = Outcome()
         group = self.groups.get(request.group_id)
         error = listing.check_offset_delete(group)
@@ -285,10 +285,10 @@ class GroupShard:
 
         return Outcome(records=records, after_write=[ReplyAfterWrite(caller.waiter, result, failed)])
 
-    # Groups come and go
+    # Creating and removing groups
 
     def _create_simple(self, group_id: str, undo_commit: Undo) -> Undo:
-        """A group that only commits: its first offset makes it, and taking that back unmakes it."""
+        """A group that only commits: its first offset creates it, and undoing that offset removes it."""
         group = self.groups[group_id] = ClassicGroup(group_id, alarms=self._alarms)
 
         def undo() -> None:
@@ -319,7 +319,7 @@ class GroupShard:
 
 @dataclass(frozen=True, slots=True)
 class GroupCreated:
-    """A group's first record is safe, or the group never was."""
+    """Continues when a group's first record is committed; if it is refused, the group is removed."""
 
     shard: GroupShard
     group: ClassicGroup

@@ -1,4 +1,4 @@
-"""The states of a classic group, and which may follow which."""
+"""The states of a classic group, and the allowed transitions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ class GroupState(Enum):
     """The values are the names that DescribeGroups and ListGroups print."""
 
     EMPTY = "Empty"
-    """No members; perhaps offsets."""
+    """No members; there may be committed offsets."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Collecting JoinGroups."""
+    """Waits for the members' JoinGroup requests."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """The JoinGroups are answered; the leader's SyncGroup is awaited."""
+    """The JoinGroups are answered; waits for the leader's SyncGroup."""
     STABLE = "Stable"
-    """Every member can have its assignment."""
+    """Every member can fetch its assignment."""
     DEAD = "Dead"
-    """Deleted, or coordinated elsewhere now."""
+    """Deleted, or coordinated by another broker now."""
 
 
 PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {

@@ -1,7 +1,7 @@
-"""SyncGroup: the leader brings the assignment, everybody fetches a part of it.
+"""SyncGroup: the leader sends the assignment, every member receives its part.
 
-Keeps true:  an assignment is in the log before any member hears it, so a coordinator that takes over agrees.
-             A member that the leader left out gets an empty assignment.
+Keeps true:  an assignment is in the log before any member receives it, so the next coordinator knows the same one.
+             A member without a part in the leader's assignment gets an empty one.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _check(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
 
 
 def _differ(told: str | None, known: str | None) -> bool:
-    """Before version 5 the client does not tell."""
+    """Whether the two differ; a client before version 5 sends None, which never differs."""
     return told is not None and known is not None and told != known
 
 
@@ -73,7 +73,7 @@ def _store_assignment(group: ClassicGroup, request: SyncGroupRequest, turn: Turn
 
 @dataclass(frozen=True, slots=True)
 class AssignmentStored:
-    """The leader's assignment is safe (or not): the generation is stable (or void)."""
+    """Continues when the leader's assignment is committed (the group is Stable) or refused (it rebalances)."""
 
     settings: GroupSettings
     group: ClassicGroup
@@ -97,7 +97,7 @@ class AssignmentStored:
         return turn.outcome
 
     def _still_awaited(self) -> bool:
-        """Somebody may have joined or left while the record was on its way."""
+        """False if a member joined or left while the record was being written."""
         return (
             self.group.state is GroupState.COMPLETING_REBALANCE and self.group.generation == self.generation
         )

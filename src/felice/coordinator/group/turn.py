@@ -1,4 +1,4 @@
-"""One event's workplace: the settings, the time, and what comes out. Functions of the protocol pass it along."""
+"""The context of one event: settings, time, and the outcome so far. The protocol's functions pass it along."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request. `new_member_id` is for the member it may become: randomness comes from outside."""
+    """The sender of a request. `new_member_id` is the id for a new member: randomness comes from outside."""
 
     waiter: Waiter
     version: int

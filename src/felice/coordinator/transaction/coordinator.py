@@ -1,11 +1,11 @@
-"""The transaction coordinator of this broker: requests about transactional ids in, answers out, decisions on to the
-partitions' leaders.
+"""The transaction coordinator of this broker: requests about transactional ids in, answers out, and markers to the
+leaders of partitions.
 
-Keeps true:  every call is answered, with the error that Kafka gives where the id is not here, not loaded yet, or
-             cannot be written. What is answered is in the log.
-How:         finds the id's shard in the runtime and lets it decide; a task for each decision tells the partitions and
-             comes back to the shard. A method gives the answer, or an awaitable of it when it must wait.
-Leaves:      versions' differences in form and in error codes to the handlers.
+Keeps true:  every call is answered, with Kafka's error if the id is not coordinated here, not loaded yet, or cannot be
+             written. An answer shows only state that is in the log.
+How:         finds the id's shard in the runtime and lets it decide; a task for each decision writes the markers and
+             reports back to the shard. A method returns the answer, or an awaitable of it if it must wait.
+Leaves:      differences between request versions, in fields and error codes, to the handlers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from felice.records.batch import NO_PRODUCER_ID
 TRANSACTION_TOPIC = "__transaction_state"
 NO_NODE = -1
 WRITE_TIMEOUT_MS = 5000
-"""How long a change may be on its way to the log. Fixed here; Kafka takes the request's or the transaction's."""
+"""Timeout of writing a change to the log. Fixed here; Kafka uses the request's or the transaction's timeout."""
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ Hosted = HostedShard[TransactionShard, TransactionRecord]
 
 
 class TransactionCoordinator:
-    """`image` gives the cluster as it is now; `create_topic` begins to create an internal topic, if need be."""
+    """`image` returns the current cluster; `create_topic` begins to create an internal topic if it is missing."""
 
     def __init__(
         self,
@@ -84,14 +84,14 @@ class TransactionCoordinator:
             write_timeout_ms=WRITE_TIMEOUT_MS,
         )
 
-    # Life
+    # Start and stop
 
     def start(self) -> None:
-        """What was decided before the last stop is told from here on."""
+        """Also continues to write the markers of decisions from before the last stop."""
         self._runtime.start()
 
     def stop(self) -> None:
-        """Everybody who waits is told to look for another coordinator."""
+        """Answers every waiting request with NOT_COORDINATOR."""
         self._runtime.stop()
         for task in self._telling:
             task.cancel()
@@ -119,7 +119,7 @@ class TransactionCoordinator:
         try:
             if self._runtime.hosted(request.transactional_id).shard.needs_new_producer_id(request):
                 new_producer_id = await self._next_producer_id()
-            # Another call may have come first meanwhile: then this id is never used, and nobody misses it.
+            # If another call came first meanwhile, this producer id is never used.
             answer = self._runtime.call(
                 request.transactional_id,
                 lambda shard, waiter, now: shard.initialise(request, new_producer_id, waiter, now),
@@ -178,7 +178,7 @@ class TransactionCoordinator:
     def list(
         self, request: ListTransactionsRequest
     ) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
-        """Only what this broker coordinates: a client asks every broker."""
+        """Lists only the ids that this broker coordinates: a client asks every broker."""
         if request.transactional_id_pattern:
             return self._list_by_pattern(request)
         return self._listed(request)[0]
@@ -199,7 +199,7 @@ class TransactionCoordinator:
         return response, wanted.pattern
 
     async def _list_by_pattern(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
-        """One at a time: costly patterns share one thread, and a client that waits holds no compiled pattern."""
+        """One request at a time: costly patterns share a thread, and a waiting request holds no compiled pattern."""
         async with self._one_pattern:
             response, pattern = self._listed(request)
             if pattern is not None:
@@ -210,8 +210,8 @@ class TransactionCoordinator:
     # Decisions
 
     def put(self, transactional_id: str, decided: TransactionMetadata) -> None:
-        """The shards' outbox."""
-        with contextlib.suppress(ApiError):  # closed meanwhile: whoever loads the log next will tell
+        """Receives the decisions of shards."""
+        with contextlib.suppress(ApiError):  # closed meanwhile: the next coordinator writes the markers
             hosted = self._runtime.hosted(transactional_id)
             task = asyncio.get_running_loop().create_task(self._tell(transactional_id, decided, hosted))
             self._telling.add(task)

@@ -1,9 +1,9 @@
-"""EndTxn: what becomes of a wish to commit or abort, by the state that it meets.
+"""EndTxn: the result of a request to commit or abort, by the state of the transactional id.
 
-Keeps true:  a decision is never changed. A client that missed the answer hears it again.
+Keeps true:  a decision is never changed. A client that missed the answer gets it again.
 
-Transaction V2 (KIP-890) tells a repeated wish from a new one by the epoch: each end raises it, so who comes with the
-epoch before the current one asks for what was decided already.
+Transaction V2 (KIP-890) tells a repeated request from a new one by the epoch: each end raises it, so a request with the
+epoch before the current one asks for the decision that was already made.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ANSWERS: dict[State, tuple[ErrorCode | None, ErrorCode | None]] = {
 
 
 def end(current: TransactionMetadata, *, commit: bool, now_ms: int) -> TransactionMetadata | ErrorCode:
-    """The decision that must be written, or the answer."""
+    """The decision to write, or the answer."""
     answer = _ANSWERS[current.state][0 if commit else 1]
     return current.decided(commit=commit, now_ms=now_ms) if answer is _DECIDE else answer
 
@@ -44,7 +44,7 @@ _OUTCOMES = {
 
 
 def needs_next_producer_id(current: TransactionMetadata | None, producer_id: int, epoch: int) -> bool:
-    """Whether an end in V2 takes the last epoch, so that the next transaction needs another producer id."""
+    """Whether an end in V2 uses the last epoch, so that the next transaction needs another producer id."""
     return (
         current is not None
         and (current.producer_id, current.epoch) == (producer_id, epoch)
@@ -54,8 +54,9 @@ def needs_next_producer_id(current: TransactionMetadata | None, producer_id: int
 
 
 def fault_v2(current: TransactionMetadata, producer_id: int, epoch: int) -> ErrorCode | None:
-    """Why a producer may not end a transaction in V2, or None: with the current epoch, or with the one before it
-    as a repetition.
+    """The reason why a producer may not end a transaction in V2, or None.
+
+    It may with the current epoch, or with the epoch before it as a repetition.
     """
     if current.is_next(producer_id):
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -76,7 +77,7 @@ def end_v2(
     next_producer_id: int,
     now_ms: int,
 ) -> TransactionMetadata | ErrorCode:
-    """The decision that must be written, or the answer. `next_producer_id` is used where the epochs run out."""
+    """The decision to write, or the answer. `next_producer_id` is used if the epochs run out."""
     fault = fault_v2(current, producer_id, epoch)
     if fault is not None:
         return fault
@@ -85,7 +86,9 @@ def end_v2(
     if commit and current.state is not State.ONGOING:
         return ErrorCode.INVALID_TXN_STATE
     if current.is_epoch_exhausted and next_producer_id == NO_PRODUCER_ID:
-        return ErrorCode.CONCURRENT_TRANSACTIONS  # the id changed since the caller looked: it asks again
+        return (
+            ErrorCode.CONCURRENT_TRANSACTIONS
+        )  # the id changed since the caller read it: the client repeats
     return current.decided_v2(commit=commit, now_ms=now_ms, next_producer_id=next_producer_id)
 
 
@@ -112,5 +115,5 @@ def _repeated(current: TransactionMetadata, commit: bool) -> ErrorCode:
         return ErrorCode.INVALID_TXN_STATE
     if current.state.is_decided:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    # Somebody else's fence took the last epoch: there is none to go on with.
+    # Fencing by the coordinator used the last epoch: the producer has no epoch to continue with.
     return ErrorCode.PRODUCER_FENCED if current.epoch == LAST_EPOCH else ErrorCode.NONE

@@ -1,7 +1,7 @@
-"""InitProducerId: which identity a producer gets, and which one it takes away from others.
+"""InitProducerId: the identity that a producer gets, and the producers that it fences.
 
-Keeps true:  no two calls get the same identity, but for the repetition of a call whose answer was lost (KIP-360).
-             Whoever held the transactional id before is fenced: its epoch is lower.
+Keeps true:  no two calls get the same identity, except the repetition of a call whose answer was lost (KIP-360).
+             A producer that held the transactional id before is fenced: its epoch is lower.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from felice.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 @dataclass(frozen=True, slots=True)
 class InitRequest:
-    """`producer_id` and `epoch` are what the producer holds already, -1 where it begins."""
+    """`producer_id` and `epoch` are those that the producer has already, -1 for a new producer."""
 
     transactional_id: str
     timeout_ms: int
@@ -33,7 +33,7 @@ def needs_new_producer_id(current: TransactionMetadata | None, request: InitRequ
         return True
     if not current.state.is_at_rest or not current.is_epoch_exhausted:
         return False
-    # No transaction can be ended in the last epoch. A fence may take it; then the producer's own is the one before.
+    # No transaction can end in the last epoch. Fencing may use it; the producer's own epoch is then the one before.
     own_epoch = current.last_epoch if current.epoch == LAST_EPOCH else current.epoch
     return not request.holds_identity or request.epoch in (current.epoch, own_epoch)
 
@@ -41,9 +41,9 @@ def needs_new_producer_id(current: TransactionMetadata | None, request: InitRequ
 def initialise(
     current: TransactionMetadata | None, request: InitRequest, new_producer_id: int, now_ms: int, level: int
 ) -> TransactionMetadata | ErrorCode:
-    """The transactional id as it must be written: at rest with the new identity, or else with an abort decided.
+    """The transactional id to write: with the new identity and no open transaction, or with an abort decided.
 
-    `new_producer_id` is used only where `needs_new_producer_id`; `level` is the finalized transaction.version.
+    `new_producer_id` is used only if `needs_new_producer_id`; `level` is the finalized transaction.version.
     """
     if current is None:
         return TransactionMetadata(new_producer_id, 0, request.timeout_ms, now_ms)
@@ -54,7 +54,7 @@ def initialise(
     if current.state.is_decided:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if current.state is TransactionState.ONGOING:
-        # CONCURRENT_TRANSACTIONS is answered: the repeated request gets the epoch after this one.
+        # The answer is CONCURRENT_TRANSACTIONS: the repeated request gets the epoch after this one.
         return current.fenced(now_ms, level)
     if needs_new_producer_id(current, request):
         last_epoch = request.epoch if request.holds_identity else NO_PRODUCER_EPOCH
@@ -73,7 +73,7 @@ def _raise_epoch(
 ) -> TransactionMetadata | ErrorCode:
     epoch, last_epoch = current.epoch + 1, NO_PRODUCER_EPOCH
     if request.holds_identity and request.epoch == current.last_epoch:
-        epoch, last_epoch = current.epoch, current.last_epoch  # the same question again: the same answer
+        epoch, last_epoch = current.epoch, current.last_epoch  # a repeated request gets the same answer
     elif request.holds_identity and request.epoch == current.epoch:
         last_epoch = current.epoch
     elif request.holds_identity:

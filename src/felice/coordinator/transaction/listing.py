@@ -1,7 +1,7 @@
-"""DescribeTransactions and ListTransactions: transactional ids as an administrator sees them.
+"""DescribeTransactions and ListTransactions: the administrator's view of transactional ids.
 
-A client's pattern for transactional ids is matched by `matching_pattern` on a thread, a portion at a time: matching
-is linear, but ids and patterns of 32 KB still take a tenth of a second each.
+`matching_pattern` matches a client's pattern on a thread, a portion of ids at a time: matching is linear, but ids and
+patterns of 32 KB still take a tenth of a second each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from felice.protocol.messages import describe_transactions as describing
 from felice.protocol.messages import list_transactions as listing
 from felice.protocol.patterns import Pattern, PatternError, linear_pattern
 
-# How many characters of transactional ids one turn on a thread matches.
+# Characters of transactional ids that one call on a thread matches.
 _PORTION_CHARACTERS = 64 * 1024
 
 _STATES = {state.title: state for state in TransactionState}
@@ -47,7 +47,7 @@ def describe(shard: TransactionShard, transactional_id: str) -> describing.Trans
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What a listing lets through; an empty part lets everything through. `passes` leaves the pattern out."""
+    """The filters of a listing; an empty one matches everything. `passes` does not check the pattern."""
 
     states: frozenset[TransactionState]
     has_states: bool
@@ -97,7 +97,7 @@ def passing(shard: TransactionShard, wanted: Filter, now_ms: int) -> Iterator[li
 async def matching_pattern(
     rows: Sequence[listing.TransactionState], pattern: Pattern
 ) -> list[listing.TransactionState]:
-    """The rows whose ids the pattern matches whole. A client that leaves ends it after the portion under way."""
+    """The rows whose whole id matches the pattern. If the client leaves, matching stops after the current portion."""
 
     def matched(portion: list[listing.TransactionState]) -> list[listing.TransactionState]:
         return [row for row in portion if pattern.fullmatch(row.transactional_id)]

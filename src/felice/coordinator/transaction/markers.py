@@ -1,8 +1,8 @@
-"""Telling partitions how a transaction ended: a marker to every leader, until each has it.
+"""Writes the markers of a decided transaction: to every partition leader, until each partition has its marker.
 
-Keeps true:  T4 (with `shard`): a partition is left out only when its topic is gone.
-How:         one request for each leader; what failed is asked again after a pause, under the leaders of that moment.
-Leaves:      the way to a leader to its `MarkerChannel`; knowing when to stop to whoever calls.
+Keeps true:  T4 (with `shard`): a partition is left out only if its topic is deleted.
+How:         one request for each leader; failed ones are repeated after a pause, to the leaders at that time.
+Leaves:      reaching a leader to its `MarkerChannel`; the decision to stop to the caller.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_F
 
 
 class MarkerChannel(Protocol):
-    """The way to the brokers that lead partitions; raises `ApiError` where one cannot be reached."""
+    """Sends markers to the brokers that lead partitions; raises `ApiError` if one cannot be reached."""
 
     async def write_markers(
         self, leader: int, request: WriteTxnMarkersRequest
@@ -49,7 +49,7 @@ class MarkerSender:
     async def tell(
         self, decided: TransactionMetadata, coordinator_epoch: int, goes_on: Callable[[], bool]
     ) -> bool:
-        """Whether every partition has its marker; False if this coordinator is one no longer."""
+        """Returns True when every partition has its marker; False if this broker is no longer the coordinator."""
         remaining = set(decided.partitions)
         pause_s = FIRST_PAUSE_S
         while goes_on():
@@ -63,7 +63,7 @@ class MarkerSender:
     async def _tell_once(
         self, decided: TransactionMetadata, coordinator_epoch: int, wanted: set[TopicPartition]
     ) -> set[TopicPartition]:
-        """Those that are still without marker."""
+        """Returns the partitions that still lack their marker."""
         existing = {one for one in wanted if self._image().partition(*one) is not None}
         leaders: dict[int, list[TopicPartition]] = {}
         for one in sorted(existing):
@@ -80,7 +80,7 @@ class MarkerSender:
         return existing - told
 
     async def _ask(self, leader: int, request: WriteTxnMarkersRequest) -> set[TopicPartition]:
-        """The partitions that have their marker now."""
+        """Returns the partitions that have their marker now."""
         try:
             response = await self._channel.write_markers(leader, request)
         except ApiError as error:

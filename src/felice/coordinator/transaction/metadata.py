@@ -1,12 +1,12 @@
-"""A transactional id as of one moment: a value, and each change of it another value.
+"""A transactional id at one moment: an immutable value; each change returns another value.
 
-Keeps true:  a state follows only a state that may come before it (`states`).
-             Partitions are named only while a transaction is open or its end is being told.
-             The last epoch of a producer id is nobody's: it only fences.
+Keeps true:  the state changes only along the transitions of `states`.
+             Partitions are listed only while a transaction is open or its markers are being written.
+             No producer gets the last epoch of a producer id: it only serves to fence.
 
-Under transaction V2 (KIP-890) every end raises the epoch, so that whatever of the old transaction is still on its way
-comes too late. Where the epochs of a producer id run out, the next transaction belongs to another producer id: it is
-chosen with the decision, and takes its place when every partition knows.
+With transaction V2 (KIP-890) every end raises the epoch, so that late requests of the old transaction are refused.
+When the epochs of a producer id run out, the next transaction gets another producer id: it is chosen with the decision,
+and takes effect when every partition has its marker.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from felice.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 NO_START = -1
 V1, V2 = 0, 2
 """The two flows of transactions, as levels of the feature `transaction.version`."""
-# The last epoch is kept for the fence of whoever holds the one before.
+# The last epoch is reserved for fencing the producer that has the one before.
 LAST_EPOCH = 2**15 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
-    """`last_producer_id` and `last_epoch` are the identity before this one, where the producer itself asked for a
-    new one (KIP-360): it may ask again when it missed the answer. The epoch is not in the log.
+    """`last_producer_id` and `last_epoch` are the identity before this one, if the producer itself asked for a new one
+    (KIP-360): it may ask again if it missed the answer. The epoch is not in the log.
 
-    `client_version` is the flow that the producer uses; `next_producer_id` is whose the next transaction is, where
+    `client_version` is the flow that the producer uses; `next_producer_id` belongs to the next transaction if
     the epochs ran out.
     """
 
@@ -50,7 +50,7 @@ class TransactionMetadata:
         return self.epoch >= LAST_EPOCH - 1
 
     def is_next(self, producer_id: int) -> bool:
-        """Whether the next transaction is this producer's, who is to wait until every partition knows of the last."""
+        """Whether this producer owns the next transaction; it must wait until every partition has its marker."""
         return producer_id == self.next_producer_id != NO_PRODUCER_ID
 
     def _become(self, state: TransactionState) -> TransactionState:
@@ -60,7 +60,7 @@ class TransactionMetadata:
     def initialised(
         self, producer_id: int, epoch: int, timeout_ms: int, now_ms: int, *, last_epoch: int
     ) -> TransactionMetadata:
-        """A producer begins, or begins again; nothing is open."""
+        """A producer gets its identity; no transaction is open."""
         self._become(TransactionState.EMPTY)
         return TransactionMetadata(
             producer_id,
@@ -87,11 +87,11 @@ class TransactionMetadata:
     def decided(self, *, commit: bool, now_ms: int) -> TransactionMetadata:
         """The producer's decision in the flow of V1: it keeps its epoch."""
         state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
-        # A partition takes no marker of V2 with the epoch of what it ends.
+        # A partition accepts no V2 marker with the epoch of the transaction that it ends.
         return replace(self, state=self._become(state), last_update_ms=now_ms, client_version=V1)
 
     def fenced(self, now_ms: int, level: int) -> TransactionMetadata:
-        """The coordinator aborts the open transaction and takes its epoch from the producer.
+        """The coordinator aborts the open transaction and fences its producer.
 
         `level` is the finalized transaction.version, which decides the flow whatever the producer uses. In V2 the
         producer may ask for the next epoch (InitProducerId), so its own is remembered; before V2 it may not.
@@ -107,7 +107,7 @@ class TransactionMetadata:
         )
 
     def decided_v2(self, *, commit: bool, now_ms: int, next_producer_id: int) -> TransactionMetadata:
-        """The transaction will end so, and its producer goes on with the next epoch, or as `next_producer_id`."""
+        """The decision in V2; the producer continues with the next epoch, or as `next_producer_id`."""
         decided = self.decided(commit=commit, now_ms=now_ms)
         return replace(
             decided,
@@ -119,7 +119,7 @@ class TransactionMetadata:
         )
 
     def completed(self, now_ms: int) -> TransactionMetadata:
-        """Every partition knows."""
+        """Every partition has its marker."""
         state = self._become(COMPLETION[self.state])
         complete = replace(self, state=state, partitions=frozenset(), last_update_ms=now_ms)
         if self.next_producer_id == NO_PRODUCER_ID:

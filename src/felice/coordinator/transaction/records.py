@@ -1,9 +1,9 @@
-"""What a transaction shard writes: records of `__transaction_state`, in Kafka's format.
+"""The records of a transaction shard in `__transaction_state`, in Kafka's format.
 
-Keeps true:  Kafka itself, and its tools, can read every record written here, and the reverse.
+Keeps true:  Kafka and its tools can read every record written here, and the reverse.
 
-Values are written in version 0 while the feature `transaction.version` is at level 0, for the sake of brokers that
-know no other; else in version 1, which adds what transaction V2 needs. Both are read, whatever the level.
+While the feature `transaction.version` is at level 0, values are written in version 0, for brokers that know no other;
+else in version 1, which adds the fields of transaction V2. Both are read, whatever the level.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _PLAIN, _FLEXIBLE = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """A transactional id as it is now, or with None its removal."""
+    """The current state of a transactional id, or with None its removal."""
 
     transactional_id: str
     metadata: TransactionMetadata | None
 
 
 class TransactionRecordCodec:
-    """`level` gives the finalized level of the feature `transaction.version`."""
+    """`level` returns the finalized level of the feature `transaction.version`."""
 
     def __init__(self, level: Callable[[], int]) -> None:
         self._level = level
@@ -40,7 +40,7 @@ class TransactionRecordCodec:
         key = encode_data(TransactionLogKey(transactional_id=record.transactional_id))
         if record.metadata is None:
             return key, None
-        # Who began in V2 goes on in it after a downgrade, and what it needs must not be lost.
+        # A transaction that began in V2 ends in V2, also after a downgrade: its fields must not be lost.
         is_flexible = self._level() > 0 or record.metadata.client_version == V2
         return key, _encode(record.metadata, _FLEXIBLE if is_flexible else _PLAIN)
 

@@ -1,4 +1,4 @@
-"""The broker's options that the transaction coordinator reads."""
+"""The broker's options that the transaction coordinator uses."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """One partition of `__transaction_state`: its transactional ids, as a pure state machine.
 
-Keeps true:  T3  a decision is in the log before any partition or client hears of it, and never changes.
-             T4  what was decided is told to every partition, however often the coordinator restarts: it stays
-                 decided until all have their marker, and each load of the log tells it anew.
-             While a change is on its way to the log, the id changes no further, and a partition that asks hears
-             of the id as it was before.
-How:         a transactional id is an immutable value; an event makes the next one and writes it. The outbox gets
-             what was decided, once it is committed, and the shell comes back with `complete`.
+Keeps true:  T3  a decision is in the log before any partition or client sees it, and never changes.
+             T4  every partition gets the marker of a decision, however often the coordinator restarts: the id stays
+                 decided until all have their marker, and each load of the log sends the markers again.
+             While a change is being written to the log, the id does not change further, and a partition that asks
+             gets the state before the change.
+How:         a transactional id is an immutable value; an event makes the next one and writes it. Committed decisions
+             go to the outbox, and the shell calls `complete` when their markers are written.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from felice.records.batch import NO_PRODUCER_EPOCH
 Change = TransactionMetadata | ErrorCode
 
 DECIDE_AGAIN_MS = 1000
-"""How long after a failed write a decision is written, and told, again."""
+"""Pause after which a decision whose write failed is written again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a producer says it is."""
+    """The identity that a producer claims."""
 
     transactional_id: str
     producer_id: int
@@ -74,7 +74,7 @@ class Ended:
 
 
 class Outbox(Protocol):
-    """Takes decisions that are safe, for the shell to tell the partitions."""
+    """Receives committed decisions, so that the shell writes their markers."""
 
     def put(self, transactional_id: str, decided: TransactionMetadata) -> None: ...
 
@@ -86,10 +86,10 @@ class TransactionShard:
     level: Callable[[], int]
     """The finalized level of the feature transaction.version."""
     transactions: dict[str, TransactionMetadata] = field(default_factory=dict)
-    # What each id was before the change that is on its way to the log.
+    # The state of each id before the change that is being written to the log.
     _changing: dict[str, TransactionMetadata | None] = field(default_factory=dict)
-    # What each id certainly was, where a later change is in the log and may be committed or not: whatever builds
-    # on such a change is written anew.
+    # The last committed state of each id that has a later change in the log whose commit timed out. Any next change
+    # of such an id starts from this state.
     _unsure: dict[str, TransactionMetadata | None] = field(default_factory=dict)
     _next_abort_ms: int = NEVER_MS
     _next_removal_ms: int = NEVER_MS
@@ -109,7 +109,7 @@ class TransactionShard:
             self.transactions[transactional_id] = metadata
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
-        """This topic is written without transactions."""
+        """Does nothing: this topic is written without transactions."""
 
     def on_loaded(self, now: Instant) -> Outcome[TransactionRecord]:
         self._next_abort_ms = now.steady_ms + self.settings.abort_interval_ms
@@ -140,7 +140,7 @@ class TransactionShard:
         return outcome
 
     def _abort_timed_out(self, now: Instant) -> Outcome[TransactionRecord]:
-        """The producer is fenced with it: it must not go on as if the transaction were still its own."""
+        """Fences the producer: it must not continue the aborted transaction."""
         outcome: Outcome[TransactionRecord] = Outcome()
         for transactional_id, current in self.transactions.items():
             is_over = (
@@ -224,9 +224,9 @@ class TransactionShard:
         return current.with_partitions(partitions, now.wall_ms, client_version)
 
     def end(self, who: Identity, commit: bool, waiter: Waiter, now: Instant) -> Outcome[TransactionRecord]:
-        """Answers `Ended`, as soon as the decision is safe: the markers follow."""
+        """Answers `Ended` as soon as the decision is committed; the markers follow."""
         before = self._changing.get(who.transactional_id)
-        # Who lost the id before the change that is under way hears it at once: patience would help it to nothing.
+        # A producer that was fenced before the change under way must fail now; retrying cannot succeed.
         change: Change | None = None if before is None else _fault_of(who, before)
         if change is None:
             change = self._change_of(
@@ -247,7 +247,7 @@ class TransactionShard:
         if current is None:
             change = ErrorCode.INVALID_PRODUCER_ID_MAPPING
         elif who.transactional_id in self._changing:
-            # A fenced producer must fail now: the change that is under way cannot make its epoch current again.
+            # A fenced producer must fail now: the change under way cannot make its epoch current again.
             before = self._changing[who.transactional_id]
             fault = None if before is None else ending.fault_v2(before, who.producer_id, who.epoch)
             change = ErrorCode.CONCURRENT_TRANSACTIONS if fault is None else fault
@@ -278,7 +278,7 @@ class TransactionShard:
         return ErrorCode.NONE if is_there else ErrorCode.TRANSACTION_ABORTABLE
 
     def settled(self, transactional_id: str) -> TransactionMetadata | None:
-        """The id as the log certainly has it."""
+        """The state of the id that is certainly committed."""
         for before in (self._unsure, self._changing):
             if transactional_id in before:
                 return before[transactional_id]
@@ -287,16 +287,16 @@ class TransactionShard:
     def complete(
         self, transactional_id: str, told: TransactionMetadata, now: Instant
     ) -> Outcome[TransactionRecord]:
-        """Every partition has its marker."""
+        """Call when every partition has its marker."""
         outcome: Outcome[TransactionRecord] = Outcome()
         if self.transactions.get(transactional_id) == told and transactional_id not in self._changing:
             self._write(transactional_id, told.completed(now.wall_ms), outcome)
         return outcome
 
-    # Changing
+    # Changes
 
     def _change_of(self, who: Identity, next_of: Callable[[TransactionMetadata], Change]) -> Change:
-        """What the holder of the current identity wants to become of the id."""
+        """The change that the holder of the current identity asks for."""
         current = self.transactions.get(who.transactional_id)
         if current is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -347,7 +347,7 @@ class TransactionShard:
             self.outbox.put(transactional_id, change)
 
     def on_change_failed(self, transactional_id: str, now: Instant) -> None:
-        """Taken back, if it was refused; in the log and uncertain, if it only took too long."""
+        """Undone if it was refused; in the log with an unknown outcome if it only timed out."""
         before = self._changing.pop(transactional_id, None)
         if transactional_id in self.transactions:
             self._unsure.setdefault(transactional_id, before)
@@ -355,7 +355,7 @@ class TransactionShard:
 
 
 def _fault_of(who: Identity, current: TransactionMetadata) -> ErrorCode | None:
-    """Why a producer does not hold the id."""
+    """The reason why a producer does not hold the id, or None."""
     if current.is_next(who.producer_id):
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if current.producer_id != who.producer_id:
@@ -367,7 +367,7 @@ def _fault_of(who: Identity, current: TransactionMetadata) -> ErrorCode | None:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Who waits for a change, and what to say."""
+    """A request that waits for a change, and its answer."""
 
     waiter: Waiter
     response: Any
@@ -376,7 +376,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ChangeWritten:
-    """A change is safe, or not."""
+    """Continues when a change is committed or refused."""
 
     shard: TransactionShard
     transactional_id: str
