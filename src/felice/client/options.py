@@ -263,13 +263,34 @@ class Settings(dict[str, Any]):
         self.env = env
         # Keys that were given and change nothing in this client.
         self.without_effect: tuple[str, ...] = ()
+        self._levels: dict[str, int] = {}
 
     def logger(self, name: str = "") -> logging.Logger:
         """The application's logger, or `felice.client`; `name` is a logger below it."""
         base: logging.Logger = self["logger"] or logging.getLogger("felice.client")
-        # A logger that the application made without `getLogger` has no children that reach its handlers.
-        registered = isinstance(base, logging.Logger) and base.manager.loggerDict.get(base.name) is base
-        return base.getChild(name) if name and registered else base
+        if not name or not isinstance(base, logging.Logger):
+            return base
+        if base.manager.loggerDict.get(base.name) is base:
+            return base.getChild(name)
+        # A logger that the application made without `getLogger`: a child by name would not reach its handlers.
+        child = logging.Logger(f"{base.name}.{name}", self._levels.get(name, logging.NOTSET))
+        child.parent = base
+        return child
+
+    def turn_on_debug(self) -> None:
+        """Let the loggers of the chosen contexts speak, and keep the others from it unless somebody set their level.
+
+        Without this a program whose own logger is at DEBUG would get a line for every request.
+        """
+        chosen = {DEBUG_CONTEXTS[context] for context in _names_in(self["debug"])}
+        for name in set(DEBUG_CONTEXTS.values()) - {""}:
+            level = logging.DEBUG if name in chosen or "all" in _names_in(self["debug"]) else logging.INFO
+            self._levels[name] = level
+            found = self.logger(name)
+            if found is self.logger():
+                continue  # an adapter, whose level is the application's
+            if level == logging.DEBUG or found.level == logging.NOTSET:
+                found.setLevel(level)
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
@@ -305,9 +326,8 @@ def parse_settings(kind: str, given: Mapping[str, Any], env: Environment | None 
 
 
 def _turn_on_debug(settings: Settings) -> None:
-    """Let the loggers of these contexts speak, on standard error where the application has set up no logging."""
-    for context in _names_in(settings["debug"]):
-        settings.logger(DEBUG_CONTEXTS[context]).setLevel(logging.DEBUG)
+    """Set up the loggers; with `debug` on standard error, where the application has set up no logging."""
+    settings.turn_on_debug()
     base = settings.logger()
     if settings["debug"] and not base.hasHandlers():
         handler = logging.StreamHandler()

@@ -50,6 +50,24 @@ def test_what_tunes_librdkafka_alone_is_accepted_with_one_warning(caplog: pytest
     assert len(caplog.messages) == 1 and all(key in caplog.messages[0] for key in keys)
 
 
+@pytest.mark.parametrize("registered", [True, False])
+def test_debug_lines_need_a_context_even_where_the_logger_is_at_debug(registered: bool) -> None:
+    base = logging.getLogger("verbose") if registered else logging.Logger("verbose")
+    base.setLevel(logging.DEBUG)
+    heard: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.append(record.getMessage())
+
+    base.addHandler(Handler())
+    quiet = accepted("c", logger=base)
+    quiet.logger("protocol").debug("not this")
+    quiet.logger("protocol").warning("but this")
+    accepted("c", logger=base, debug="protocol").logger("protocol").debug("and this")
+    assert heard == ["but this", "and this"]
+
+
 def test_what_this_client_does_anyway_needs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     keys = {"broker.address.family": "any", "api.version.request": "true", "queuing.strategy": "fifo"}
     assert parse_settings("p", {**BASE, **keys}).without_effect == ()
@@ -67,6 +85,13 @@ def test_warning_goes_to_the_logger_of_the_application() -> None:
     logger.addHandler(Handler())
     accepted("c", acks="1", logger=logger)
     assert heard == ["configuration without effect in this consumer: acks"]
+
+
+def test_adapter_of_a_logger_keeps_its_level() -> None:
+    adapter = logging.LoggerAdapter(logging.getLogger("adapted"), {})
+    adapter.setLevel(logging.WARNING)
+    assert accepted("c", logger=adapter, debug="all").logger("protocol") is adapter
+    assert adapter.getEffectiveLevel() == logging.WARNING
 
 
 def test_guarantee_that_this_client_does_not_give_is_refused() -> None:
