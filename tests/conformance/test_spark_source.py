@@ -193,6 +193,21 @@ def test_a_batch_reads_between_timestamps(broker: Target, topic: str, read: Call
     assert values(read(subscribe=topic, **late, **strategy)) == [12, 13, 14, *range(20, 30)]
 
 
+def test_filters_choose_rows_and_narrow_what_is_read(
+    broker: Target, topic: str, read: Callable[..., Any]
+) -> None:
+    for partition in range(3):
+        produce(broker, topic, 20, partition, first=20 * partition)
+    frame = read(subscribe=topic)
+    rows = frame.where("partition = 1 and offset >= 5 and offset < 8")
+    assert values(rows) == [25, 26, 27]
+    assert rows.rdd.getNumPartitions() == 1
+    moment = f"timestamp_millis({EPOCH_MS + 57_000})"
+    assert values(frame.where(f"timestamp >= {moment}")) == [57, 58, 59]
+    assert values(frame.where(f"timestamp < {moment} and partition = 2 and offset > 14")) == [55, 56]
+    assert values(frame.where("topic = 'another'")) == []
+
+
 def test_a_pattern_reads_all_topics_it_matches(broker: Target, read: Callable[..., Any]) -> None:
     prefix = unique_name("pattern")
     for number, name in enumerate((f"{prefix}-a", f"{prefix}-b", f"other-{prefix}-a")):

@@ -1,7 +1,7 @@
 """Topics as Spark reads and writes them: the Python data source `felice`.
 
 options     what a query asks for, with `kafka_options` (PURE)
-planning    offsets to ranges to tasks           (PURE)
+planning    offsets to ranges to tasks           (PURE); `pushdown` narrows them by filters
 cluster     what the driver asks the brokers
 reader      batches and streams, in the driver; `lag` shows how far they are
 fetching    ranges to Arrow, in the workers

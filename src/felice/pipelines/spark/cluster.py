@@ -85,6 +85,10 @@ class ClusterView:
     def latest(self) -> Offsets:
         return self._offsets_of_all(LATEST)
 
+    def first_since(self, timestamps_ms: Mapping[Partition, int]) -> Offsets:
+        """The first offset of a record not older than its partition's timestamp; absent where there is none."""
+        return {key: offset for key, offset in self._list_offsets(timestamps_ms).items() if offset >= 0}
+
     def start(self, position: Position) -> Offsets:
         return self._resolve(position, "starting")
 

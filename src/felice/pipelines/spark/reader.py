@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -41,6 +41,7 @@ from felice.pipelines.spark.planning import (
     share_limit,
 )
 from felice.pipelines.spark.properties import QUERY_ID
+from felice.pipelines.spark.pushdown import Narrowed, narrowed
 
 # An idle query asks for its latest offset some 90 times a second; each answer that
 # brings nothing new is waited for a little longer, up to this.
@@ -64,6 +65,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._cores = cores
         self._positions = options.for_batch()
+        self._narrowed = Narrowed()
 
     @told_plainly
     def partitions(self) -> list[InputPartition]:
@@ -71,16 +73,35 @@ class BatchReader(DataSourceReader):
         view = open_view(self._options)
         try:
             start, end = view.start(starting), view.end(ending)
+            start = {key: offset for key, offset in start.items() if self._narrowed.has(key)}
+            start = self._from_timestamp(view, start, end)
         finally:
             view.close()
-        ranges = [OffsetRange(*key, start[key], max(start[key], end[key])) for key in sorted(start)]
+        spans = {key: self._narrowed.clip(start[key], end[key]) for key in sorted(start)}
+        ranges = [OffsetRange(*key, first, max(first, until)) for key, (first, until) in spans.items()]
         return list(_tasks(ranges, self._options, self._cores))
+
+    def _from_timestamp(self, view: ClusterView, start: Offsets, end: Offsets) -> Offsets:
+        timestamp_ms = self._narrowed.from_timestamp_ms
+        if timestamp_ms is None:
+            return start
+        first = view.first_since(dict.fromkeys(start, timestamp_ms))
+        return {key: max(offset, first.get(key, end[key])) for key, offset in start.items()}
 
     @told_plainly_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # For a plan without partitions Spark makes one that holds None.
         if isinstance(partition, TaskPartition):
             yield from read_task(partition.task, self._options)
+
+
+class NarrowingBatchReader(BatchReader):
+    """Spark refuses a reader that takes filters unless the session allows it, so the other one takes none."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._narrowed = narrowed(filters)
+        # Spark checks each row all the same.
+        return filters
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

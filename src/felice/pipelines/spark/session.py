@@ -21,6 +21,7 @@ from felice.pipelines.spark.source import FeliceDataSource
 
 JAVA_STOPS_WITHIN_S = 30
 CONNECT = "sc://"
+FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -34,6 +35,8 @@ def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | 
     for key, value in (config or {}).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    if is_new:
+        spark.conf.set(FILTER_PUSHDOWN, "true")
     if is_new and not master.startswith(CONNECT):
         _shuffle_into_few(spark)
     register(spark)
@@ -55,7 +58,9 @@ def start_java(config: Mapping[str, str], stderr: BinaryIO) -> None:
 
 def register(spark: SparkSession) -> None:
     """Make `format("felice")` known to a session of one's own, classic or Connect."""
-    source = type("FeliceDataSource", (FeliceDataSource,), {"cores": _cores(spark)})
+    takes_filters = str(spark.conf.get(FILTER_PUSHDOWN, "false")).lower() == "true"
+    known = {"cores": _cores(spark), "takes_filters": takes_filters}
+    source = type("FeliceDataSource", (FeliceDataSource,), known)
     spark.dataSource.register(source)
 
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from felice.pipelines.spark.mistakes import OptionError, QueryError, told_plainly
 from felice.pipelines.spark.options import SinkOptions, SourceOptions
-from felice.pipelines.spark.reader import BatchReader, RefusedStream, StreamReader
+from felice.pipelines.spark.reader import BatchReader, NarrowingBatchReader, RefusedStream, StreamReader
 from felice.pipelines.spark.schema import source_schema
 from felice.pipelines.spark.writer import BatchWriter, StreamWriter, check_schema
 
@@ -22,6 +22,8 @@ from felice.pipelines.spark.writer import BatchWriter, StreamWriter, check_schem
 class FeliceDataSource(DataSource):
     # The session's cores, set by `session.register`; 0 means this machine's.
     cores: ClassVar[int] = 0
+    # Whether the session allows readers to take filters, set by `session.register`, too.
+    takes_filters: ClassVar[bool] = False
 
     @classmethod
     def name(cls) -> str:
@@ -33,7 +35,8 @@ class FeliceDataSource(DataSource):
 
     @told_plainly
     def reader(self, schema: StructType) -> BatchReader:
-        return BatchReader(self._source_options(schema), self._cores())
+        kind = NarrowingBatchReader if self.takes_filters else BatchReader
+        return kind(self._source_options(schema), self._cores())
 
     def streamReader(self, schema: StructType) -> StreamReader | RefusedStream:
         try:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import pickle
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from felice.pipelines.spark import reader as reader_module
@@ -14,7 +16,13 @@ from felice.pipelines.spark.cluster import DataLoss
 from felice.pipelines.spark.mistakes import OptionError
 from felice.pipelines.spark.offsets import Offsets, Partition
 from felice.pipelines.spark.options import SourceOptions
-from felice.pipelines.spark.reader import BatchReader, LatestOffsets, StreamReader, TaskPartition
+from felice.pipelines.spark.reader import (
+    BatchReader,
+    LatestOffsets,
+    NarrowingBatchReader,
+    StreamReader,
+    TaskPartition,
+)
 
 A0, A1 = ("a", 0), ("a", 1)
 
@@ -230,6 +238,21 @@ def test_a_batch_query_reads_between_its_ends(view: View, monkeypatch: pytest.Mo
     options = SourceOptions.parse({"kafka.bootstrap.servers": "h:1", "subscribe": "a"})
     assert ranges(BatchReader(options, 2).partitions()) == [(A0, 3, 100)]
     assert view.closed
+
+
+def test_filters_narrow_what_a_batch_query_fetches(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(View, "start", lambda self, position: {A0: 3, A1: 5})
+    monkeypatch.setattr(View, "first_since", lambda self, timestamps: {A1: 42}, raising=False)
+    options = SourceOptions.parse({"kafka.bootstrap.servers": "h:1", "subscribe": "a"})
+
+    def left(*filters: Any) -> list[Any]:
+        reader = NarrowingBatchReader(options, 2)
+        assert list(reader.pushFilters(list(filters))) == list(filters)
+        return ranges(reader.partitions())
+
+    assert left(EqualTo(("partition",), 1)) == [(A1, 5, 100)]
+    assert left(GreaterThanOrEqual(("offset",), 90)) == [(A0, 90, 100), (A1, 90, 100)]
+    assert left(GreaterThanOrEqual(("timestamp",), datetime.now(UTC))) == [(A1, 42, 100)]
 
 
 def test_a_batch_query_that_ends_before_it_starts_reads_nothing(
