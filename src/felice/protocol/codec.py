@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from felice.protocol.decoder import compile_decoder
-from felice.protocol.encoder import compile_encoder
+from felice.protocol.encoder import compile_element_encoder, compile_encoder
 from felice.protocol.primitives import (
     Buffer,
+    Encoded,
     Fault,
     MalformedMessage,
     OversizedMessage,
@@ -37,6 +38,7 @@ ANY_NUMBER = 2**62
 
 _decoders: dict[tuple[type, int], Compiled] = {}
 _encoders: dict[tuple[type, int], Compiled] = {}
+_element_encoders: dict[tuple[type, type, int], Compiled] = {}
 
 
 def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> M:
@@ -65,6 +67,21 @@ def decode_prefix(
 def encode(message: object, version: int) -> bytes:
     """The bytes of `message`; records that live elsewhere are read."""
     return join_parts(encode_parts(message, version))
+
+
+def encode_element(element: object, message: type, version: int) -> Encoded:
+    """The bytes of a struct, for an array of `message` that is declared with `may_be_encoded`."""
+    key = type(element), message, version
+    compiled = _element_encoders.get(key)
+    if compiled is None:
+        _check_version(message, version)
+        compiled = _element_encoders.setdefault(key, compile_element_encoder(*key))
+    parts: list[Part] = []
+    try:
+        compiled.call(element, bytearray(), parts)
+    except (Fault, struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
+        _explain_encode(type(element), version, compiled, error)
+    return Encoded(*key, join_parts(parts))
 
 
 def encode_parts(message: object, version: int, head: bytes = b"") -> list[Part]:

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from felice.protocol.primitives import ZERO_UUID, Fault, size_of, uvarint
+from felice.protocol.primitives import ZERO_UUID, Encoded, Fault, size_of, uvarint
 from felice.protocol.schema import EMPTY, FIXED_FORMATS, Field, FieldType, schema_of
 from felice.protocol.source import Compiled, Source
 
@@ -24,19 +24,26 @@ COPIED_BYTES = 1024
 
 def compile_encoder(cls: type, version: int) -> Compiled:
     """Return `encode(message, out, parts)`: appends to bytearray `out`, then `out` and what follows to `parts`."""
-    return _Encoder(cls, version).compile()
+    return _Encoder(cls, cls, version).compile()
+
+
+def compile_element_encoder(cls: type, message: type, version: int) -> Compiled:
+    """As `compile_encoder`, for a struct that is an element of an array in `message`."""
+    return _Encoder(cls, message, version).compile()
 
 
 class _Encoder:
-    def __init__(self, cls: type, version: int) -> None:
+    def __init__(self, cls: type, message: type, version: int) -> None:
         self.cls = cls
+        self.message = message
         self.version = version
         self.schema = schema_of(cls)
-        self.flexible = version in self.schema.flexible
+        self.flexible = version in schema_of(message).flexible
         self.out = "out"
         self.run: list[tuple[str, str, str]] = []
         self.source = Source(
             {
+                "Encoded": Encoded,
                 "Fault": Fault,
                 "ZERO_UUID": ZERO_UUID,
                 "pack": struct.pack,
@@ -255,8 +262,22 @@ class _Encoder:
         with self.source.block(f"for {item} in {items}:", (path, 0)):
             if element.kind == "struct":
                 assert element.struct is not None
+                if element.may_be_encoded:
+                    self.encoded(item, element.struct, path)
                 self.struct(item, element.struct, f"{path}[]")
             else:
                 self.value(item, element, False, f"{path}[]")
             self.flush()
             self.source.add("pass")
+
+    def encoded(self, item: str, cls: type, path: str) -> None:
+        """Take over the bytes of an element that was encoded before."""
+        struct, message = self.source.constant("C", cls), self.source.constant("C", self.message)
+        with self.source.block(f"if type({item}) is Encoded:"):
+            same = (
+                f"{item}.version == {self.version} and {item}.cls is {struct} and {item}.message is {message}"
+            )
+            with self.source.block(f"if not ({same}):"):
+                self.source.add("raise Fault('encoded for another message or version')", (f"{path}[]", 0))
+            self.source.add(f"{self.out} += {item}.data")
+            self.source.add("continue")

@@ -33,6 +33,18 @@ class Fault(Exception):
     """Raised inside compiled code; the codec adds message, field and position."""
 
 
+class Encoded:
+    """The bytes of one struct of an array, encoded before the message around it, for one version of that message."""
+
+    __slots__ = ("cls", "data", "message", "version")
+
+    def __init__(self, cls: type, message: type, version: int, data: bytes) -> None:
+        self.cls = cls
+        self.message = message
+        self.version = version
+        self.data = data
+
+
 class TooManyElements(Fault):
     """A message has more elements than the reader takes: so many as far as was read."""
 

@@ -85,11 +85,15 @@ FIXED_FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """`kind` is a primitive's name, `"struct"` or `"array"`."""
+    """`kind` is a primitive's name, `"struct"` or `"array"`.
+
+    `may_be_encoded` says of a struct in an array that its bytes (`primitives.Encoded`) may stand in its place.
+    """
 
     kind: str
     struct: type | None = None
     element: FieldType | None = None
+    may_be_encoded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,16 +240,19 @@ def array(
     default: list[T] | _Empty | None = EMPTY,
     tag: int | None = None,
     ignorable: bool = False,
+    may_be_encoded: bool = False,
 ) -> list[T]:
-    """Declare an array of structs (`array(FetchTopic)`) or of primitives (`array(int32)`)."""
-    return cast(
-        list[T], _Spec(FieldType("array", None, _element(of)), versions, nullable, tag, default, ignorable)
-    )
+    """Declare an array of structs (`array(FetchTopic)`) or of primitives (`array(int32)`).
+
+    With `may_be_encoded` a sender may put the result of `codec.encode_element` in place of a struct.
+    """
+    kind = FieldType("array", None, _element(of, may_be_encoded))
+    return cast(list[T], _Spec(kind, versions, nullable, tag, default, ignorable))
 
 
-def _element(of: Callable[..., Any]) -> FieldType:
+def _element(of: Callable[..., Any], may_be_encoded: bool) -> FieldType:
     if isinstance(of, type):
-        return FieldType("struct", of)
+        return FieldType("struct", of, may_be_encoded=may_be_encoded)
     names: dict[Callable[..., Any], str] = {boolean: "bool", binary: "bytes", uid: "uuid"}
     return FieldType(names.get(of, of.__name__))
 

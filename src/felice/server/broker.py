@@ -55,6 +55,7 @@ from felice.server.session import Session
 from felice.server.settings import Settings
 from felice.server.startup import StartupError
 from felice.server.store_sources import StoreSource, source_of
+from felice.server.topic_rows import TopicRows
 from felice.server.turns import Turns
 
 _log = logging.getLogger("felice.server")
@@ -271,6 +272,7 @@ class Broker:
                 metrics,
             ),
             metrics=metrics,
+            topic_rows=TopicRows(),
         )
         return self._compose_shells(store, replication, controller, cleaner, services)
 

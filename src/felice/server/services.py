@@ -31,6 +31,7 @@ from felice.server.metrics import Metrics
 from felice.server.producer_ids import ProducerIds
 from felice.server.replica_moves import ReplicaMoves
 from felice.server.settings import Settings
+from felice.server.topic_rows import TopicRows
 from felice.server.turns import Turns
 
 
@@ -61,6 +62,7 @@ class Services:
     replica_moves: ReplicaMoves
     image_follower: ImageFollower
     metrics: Metrics
+    topic_rows: TopicRows
 
     @property
     def image(self) -> ClusterImage:

@@ -57,6 +57,7 @@ from felice.replication.partitions import Partitions
 from felice.server.context import RequestContext
 from felice.server.handlers.table import Handle
 from felice.server.services import Services
+from felice.server.topic_rows import TopicRows
 from felice.testing.fault import BY_PARTITION, Fault
 
 MESSAGE = "injected by felice.testing"
@@ -249,7 +250,16 @@ class _RefusingPartitions:
 
 def _refusing(context: RequestContext, topic: str | None, error: ErrorCode) -> RequestContext:
     partitions: Any = _RefusingPartitions(context.services.partitions, topic, error)
-    services = dataclasses.replace(context.services, partitions=partitions)
+    return _with_services(context, partitions=partitions)
+
+
+def with_own_rows(context: RequestContext) -> RequestContext:
+    """A context whose handler makes every row of its answer anew, so that the answer may be changed."""
+    return _with_services(context, topic_rows=TopicRows(max_bytes=0))
+
+
+def _with_services(context: RequestContext, **changed: Any) -> RequestContext:
+    services = dataclasses.replace(context.services, **changed)
     return RequestContext(services, context.version, context.client_id, context.session)
 
 

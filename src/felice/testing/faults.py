@@ -189,6 +189,7 @@ class Faults:
 
 
 def _changed(fault: Fault, handle: Handle, request: Any, context: RequestContext) -> Any:
+    context = answers.with_own_rows(context)
     if fault.kind is FaultKind.FAIL and not fault.applied:
         return answers.refused(fault, handle, request, context)
     if not fault.applied:

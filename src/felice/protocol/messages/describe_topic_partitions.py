@@ -77,5 +77,7 @@ class DescribeTopicPartitionsResponse:
     """`next_cursor` None says that this was the last page."""
 
     throttle_time_ms: int = int32(ignorable=True)
-    topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
+    topics: list[DescribeTopicPartitionsResponseTopic] = array(
+        DescribeTopicPartitionsResponseTopic, may_be_encoded=True
+    )
     next_cursor: Cursor | None = nested(Cursor, nullable="0+")

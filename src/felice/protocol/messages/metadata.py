@@ -76,6 +76,6 @@ class MetadataResponse:
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
     cluster_id: str | None = string(versions="2+", nullable="2+", default=None, ignorable=True)
     controller_id: int = int32(versions="1+", default=-1, ignorable=True)
-    topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
+    topics: list[MetadataResponseTopic] = array(MetadataResponseTopic, may_be_encoded=True)
     cluster_authorized_operations: int = int32(versions="8-10", default=OPERATIONS_NOT_REQUESTED)
     error_code: int = int16(versions="13+", ignorable=True)

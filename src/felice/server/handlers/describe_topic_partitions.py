@@ -46,11 +46,11 @@ def handle(
         if topic is None or left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
-        page = topic.partitions[first : first + left]
-        response.topics.append(_described(topic, page, context))
-        left -= len(page)
-        if first + len(page) < len(topic.partitions):
-            response.next_cursor = Cursor(topic_name=name, partition_index=first + len(page))
+        end = min(first + left, len(topic.partitions))
+        response.topics.append(_described(topic, first, end, context))
+        left -= max(0, end - first)
+        if end < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
     return response
 
@@ -86,15 +86,22 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _described(
-    topic: TopicImage, page: tuple[PartitionImage, ...], context: RequestContext
+    topic: TopicImage, first: int, end: int, context: RequestContext
 ) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.name in topic_names.INTERNAL_TOPICS,
-        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
-        partitions=[_partition(partition, context) for partition in page],
-    )
+    """A page of the topic: the partitions from `first` up to `end`."""
+
+    def build() -> DescribeTopicPartitionsResponseTopic:
+        return DescribeTopicPartitionsResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.name in topic_names.INTERNAL_TOPICS,
+            topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+            partitions=[_partition(partition, context) for partition in topic.partitions[first:end]],
+        )
+
+    services, key = context.services, (context.listener_name, first, end)
+    response = DescribeTopicPartitionsResponse
+    return services.topic_rows.row(services.image, topic, response, context.version, key, build)
 
 
 def _partition(

@@ -39,10 +39,18 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
         return _refused(topics)
     if topics is None or (context.version == 0 and not topics):
         image = context.services.image
-        return _answer(request, context, [_described(topic, context) for topic in image.topics.values()])
+        operations = _operations(request)
+        return _answer(
+            request, context, [_described(topic, context, operations) for topic in image.topics.values()]
+        )
     for name in _to_create(request, topics, context):
         context.services.auto_topics.ensure(name)
-    return _answer(request, context, _asked(topics, context))
+    return _answer(request, context, _asked(topics, context, _operations(request)))
+
+
+def _operations(request: MetadataRequest) -> int:
+    """What the row of a topic says about authorised operations."""
+    return ALL_TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_REQUESTED
 
 
 def _is_without_name(topic: MetadataRequestTopic) -> bool:
@@ -79,16 +87,18 @@ def _may_be_created(name: str) -> bool:
     return not is_foreign and topic_names.fault_of(name) is None
 
 
-def _asked(topics: Sequence[MetadataRequestTopic], context: RequestContext) -> list[MetadataResponseTopic]:
+def _asked(
+    topics: Sequence[MetadataRequestTopic], context: RequestContext, operations: int
+) -> list[MetadataResponseTopic]:
     seen: dict[tuple[object, object], MetadataResponseTopic] = {}
     for topic in topics:
         key = (topic.name, topic.topic_id)
         if key not in seen:
-            seen[key] = _one(topic, context)
+            seen[key] = _one(topic, context, operations)
     return list(seen.values())
 
 
-def _one(topic: MetadataRequestTopic, context: RequestContext) -> MetadataResponseTopic:
+def _one(topic: MetadataRequestTopic, context: RequestContext, operations: int) -> MetadataResponseTopic:
     image = context.services.image
     asks_by_id = topic.topic_id != ZERO_UUID
     if asks_by_id:
@@ -97,24 +107,34 @@ def _one(topic: MetadataRequestTopic, context: RequestContext) -> MetadataRespon
             return MetadataResponseTopic(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic.topic_id
             )
-        return _described(found, context)
+        return _described(found, context, operations)
     name = topic.name or ""
     known = image.topics.get(name)
     if known is not None:
-        return _described(known, context)
+        return _described(known, context, operations)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic_names.fault_of(name):
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
-    return MetadataResponseTopic(error_code=code, name=name, is_internal=name in topic_names.INTERNAL_TOPICS)
-
-
-def _described(topic: TopicImage, context: RequestContext) -> MetadataResponseTopic:
     return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.name in topic_names.INTERNAL_TOPICS,
-        partitions=[_partition(partition, context) for partition in topic.partitions],
+        error_code=code,
+        name=name,
+        is_internal=name in topic_names.INTERNAL_TOPICS,
+        topic_authorized_operations=operations,
     )
+
+
+def _described(topic: TopicImage, context: RequestContext, operations: int) -> MetadataResponseTopic:
+    def build() -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.name in topic_names.INTERNAL_TOPICS,
+            partitions=[_partition(partition, context) for partition in topic.partitions],
+            topic_authorized_operations=operations,
+        )
+
+    services, key = context.services, (context.listener_name, operations)
+    return services.topic_rows.row(services.image, topic, MetadataResponse, context.version, key, build)
 
 
 def _partition(partition: PartitionImage, context: RequestContext) -> MetadataResponsePartition:
@@ -162,11 +182,6 @@ def _answer(
         controller_id=image.controller_id,
         topics=topics,
     )
-    if request.include_topic_authorized_operations:
-        for topic in topics:
-            topic.topic_authorized_operations = (
-                OPERATIONS_NOT_REQUESTED if topic.name is None else ALL_TOPIC_OPERATIONS
-            )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
     return response
