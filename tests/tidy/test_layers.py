@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from tidy.imports import ROOT, SOURCE, cycle_in, import_graph, imports_of, modul
 
 LAYERS = tomllib.loads((ROOT / "layers.toml").read_text())
 LEVELS: dict[str, int] = LAYERS["levels"]
-TOWERS: dict[str, str] = {
-    package: tower for tower, packages in LAYERS["towers"].items() for package in packages
+SUBSYSTEMS: dict[str, str] = {
+    package: subsystem for subsystem, packages in LAYERS["subsystems"].items() for package in packages
 }
 
 
@@ -37,9 +38,9 @@ def fault_of(importer: str, imported: str) -> str | None:
         return None
     if LEVELS[target] >= LEVELS[importer]:
         return f"{target} (level {LEVELS[target]}) is not below {importer} (level {LEVELS[importer]})"
-    tower, other = TOWERS.get(importer), TOWERS.get(target)
-    if tower and other and tower != other:
-        return f"the {tower} tower and the {other} tower meet only over the wire"
+    subsystem, other = SUBSYSTEMS.get(importer), SUBSYSTEMS.get(target)
+    if subsystem and other and subsystem != other:
+        return f"the {subsystem} and the {other} communicate only over the network"
     return None
 
 
@@ -89,3 +90,16 @@ def test_a_cycle_is_noticed_also_where_only_types_are_imported() -> None:
     }
     assert sorted(set(cycle_in(import_graph(sources)))) == ["felice.a", "felice.b", "felice.c"]
     assert cycle_in(import_graph({**sources, "felice.c": ""})) == []
+
+
+def test_every_package_has_a_level_and_every_level_a_package() -> None:
+    found = {path.stem for path in SOURCE.iterdir() if path.name not in ("__init__.py", "py.typed")}
+    assert set(LEVELS) == found - {"__pycache__"}
+    assert {package for packages in LAYERS["subsystems"].values() for package in packages} <= found
+
+
+def test_the_files_that_the_architecture_names_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    linked = re.findall(r"\]\(((?:src|docs|tests)/[^)#]+)\)", text)
+    assert linked
+    assert [path for path in linked if not (ROOT / path).exists()] == []
