@@ -24,7 +24,12 @@ from mutation import operators, steady
 # The quick tests of each package.
 PACKAGES = {
     "log": ("unit/log", "properties/log"),
-    "replication": ("unit/replication", "scenarios/test_replication.py", "properties/replication"),
+    "replication": (
+        "unit/replication",
+        "unit/server/test_logs_without_room.py",
+        "scenarios/test_replication.py",
+        "properties/replication",
+    ),
     "coordinator": (
         "unit/coordinator",
         "scenarios/test_groups.py",
