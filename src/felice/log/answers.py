@@ -1,4 +1,4 @@
-"""What a log is asked with and what it answers: small values without behaviour."""
+"""Arguments and results of a log: small values without behaviour."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from felice.log.retention import Reason
 
 class AppendOrigin(Enum):
     CLIENT = "client"
-    """A producer: exactly one batch, every check."""
+    """A producer sends exactly one batch. All checks apply."""
     COORDINATOR = "coordinator"
-    """The broker itself: one batch, which may be a control batch; no sequences."""
+    """The broker writes one batch, which may be a control batch. Sequences are not checked."""
     REPLICATION = "replication"
-    """A leader: any number of batches, with their offsets and epochs."""
+    """A leader sends any number of batches, with their offsets and epochs."""
 
 
 class AppendInfo(NamedTuple):

@@ -3,14 +3,14 @@
 Keeps true: one broker at a time uses the directory (`.lock`), and only the broker
             and cluster that it belongs to (`meta.properties`).
             `.kafka_cleanshutdown` exists only after a stop that left every
-            partition whole and on disk; it is gone before anything is loaded.
+            partition whole and on disk. It is removed before anything is loaded.
             A partition that could not be loaded keeps its checkpoints, so that
-            the next start looks at it as hard as this one did.
+            the next start checks it as strictly as this one.
 
-An I/O error takes the whole directory offline, as in Kafka, but for a full disk
-or too many open files: then only what needed more of them fails, until there is
-room again. A log that such a fault took offline, halfway through something, is
-looked at again (`reopen`).
+An I/O error takes the whole directory offline, as in Kafka. A full disk and too many
+open files are exceptions: only the operations that need room or a descriptor fail,
+until there is room again. A log that such a shortage stopped in the middle of an
+operation goes offline alone and is loaded again (`reopen`).
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _STRAY_SUFFIX = "-stray"
 _FUTURE_SUFFIX = "-future"
 _SET_ASIDE_NAME = re.compile(r".+\.[0-9a-f]{32}(-delete|-stray|-future)")
 _NAME_MAX_LENGTH = 255
-# Names of deleted partitions that are kept until the checkpoints on disk are sure not to tell of them.
+# Limit of deleted partitions that are remembered until the checkpoints on disk no longer contain them.
 MOST_FORGOTTEN = 1_000
 
 
 class LogDirectory:
-    """See the module. `acquire`, then `load`; `close` when done."""
+    """See the module. Call `acquire`, then `load`, and `close` at the end."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class LogDirectory:
         self.path = path
         self.directory_id: UUID | None = None
         self.logs: dict[PartitionKey, Log] = {}
-        # Replicas on their way here from another directory (`server/replica_moves.py`).
+        # Replicas that are being copied here from another directory (`server/replica_moves.py`).
         self.futures: dict[PartitionKey, Log] = {}
         self.unfinished_moves: list[PartitionKey] = []
         self.failed: dict[PartitionKey, str] = {}
@@ -79,7 +79,7 @@ class LogDirectory:
         self._sync_failed = False
         self.offline_reason: str | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
-        # Called with a log that went offline while its directory goes on.
+        # Called with a log that went offline while its directory stays online.
         self.on_log_offline: Callable[[Log], None] | None = None
         self._disk = disk
         self._clock = clock
@@ -93,21 +93,21 @@ class LogDirectory:
         self._clean_offsets = Checkpoint(disk, path / checkpoints.CLEAN_OFFSETS)
         self._read_recovery_points: dict[PartitionKey, int] = {}
         self._read_log_starts: dict[PartitionKey, int] = {}
-        # Partitions that are gone, but that the checkpoints on disk may still tell of.
+        # Deleted partitions that the checkpoints on disk may still contain.
         self._forgotten: set[PartitionKey] = set()
         self._deleted: list[tuple[int, Path]] = []
         self.strays = Strays(disk)
         self._set_aside_count = 0
-        # Directories of new partitions that could neither be completed nor removed.
+        # Directories of new partitions that could be neither completed nor removed.
         self._half_made: set[Path] = set()
         self._shortages_reported: set[str] = set()
 
     # -- opening ---------------------------------------------------------------------------------------
 
     def acquire(self, *, node_id: int, cluster_id: str, new_directory_id: UUID) -> None:
-        """Locks the directory and proves it ours; a new one becomes ours. Raises `LogDirectoryError`.
+        """Locks the directory and checks that it is this broker's, or claims a new one. Raises `LogDirectoryError`.
 
-        Where the disk is to blame the directory is offline then: the others may go on without it.
+        After a disk error the directory is offline: the broker may go on with its other directories.
         """
         try:
             self._disk.mkdir(self.path)
@@ -123,7 +123,7 @@ class LogDirectory:
             raise LogDirectoryError(self.path, "is in use by another broker") from error
         except OSError as error:
             self._release()
-            # Nothing of it is served yet; the broker knows whether it can go on, and says so.
+            # The directory serves nothing yet. The broker decides whether it can start without it, and logs that.
             self.offline_reason = str(error)
             raise LogDirectoryError(self.path, f"cannot be used: {error.strerror or error}") from error
         except LogDirectoryError:
@@ -136,7 +136,7 @@ class LogDirectory:
             self._lock = None
 
     def load(self, config_of: Callable[[str], TopicConfig]) -> None:
-        """Opens every partition, some at a time. One that cannot be opened is in `failed`, with the reason."""
+        """Opens all partitions, several at a time. `failed` has the reason for each that cannot be opened."""
         self._take_clean_shutdown_marker()
         self._sync_failed = failed_sync.is_marked(self._disk, self.path)
         self._read_recovery_points = self._recovery_points.read()
@@ -163,7 +163,7 @@ class LogDirectory:
 
     @contextmanager
     def _workers(self, name: str) -> Iterator[Callable[..., Iterable[Any]]]:
-        """`map` over recovery threads; with one, on the caller's own: a simulated broker has no threads."""
+        """A `map` that runs on recovery threads, or on the caller's thread if there is one: simulations have none."""
         if self.recovery_threads <= 1:
             yield map
             return
@@ -171,7 +171,7 @@ class LogDirectory:
             yield pool.map
 
     def _take_clean_shutdown_marker(self) -> None:
-        """Gone before loading begins: a crash meanwhile must count as an unclean stop."""
+        """Removes the marker before loading begins: a crash meanwhile must count as an unclean stop."""
         marker = self.path / CLEAN_SHUTDOWN_NAME
         self.was_clean = self._disk.exists(marker)
         if self.was_clean:
@@ -194,7 +194,7 @@ class LogDirectory:
         if path.name.endswith(_DELETE_SUFFIX):
             self._deleted.append((self._clock.now_ms(), path))
         elif path.name.endswith(_FUTURE_SUFFIX):
-            # A copy that a stop interrupted: the replica is still where it was, and is copied anew.
+            # A stop interrupted this copy. The replica is still in its old directory and is copied again.
             topic, _, partition = path.name.rpartition(".")[0].rpartition("-")
             self.unfinished_moves.append((topic, int(partition)))
             self._deleted.append((self._clock.now_ms(), path))
@@ -247,11 +247,11 @@ class LogDirectory:
         log.on_recovery_point_lowered = lambda log: self._on_truncated(topic_partition, log)
         self.logs[topic_partition] = log
         if self.clean_offsets.get(topic_partition, 0) > log.log_end_offset:
-            # A recovery cut the log below: what comes there now was never cleaned.
+            # A recovery removed the end of the log. New records there have never been cleaned.
             self.clean_offsets[topic_partition] = log.log_end_offset
 
     def _on_truncated(self, topic_partition: PartitionKey, log: Log) -> None:
-        """What is written again above the cut is neither on disk nor clean."""
+        """Writes lower checkpoints: records that are written again above the cut are neither on disk nor clean."""
         self.capture_recovery_points()()
         self.capture_log_starts()()
         if self.clean_offsets.get(topic_partition, 0) > log.log_end_offset:
@@ -261,7 +261,7 @@ class LogDirectory:
     # -- partitions ------------------------------------------------------------------------------------
 
     def create(self, topic: str, partition: int, config: TopicConfig, topic_id: UUID | None) -> Log:
-        """Begins the log of a new partition. It reaches the disk with its first flush."""
+        """Creates the log of a new partition. Its first flush brings it to disk."""
         self._check_online()
         topic_partition = topic, partition
         path = self.path / f"{topic}-{partition}"
@@ -274,9 +274,10 @@ class LogDirectory:
     def create_many(
         self, wanted: Sequence[tuple[PartitionKey, TopicConfig, UUID]]
     ) -> Callable[[], Callable[[], None]]:
-        """As `create`, in three steps: here and now, then on any thread, then here again with what that gave.
+        """Creates logs as `create` does, in three steps, because the second may run on any thread.
 
-        What cannot be made is left out: `create` says why.
+        Call this method, then its result on any thread, then that call's result on this thread. Logs that cannot
+        be created are left out; `create` reports the reason.
         """
         if self.offline_reason is not None:
             return lambda: lambda: None
@@ -313,7 +314,7 @@ class LogDirectory:
     def _begin_files(
         self, topic_partition: PartitionKey, path: Path, config: TopicConfig, topic_id: UUID | None
     ) -> Log:
-        """On any thread."""
+        """Creates directory and log. May run on any thread."""
         if path in self._half_made:
             with suppress(FileNotFoundError):
                 self._disk.remove_tree(path)
@@ -340,22 +341,22 @@ class LogDirectory:
         return path not in self._half_made and self._disk.exists(path)
 
     def _remove_half_made(self, path: Path) -> None:
-        """Half a partition must not stand in the way of the next attempt."""
+        """Removes an incomplete partition directory, which would make the next attempt fail."""
         try:
             self._disk.remove_tree(path)
         except FileNotFoundError:
             pass
         except OSError:
-            # Removing takes descriptors, too: the next attempt begins with it.
+            # Removing needs descriptors, too. The next attempt starts by removing the directory.
             self._half_made.add(path)
 
     def delete(self, topic: str, partition: int) -> None:
-        """Sets a partition aside; its files go after file.delete.delay.ms. The name is free at once."""
+        """Renames a partition; its files are removed after file.delete.delay.ms. The name is free at once."""
         log = self.logs.get((topic, partition))
         self._set_aside(topic, partition, _DELETE_SUFFIX, log.config.file_delete_delay_ms if log else 0)
 
     def set_aside_as_stray(self, topic: str, partition: int, reason: str) -> None:
-        """Takes a partition out that this broker should not have, and keeps its files for a person to look at."""
+        """Removes a partition that this broker should not have. An operator can inspect its files, which stay."""
         log = self.logs.get((topic, partition))
         target = self._set_aside(topic, partition, _STRAY_SUFFIX, None)
         self.strays.on_set_aside(f"{topic}-{partition}", log, target, reason)
@@ -389,12 +390,15 @@ class LogDirectory:
         return self.path / f"{name[: _NAME_MAX_LENGTH - len(unique) - 1]}.{unique}"
 
     def _forget_on_disk(self, topic_partition: PartitionKey) -> None:
-        """Else a crash would let a new partition begin with the recovery point of one that had its name."""
+        """Removes a deleted partition from the checkpoints on disk, before a new one gets its name.
+
+        Otherwise, after a crash, the new partition would start with the old one's recovery point.
+        """
         if topic_partition in self._forgotten:
             self._write_checkpoints()
 
     def _forget_all_on_disk(self) -> None:
-        """What is deleted and never made again would be remembered for ever."""
+        """Bounds `_forgotten`: partitions that are never created again would stay in it for ever."""
         try:
             self._write_checkpoints()
         except OSError as error:
@@ -409,9 +413,10 @@ class LogDirectory:
     # -- logs that had no room -------------------------------------------------------------------------
 
     def reopen(self, topic_partition: PartitionKey) -> Callable[[], Callable[[], Log | None]]:
-        """Looks again at a log that went offline for want of room, as a start after a crash would.
+        """Loads a log again that a shortage took offline, as a start after a crash would.
 
-        In three steps, as `create_many`. The last gives the log that takes its place, None if there is still no room.
+        In three steps, as `create_many`. The last returns the log that replaces the old one, None if there is still
+        no room.
         """
         old = self.logs[topic_partition]
         old.close(clean=False)
@@ -419,7 +424,7 @@ class LogDirectory:
 
         def look() -> Callable[[], Log | None]:
             try:
-                # What a truncation lowered must be on disk before the log is written again.
+                # A recovery point that a truncation lowered must be on disk before the log is written again.
                 write_recovery_points()
                 log = self._open(
                     topic_partition,
@@ -428,7 +433,8 @@ class LogDirectory:
                     recovery_point=old.recovery_point,
                     log_start_offset=old.log_start_offset,
                     clean_shutdown=False,
-                    sync_failed=True,  # perhaps: what is above the recovery point is not taken for being on disk
+                    # A sync may have failed: bytes above the recovery point may not be on disk.
+                    sync_failed=True,
                 )
             except (OSError, ApiError) as error:
                 return partial(self._not_reopened, old, error)
@@ -439,7 +445,8 @@ class LogDirectory:
     def _not_reopened(self, old: Log, error: Exception) -> None:
         self._files.forget_under(old.directory)
         if self.logs.get((old.topic, old.partition)) is not old:
-            return  # its files were set aside meanwhile, and may not have been found for that
+            # The log was deleted meanwhile. Its files may have been missing for that reason.
+            return
         if isinstance(error, OSError):
             self.on_io_error(error)
         else:
@@ -457,12 +464,12 @@ class LogDirectory:
     # -- replicas that come from another directory -----------------------------------------------------
 
     def create_future(self, topic: str, partition: int, config: TopicConfig, topic_id: UUID) -> Log:
-        """Begins the copy of a replica of another directory; `adopt_future` makes it the replica."""
+        """Starts a copy of a replica of another directory. `adopt_future` makes the copy the replica."""
         self._check_online()
         name = f"{topic}-{partition}"
         path = self._set_aside_path(name, _FUTURE_SUFFIX)
         if not path.name.startswith(f"{name}."):
-            # A next start could not tell whose copy it is.
+            # After a restart the broker could not tell which partition the copy belongs to.
             raise LogDirectoryError(self.path, f"cannot take {name}: the name is too long for a copy")
         log = self._begin((topic, partition), path, config, topic_id)
         log.on_failure = self._on_log_failure
@@ -470,7 +477,7 @@ class LogDirectory:
         return log
 
     def adopt_future(self, topic: str, partition: int, *, clean_offset: int) -> Log:
-        """Gives the copy, which must be whole, the replica's name; what it holds is on disk then."""
+        """Brings the complete copy to disk and gives it the replica's name."""
         topic_partition = topic, partition
         future = self.futures[topic_partition]
         path = self.path / f"{topic}-{partition}"
@@ -495,7 +502,7 @@ class LogDirectory:
         return log
 
     def drop_future(self, topic: str, partition: int) -> None:
-        """Ends a copy that is wanted no more; its files go when files go next."""
+        """Stops a copy that is no longer wanted. The next removal of deleted files removes its files."""
         future = self.futures.pop((topic, partition))
         future.close(clean=False)
         target = self._set_aside_path(f"{topic}-{partition}", _DELETE_SUFFIX)
@@ -507,7 +514,7 @@ class LogDirectory:
             self._deleted.append((self._clock.now_ms(), target))
 
     def collect_deleted(self, now_ms: int) -> list[Path]:
-        """Files and directories whose time to go has come, for `remove_paths`, which may run on a thread."""
+        """Returns the files and directories whose delay is over. `remove_paths` may remove them on a thread."""
         due = [path for due_ms, path in self._deleted if due_ms <= now_ms]
         self._deleted = [(due_ms, path) for due_ms, path in self._deleted if due_ms > now_ms]
         for log in self.logs.values():
@@ -519,11 +526,12 @@ class LogDirectory:
             if self._disk.is_dir(path):
                 self._disk.remove_tree(path)
             else:
-                with suppress(FileNotFoundError):  # `reopen` may have been here first
+                # `reopen` may have removed it first.
+                with suppress(FileNotFoundError):
                     self._disk.remove(path)
 
     def update_producer_expiration(self, producer_id_expiration_ms: int) -> None:
-        """How long idle producers are remembered from now on, in every log here and to come."""
+        """Sets how long idle producers are remembered, in all logs and in those created later."""
         self._producer_id_expiration_ms = producer_id_expiration_ms
         for log in self.logs.values():
             log.producers.expiration_ms = producer_id_expiration_ms
@@ -531,12 +539,15 @@ class LogDirectory:
     # -- checkpoints -----------------------------------------------------------------------------------
 
     def capture_recovery_points(self) -> Callable[[], None]:
-        """The recovery points as of now. The result writes them, on any thread; it may raise OSError."""
+        """Takes the recovery points as of now. The result writes them, on any thread; it may raise OSError."""
         current = {topic_partition: log.recovery_point for topic_partition, log in self.logs.items()}
         return self._recovery_points.capture({**self._kept(self._read_recovery_points), **current})
 
     def capture_log_starts(self) -> Callable[[], None]:
-        """The log start offsets. Those of first segments too: what was removed may come back with a loss of power."""
+        """Takes the log start offsets as of now. The result writes them, on any thread; it may raise OSError.
+
+        Includes offsets where the first segment begins: a power failure may bring removed segments back.
+        """
         moved = {
             topic_partition: log.log_start_offset
             for topic_partition, log in self.logs.items()
@@ -548,7 +559,7 @@ class LogDirectory:
         return self._high_watermarks.capture({**self._kept(self.high_watermarks), **offsets})
 
     def capture_clean_offsets(self) -> Callable[[], None]:
-        """How far the cleaner got in each log."""
+        """Takes the offsets that the cleaner reached in each log. The result writes them."""
         return self._clean_offsets.capture(self.clean_offsets)
 
     def _kept(self, offsets: Mapping[PartitionKey, int]) -> dict[PartitionKey, int]:
@@ -573,7 +584,7 @@ class LogDirectory:
             self.on_log_offline(log)
 
     def on_io_error(self, error: OSError) -> None:
-        """An operation on the directory failed: it is offline from now on, unless it only wants room."""
+        """Takes the directory offline after a failed operation, unless the disk had no room or no descriptor."""
         if not is_shortage(error):
             self.fail(error)
         elif (reason := error.strerror or "") not in self._shortages_reported:
@@ -581,7 +592,7 @@ class LogDirectory:
             _log.error("writes to %s fail until there is room: %s", self.path, error)
 
     def fail(self, error: Exception) -> None:
-        """Takes the directory and all its partitions offline until the broker starts again."""
+        """Takes the directory and all its partitions offline until the broker restarts."""
         if self.offline_reason is not None:
             return
         self.offline_reason = str(error)
@@ -594,7 +605,7 @@ class LogDirectory:
     # -- closing ---------------------------------------------------------------------------------------
 
     def close(self, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
-        """Brings everything to disk and gives the directory back. Only a stop without fault counts as clean."""
+        """Brings everything to disk and releases the lock. Only a stop without an error counts as clean."""
         try:
             if self.offline_reason is None:
                 self._close_logs(high_watermarks or {})
@@ -606,7 +617,7 @@ class LogDirectory:
     def _close_logs(self, high_watermarks: Mapping[PartitionKey, int]) -> None:
         with self._workers("log-closing") as each:
             outcomes = list(each(_close_cleanly, self.logs.values()))
-        # For all of them that are new.
+        # One sync covers the names of all new partitions.
         self._disk.sync_dir(self.path)
         self.capture_recovery_points()()
         self.capture_log_starts()()
@@ -617,7 +628,7 @@ class LogDirectory:
             self._disk.write_atomic(self.path / CLEAN_SHUTDOWN_NAME, _CLEAN_SHUTDOWN_CONTENT)
 
     def abandon(self) -> None:
-        """Lets go without bringing anything to disk, as a crash would; the next start recovers."""
+        """Releases everything without writing, as a crash would. The next start recovers the logs."""
         for log in (*self.logs.values(), *self.futures.values()):
             log.close(clean=False)
         self._release()

@@ -1,4 +1,4 @@
-"""Faults of the log's own files. What a client did wrong is an `ApiError` of `records` or `producers`."""
+"""Errors of the log's own files. Errors of clients are `ApiError`s of `records` or `producers`."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ _SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
 def is_shortage(error: OSError) -> bool:
-    """No room or no free descriptor: the call fails, but the disk is sound and may serve the next one."""
+    """Whether there was no room or no free descriptor: the call failed, but the disk is sound and may recover."""
     return error.errno in _SHORTAGES
 
 
 class LogOffline(ApiError):
-    """The partition cannot be read or written here; clients look for another leader and try again."""
+    """The partition cannot be read or written here. Clients look for another leader and try again."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 class FlushPostponed(LogOffline):
-    """The disk had no room for what belongs to a flush: nothing is lost, and it is tried again."""
+    """The disk had no room for the files of a flush. Nothing is lost; the flush is tried again."""
 
 
 class CorruptLog(LogOffline):
-    """Bytes that were on disk are not what was written. Says where, so that a person can look."""
+    """Bytes on disk differ from what was written. Names file and position, so that an operator can look."""
 
     def __init__(self, path: Path, position: int, reason: str) -> None:
         super().__init__(f"{path} is corrupt at byte {position}: {reason}")
@@ -37,7 +37,7 @@ class CorruptLog(LogOffline):
 
 
 class LogDirectoryError(Exception):
-    """A log directory cannot be used: not writable, in use, or another broker's. With `__cause__` where it has one."""
+    """A log directory cannot be used: not writable, in use, or another broker's. `__cause__` is the disk's error."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"log directory {path} {reason}")
@@ -46,5 +46,5 @@ class LogDirectoryError(Exception):
 
     @property
     def wants_room(self) -> bool:
-        """What failed may be done once there is room, or a free descriptor."""
+        """Whether the operation may succeed once there is room or a free descriptor."""
         return isinstance(self.__cause__, OSError) and is_shortage(self.__cause__)

@@ -1,13 +1,14 @@
-"""What a failed sync leaves: pages that the page cache has and the disk may not, and that no later sync writes.
+"""Repairs the effect of a failed sync: the page cache holds pages that the disk may lack and no later sync writes.
 
-Keeps true: where a sync of a log failed, `.felice-failed-sync` stands in the log directory before anybody else can
-            begin there, until everything above the recovery points was written once more, and synced.
+Keeps true: after a failed sync of a log, `.felice-failed-sync` exists in the log directory before any process can
+            start there again, until everything above the recovery points was written and synced once more.
 
-Linux calls the pages clean after it told of the error once, and serves them as if they were on disk. After a loss of
-power that is over. After the end of the process alone it is not: the next one would find whole batches, build on
-them, and promise what comes after them. Written again, the pages are dirty again, and a sync counts for them.
+Linux reports the error once. Then it marks the pages clean and serves them as if they were on disk. A power failure
+ends this state, because the page cache is lost. A restart of the process does not: the new process would find whole
+batches, append after them and acknowledge records that follow a hole on disk. Writing the pages again makes them
+dirty again, so that a sync covers them.
 
-The mark need not reach the disk: whatever takes it away takes the page cache, too.
+The marker file itself need not reach the disk: a power failure that removes it also removes the page cache.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _WINDOW_BYTES = 1024 * 1024
 
 
 def sync(disk: Disk, log_directory: Path, files: Iterable[File]) -> None:
-    """Brings files to disk. Raises OSError, and then the mark says so."""
+    """Syncs files. Raises OSError after it created the marker file."""
     try:
         for file in files:
             file.sync()
@@ -55,7 +56,7 @@ def unmark(disk: Disk, log_directory: Path) -> None:
 
 
 def write_again(disk: Disk, log_directory: Path, file: File, position: int = 0) -> None:
-    """Writes what the file holds from `position` on where it is already, and brings it to disk, as `sync`."""
+    """Writes the file's content from `position` on once more, in place, and syncs it as `sync` does."""
     for start in range(position, file.size_bytes, _WINDOW_BYTES):
         file.pwrite(file.pread(_WINDOW_BYTES, start), start)
     sync(disk, log_directory, [file])

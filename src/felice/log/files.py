@@ -1,11 +1,11 @@
 """Open files of a log directory, few at a time.
 
 Keeps true: at most `limit` files are held open here, however many partitions and
-            segments there are; the least recently used goes first.
+            segments there are. The least recently used file is dropped first.
 
-A file that is let go is not closed while somebody still reads it: a `FileSlice`
-under way holds it, and its descriptor goes with the last reference. So old
-segments may be evicted or deleted in the middle of a fetch.
+A dropped file is not closed while a reader still uses it: a `FileSlice` in progress
+references it, and its descriptor is closed with the last reference. So old segments
+may be dropped or deleted in the middle of a fetch.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ DEFAULT_LIMIT = 512
 
 
 class OpenFiles:
-    """Files by path. Shared by the partitions of a directory, and by the threads that load them."""
+    """Open files by path, shared by the partitions of a directory and by the threads that load them."""
 
     def __init__(self, disk: Disk, limit: int = DEFAULT_LIMIT) -> None:
         self.disk = disk
         self._limit = limit
         self._files: OrderedDict[Path, File] = OrderedDict()
-        # A partition that is closed lets its files go, and need not look at those of all others for them.
+        # Lets a closing partition drop its files without a search through those of all partitions.
         self._by_directory: dict[Path, set[Path]] = {}
         self._lock = Lock()
 
     def get(self, path: Path, *, create: bool = False) -> File:
-        """The file at `path`, opened if need be."""
+        """Returns the file at `path`, opening it if necessary. Raises OSError."""
         with self._lock:
             file = self._files.get(path)
             if file is not None:
@@ -45,14 +45,14 @@ class OpenFiles:
             return file
 
     def size(self, path: Path) -> int | None:
-        """Of the file on disk; None where there is none."""
+        """Size in bytes of the file on disk; None if there is no file."""
         try:
             return self.disk.size(path)
         except FileNotFoundError:
             return None
 
     def forget(self, path: Path) -> None:
-        """Lets `path` go: it was renamed, deleted, or is not needed for a while."""
+        """Drops `path`, which was renamed, deleted, or is not needed for a while."""
         with self._lock:
             if path in self._files:
                 self._drop(path)

@@ -1,12 +1,14 @@
-"""One flush of a partition: what must reach the disk before the recovery point moves.
+"""One flush of a partition: everything that must reach the disk before the recovery point moves.
 
 Keeps true: when `run` has ended without error, every batch below `end_offset` is on
             disk, with the epochs and producer snapshots that a recovery from there
-            needs, and the names of their files. Where the disk only wants room for these, nothing is lost: `shortage`
-            says so, and `snapshots` are those that are still to be written.
+            needs, and the names of their files. If the disk had no room for snapshots
+            or epochs, nothing is lost: `shortage` is set, and `snapshots` are those
+            still to be written.
 
-`run` blocks, so a server calls it on a thread; it touches nothing that the event
-loop changes meanwhile. `Durability.begin_flush` makes it and `Durability.end_flush` takes it back.
+`run` blocks, so the server calls it on a thread. It touches nothing that the event
+loop changes meanwhile. `Durability.begin_flush` creates a flush, and
+`Durability.end_flush` takes the result.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class Flush:
     disk: Disk
     directory: Path
     names_changed: bool
-    # The directory's own name is to reach the disk, too.
+    # Sync the parent directory too, for the name of the log's own directory.
     with_parent: bool
     error: OSError | None = None
     shortage: OSError | None = None
@@ -41,7 +43,7 @@ class Flush:
             writes_files = self.write_epochs is not None or bool(self.snapshots)
             self._write_snapshots_and_epochs()
             if writes_files or self.names_changed:
-                # Once for all of them; also for those that were written before room ran out.
+                # One sync for all names, including the files that were written before room ran out.
                 self.disk.sync_dir(self.directory)
             if self.with_parent:
                 self.disk.sync_dir(self.directory.parent)

@@ -3,14 +3,15 @@
 Keeps true:  L1  an offset is assigned once per leader epoch, strictly increasing.
              L2  a read returns whole batches as they were stored, all below the
                  offset that the caller may see.
-             L3  after an append failed the log is as it was before, or offline.
+             L3  after a failed append the log is as it was before, or offline.
              L4  the recovery point never passes what has reached the disk.
 
-Appends validate (by `records.validate`), check sequences (`producers`), stamp
-offset and leader epoch, roll where due and write once (`segment`). Whoever owns
-the log calls from one thread; only a `Flush` may run on another. Knows no
-replicas: who may read how far, and when an append counts as committed, is for
-`replication` to say.
+How: an append validates the batch (`records.validate`), checks its sequences (`producers`),
+stamps offset and leader epoch, rolls the segment if needed and writes once (`segment`).
+The owner of the log calls from one thread; only a `Flush` may run on another thread.
+
+Leaves: loading (`opening`), what has reached the disk (`durability`), and everything about
+replicas: `replication` decides how far a client may read and when an append is committed.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ __all__ = ["AbortedTransaction", "AppendInfo", "AppendOrigin", "DeletedSegment",
 
 
 class Log:
-    """See the module. Made by `Log.open`."""
+    """See the module. `Log.open` and `Log.begin` create it."""
 
-    # A broker has thousands, most of them idle.
+    # A broker has thousands of logs, most of them idle: slots keep them small.
     __slots__ = (
         "_clock",
         "_deleted_files",
@@ -194,17 +195,17 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """Offsets below it are on disk and need no check after a crash."""
+        """The offset below which everything is on disk and needs no check after a crash."""
         return self.durability.recovery_point
 
     @property
     def offline_reason(self) -> str | None:
-        """Why the log takes and gives nothing any more, None while it does."""
+        """Why the log refuses appends and reads; None while it is online."""
         return self._offline
 
     @property
     def produce_rules(self) -> ProduceRules:
-        """What the topic's configuration asks of batches."""
+        """The rules that the topic's configuration sets for batches."""
         return self._rules
 
     def update_config(self, config: TopicConfig) -> None:
@@ -212,7 +213,7 @@ class Log:
         self._jitter_ms = self._jitter_of(self.segments.active)
 
     def _jitter_of(self, active: Segment) -> int:
-        """Taken off segment.ms, so that partitions made together do not roll together."""
+        """Milliseconds to subtract from segment.ms, so that partitions created together do not roll together."""
         bound = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
         return crc32(f"{self.name}@{active.base_offset}".encode()) % bound if bound else 0
 
@@ -229,12 +230,12 @@ class Log:
         transaction_version: int = 0,
         verdict: Verdict | None = None,
     ) -> AppendInfo:
-        """Appends one batch of a client or coordinator, or all batches of a leader.
+        """Appends one batch of a client or coordinator, or all batches that a leader sent.
 
-        In `transaction_version` 2 every transaction has an epoch of its own. `verdict` is what `records.validate.judge`
-        said of the batch under `produce_rules`, where it was asked before.
+        From `transaction_version` 2 on, every transaction has its own producer epoch. `verdict` is the result of
+        `records.validate.judge` for this batch under `produce_rules`, if the caller has it already.
 
-        A writable buffer is stamped in place. Raises `ApiError`: the batch is at fault, or the disk.
+        Stamps a writable buffer in place. Raises `ApiError` if the batch is invalid or the disk fails.
         """
         self._check_online()
         if origin is AppendOrigin.REPLICATION:
@@ -291,11 +292,11 @@ class Log:
         return marker
 
     def _duplicate(self, batch: RememberedBatch) -> AppendInfo:
-        # The time is the remembered batch's, also where the topic keeps the producer's times: so Kafka answers.
+        # Kafka answers with the remembered batch's timestamp, even if the topic keeps the producer's timestamps.
         return AppendInfo(batch.first_offset, batch.last_offset, batch.timestamp, self.log_start_offset, True)
 
     def _append_replicated(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Appends a leader's batches as they are. Sequences were the leader's to check."""
+        """Appends a leader's batches unchanged. The leader has checked their sequences."""
         base_offset = self.log_end_offset
         headers = replicated.checked_batches(
             records, log_end_offset=base_offset, leader_epoch=leader_epoch, log_name=self.name
@@ -321,11 +322,11 @@ class Log:
         try:
             self.segments.active.transaction_index.append(aborted)
         except OSError as error:
-            # The marker is in the log: going on would show the aborted records to consumers.
+            # The marker is in the log already. Without its index entry consumers would read the aborted records.
             raise self._fail(error) from error
 
     def _write(self, data: Buffer, headers: Sequence[BatchHeader], now_ms: int) -> None:
-        """One write for all of `data`; on an I/O error the log stays as it was."""
+        """Writes all of `data` at once. After an I/O error the log is as it was before, or offline."""
         active = self.segments.active
         try:
             if self._must_roll(active, headers, len(data), now_ms):
@@ -359,7 +360,7 @@ class Log:
         return LogOffline(f"{active.log_path} could not be written: {error}")
 
     def _fail(self, error: Exception) -> LogOffline:
-        """Takes the log offline: what it has on disk is no longer known to be right."""
+        """Takes the log offline, because the state of its files is unknown now."""
         if self._offline is None:
             self._offline = f"partition {self.name} is offline: {error}"
             self.wants_room = isinstance(error, OSError) and is_shortage(error)
@@ -369,7 +370,7 @@ class Log:
         return LogOffline(self._offline)
 
     def take_offline(self, reason: str) -> None:
-        """The directory failed: nothing is read or written here until the broker starts again."""
+        """Refuses appends and reads until the broker restarts, because the log directory failed."""
         if self._offline is None:
             self._offline = f"partition {self.name} is offline: {reason}"
 
@@ -380,7 +381,7 @@ class Log:
     # -- rolling ---------------------------------------------------------------------------------------
 
     def roll(self) -> None:
-        """Begins a new segment at the log's end. The old one reaches the disk with the next flush."""
+        """Starts a new segment at the log's end. The next flush brings the old segment to disk."""
         self._check_online()
         try:
             self._roll_at(self.log_end_offset)
@@ -391,7 +392,7 @@ class Log:
         active = self.segments.active
         if active.size_bytes == 0 and active.base_offset == offset:
             return
-        # Everything that can fail comes first: a log that did not roll goes on in its old segment.
+        # Steps that can fail come first. If one fails, the log continues in its old segment.
         active.write_indexes()
         segment = self._new_segment(offset)
         if active.size_bytes == 0:
@@ -407,11 +408,11 @@ class Log:
 
     @property
     def needs_flush(self) -> bool:
-        """flush.messages: an acknowledgement must wait until the recovery point has passed its records."""
+        """Whether flush.messages makes acknowledgements wait until the recovery point has passed their records."""
         return self.log_end_offset - self.durability.recovery_point >= self.config.flush_messages
 
     def flush_is_due(self, now_ms: int) -> bool:
-        """Whether a flush should begin now: flush.messages, flush.ms, or a segment that was closed."""
+        """Whether a flush should begin now: flush.messages, flush.ms, or a closed segment."""
         if self.durability.recovery_point >= self.log_end_offset or self._offline is not None:
             return False
         return self.needs_flush or self.durability.is_overdue(self.segments.active, self.config, now_ms)
@@ -452,19 +453,19 @@ class Log:
             raise FlushPostponed(f"{self.name} could not be flushed: {flush.shortage}") from flush.shortage
 
     def flush(self, *, is_closing: bool = False, parent_follows: bool = False) -> None:
-        """Brings everything to disk, here and now; the active segment's indexes only with `is_closing`."""
+        """Brings everything to disk now, on this thread; with `is_closing` the active segment's indexes too."""
         flush = self.begin_flush(is_closing=is_closing, parent_follows=parent_follows)
         flush.run()
         self.end_flush(flush)
 
     def close(self, *, clean: bool = True, parent_follows: bool = False) -> None:
-        """Gives the files back; after a clean close nothing needs recovery. `parent_follows` as for `begin_flush`."""
+        """Closes the files. After a clean close no recovery is needed. `parent_follows`: see `begin_flush`."""
         if clean and self._offline is None:
             try:
-                # A term in which nothing was written is forgotten by whoever loads the log.
+                # A leader epoch without records is not kept when the log is loaded again, so drop it here too.
                 self.epochs.truncate_from_end(self.log_end_offset)
                 if self.durability.is_saved(self.log_end_offset):
-                    # Nothing was written since a clean stop: what that left on disk still holds.
+                    # Nothing was written since the last clean stop: the files on disk are still complete.
                     self.epochs.flush()
                 else:
                     self._save(parent_follows)
@@ -483,9 +484,9 @@ class Log:
     # -- reading ---------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, *, end_offset: int, min_one: bool = True) -> FileSlice | None:
-        """Whole batches from the one that holds `offset`, all below `end_offset`; None if there is none.
+        """Returns whole batches, starting with the one that holds `offset`, all below `end_offset`; None if none.
 
-        With `min_one` the first batch comes even if it is larger than `max_bytes` (KIP-74).
+        With `min_one` the first batch is returned even if it is larger than `max_bytes` (KIP-74).
         """
         self._check_online()
         if offset < self.log_start_offset or offset > self.log_end_offset:
@@ -505,7 +506,7 @@ class Log:
             raise self._read_failed(error) from error
 
     def _read_failed(self, error: OSError) -> LogOffline:
-        """A read changes nothing, so one that found no free descriptor fails alone."""
+        """A read changes nothing, so a read that found no free descriptor fails alone; the log stays online."""
         if is_shortage(error):
             return LogOffline(f"{self.name} cannot be read at the moment: {error}")
         return self._fail(error)
@@ -517,7 +518,7 @@ class Log:
     def offset_for_timestamp(
         self, timestamp: int, *, end_offset: int, find: Find = BatchSearch.find
     ) -> TimestampOffset | None:
-        """The first record at or after `timestamp`, in the order of offsets; None if there is none to see."""
+        """Returns the first record at or after `timestamp`, in offset order; None if none is below `end_offset`."""
         return self._found_below(
             end_offset, lambda: timestamps.first_since(self.segments, timestamp, self.log_start_offset, find)
         )
@@ -525,7 +526,7 @@ class Log:
     def offset_of_max_timestamp(
         self, end_offset: int, find: Find = BatchSearch.find
     ) -> TimestampOffset | None:
-        """The first record that has the largest timestamp of the log; None if it is not to be seen yet."""
+        """Returns the first record with the log's largest timestamp; None if it is not below `end_offset`."""
         return self._found_below(
             end_offset, lambda: timestamps.first_largest(self.segments, self.log_start_offset, find)
         )
@@ -546,14 +547,14 @@ class Log:
     # -- transactions ----------------------------------------------------------------------------------
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """T1: no transaction that a read_committed consumer sees below it is undecided."""
+        """T1: every transaction with records below this offset is decided for a read_committed consumer."""
         first_unstable = self.producers.first_unstable_offset(high_watermark)
         if first_unstable is None:
             return high_watermark
         return min(high_watermark, max(first_unstable, self.log_start_offset))
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions with records in `start_offset..end_offset`, in the order of first offsets."""
+        """Aborted transactions with records in `start_offset..end_offset`, ordered by first offset."""
         try:
             found = list(self._aborted_between(start_offset, end_offset))
         except OSError as error:
@@ -574,7 +575,7 @@ class Log:
     # -- removing --------------------------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> int:
-        """DeleteRecords: the log now begins at `offset`. Files go with retention. Returns the log start."""
+        """DeleteRecords: the log now begins at `offset`. Retention removes the files. Returns the log start."""
         self._check_online()
         if offset > self.log_end_offset or offset < 0:
             raise ApiError(
@@ -587,7 +588,7 @@ class Log:
         return self.log_start_offset
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> list[DeletedSegment]:
-        """Removes the segments whose time has come, the oldest first; says which."""
+        """Removes the segments that retention allows to delete, oldest first, and returns them."""
         self._check_online()
         deletes = self.config.deletes_old_segments
         reasons = retention.deletable(
@@ -609,8 +610,8 @@ class Log:
             self.segments.drop_oldest(len(victims))
             self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
             self.epochs.truncate_from_start(self.log_start_offset)
-            # The recovery point stays, even below the log start: until the new names are on disk, a loss of power
-            # may bring the old segments back, and then the log may end where they were flushed up to.
+            # The recovery point stays, even if it is below the log start now. Until the new names are on disk, a
+            # power failure may bring the old segments back, and the log may then end at the recovery point.
             self.durability.on_names_changed()
         return [
             DeletedSegment(segment.base_offset, segment.size_bytes, reason)
@@ -618,14 +619,14 @@ class Log:
         ]
 
     def _discard(self, segments: Sequence[Segment], now_ms: int) -> None:
-        """Renames the files; `collect_deleted` gives them out after file.delete.delay.ms."""
+        """Renames the files; `collect_deleted` returns them after file.delete.delay.ms."""
         due_ms = now_ms + self.config.file_delete_delay_ms
         for segment in segments:
             self._deleted_files += [(due_ms, path) for path in segment.mark_deleted()]
             self.durability.remove_snapshot(segment.base_offset)
 
     def collect_deleted(self, now_ms: int) -> list[Path]:
-        """Files that were set aside and whose delay is over; they are the caller's to remove."""
+        """Returns the renamed files whose delay is over. The caller removes them."""
         if not self._deleted_files:
             return []
         due = [path for due_ms, path in self._deleted_files if due_ms <= now_ms]
@@ -636,18 +637,18 @@ class Log:
 
     @property
     def truncations(self) -> int:
-        """Counts truncations: what a cleaner made of the log before one is worth nothing after it."""
+        """Number of truncations so far. A cleaner discards its work if this changed since it began."""
         return self.durability.truncations
 
     @property
     def files(self) -> OpenFiles:
-        """For the cleaner, which reads and writes on a thread of its own."""
+        """The open files, for the cleaner, which reads and writes on its own thread."""
         return self._files
 
     def replace_segments(self, old: Sequence[Segment], new: Segment, *, truncations: int) -> bool:
-        """Puts a cleaned segment in the place of those it was made of; False if they are not here any more.
+        """Replaces segments by the cleaned segment made from them; False if they are no longer in the log.
 
-        Readers under way go on in the old files. A disk that fails midway takes the log offline: the next
+        Reads in progress continue in the old files. If the disk fails midway the log goes offline, and the next
         start completes the swap.
         """
         self._check_online()
@@ -663,9 +664,9 @@ class Log:
         return True
 
     def _swap(self, old: Sequence[Segment], new: Segment) -> None:
-        """See `segment_swap`, which completes this after a crash."""
+        """Renames the files in the order of `segment_swap`, which completes an interrupted swap after a crash."""
         new.change_suffix(SWAP_SUFFIX)
-        # The new names must be on disk before the old ones go.
+        # The new names must be on disk before the old files are renamed.
         self._files.disk.sync_dir(self.directory)
         due_ms = self._clock.now_ms() + self.config.file_delete_delay_ms
         for segment in old:
@@ -677,10 +678,10 @@ class Log:
     # -- truncating ------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Removes every batch that reaches `offset` or lies above it, as a follower does under a new leader."""
+        """Removes every batch that contains `offset` or lies above it, as a follower does under a new leader."""
         self._check_online()
         if offset >= self.log_end_offset:
-            # A term in which we led and wrote nothing begins there; who leads now may not know of it.
+            # An epoch that this broker led without writing starts at the log's end. The new leader may not know it.
             self.epochs.truncate_from_end(self.log_end_offset)
             return
         if offset < self.segments[0].base_offset:
@@ -712,7 +713,7 @@ class Log:
             raise self._fail(error) from error
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Removes everything; the next offset is `offset`, as where a leader's log begins."""
+        """Removes everything. The next offset is `offset`, for example the start of the leader's log."""
         self._check_online()
         try:
             self._lower_recovery_point(0)
@@ -728,8 +729,11 @@ class Log:
             raise self._fail(error) from error
 
     def _lower_recovery_point(self, offset: int) -> None:
-        """What was flushed above `offset` is flushed no more, and the disk must say so before the log is cut: a crash
-        in between would look as if flushed records were lost, and one after it leave unscanned what is written anew."""
+        """Lowers the recovery point to `offset`, on disk too, before the log is truncated.
+
+        Otherwise, after a crash during the truncation, flushed records would seem lost. After a crash later, the
+        records written in place of the removed ones would not be scanned.
+        """
         self.durability.lower_recovery_point(offset)
         if self.on_recovery_point_lowered is not None:
             self.on_recovery_point_lowered(self)
