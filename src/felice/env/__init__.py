@@ -1,9 +1,9 @@
-"""The outside world as an argument: clock, disk, network and randomness.
+"""The environment as an argument: clock, disk, network and randomness.
 
-Keeps true: everything above this package is a function of its arguments, so a
+Keeps true: everything above this package is a function of its arguments, so that a
             whole broker can run on virtual time, a simulated disk and one seed.
-            The rest of the broker tower never imports `time`, `os`, `socket` or
-            `random`; a test reads the imports.
+            No other package of the broker imports `time`, `os`, `socket` or
+            `random`; a test checks the imports.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from felice.env.network import Network, SystemNetwork
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a broker may touch. `Environment.system()` is the real machine."""
+    """What a broker may access. `Environment.system()` is the real machine."""
 
     clock: Clock
     disk: Disk

@@ -1,7 +1,7 @@
 """Time as an argument.
 
-Wall time stamps records and may jump; monotonic time measures waits and never
-goes back. Nothing may mix the two.
+Wall time stamps records and may jump. Monotonic time measures waits and never
+goes back. The two must not be mixed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SystemClock:
 
 
 class RateLimit:
-    """Lets an event through once in `interval_s` for each key. Of many keys the oldest are forgotten."""
+    """Allows an event once in `interval_s` for each key. Bounded: the oldest keys are forgotten."""
 
     _MOST_KEYS = 1_000
 
@@ -55,7 +55,7 @@ class RateLimit:
 
 
 async def set_within(event: asyncio.Event, seconds: float) -> bool:
-    """Whether the event is set by then."""
+    """Waits for the event; returns whether it was set within `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             return await event.wait()

@@ -5,7 +5,7 @@ Keeps true: a write is in the page cache when `append` or `pwrite` returns and o
             `write_atomic` leaves either the old or the new content, never a mix.
 
 A `File` knows its own size, so that an append costs one system call. Only one
-object may append to a path at a time; the log directory's lock sees to that.
+object may append to a path at a time; the log directory's lock ensures that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-# `collections.abc.Buffer` is Python 3.12's.
+# `collections.abc.Buffer` exists from Python 3.12 on.
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -31,13 +31,13 @@ class File(Protocol):
 
     @property
     def has_descriptor(self) -> bool:
-        """Whether the kernel can send from it (`fileno`); a file that only this process knows is read instead."""
+        """Whether the kernel can send from the file (`fileno`). Otherwise senders read it in this process."""
         ...
 
     @property
     def size_bytes(self) -> int: ...
     def pread(self, size_bytes: int, position: int) -> bytes:
-        """Up to `size_bytes`; fewer only at the end of the file."""
+        """Reads up to `size_bytes`; fewer only at the end of the file."""
         ...
 
     def pwrite(self, data: Buffer, position: int) -> None: ...
@@ -56,11 +56,11 @@ class Disk(Protocol):
     def exists(self, path: Path) -> bool: ...
     def is_dir(self, path: Path) -> bool: ...
     def listdir(self, path: Path) -> list[str]:
-        """Names in a directory, sorted, so that no order is left to chance."""
+        """Names in a directory, sorted, so that their order is deterministic."""
         ...
 
     def mkdir(self, path: Path) -> None:
-        """Makes the directory and its parents; one that exists is fine."""
+        """Creates the directory and its parents, if they do not exist."""
         ...
 
     def rename(self, source: Path, target: Path) -> None: ...
@@ -70,7 +70,7 @@ class Disk(Protocol):
     def read_bytes(self, path: Path) -> bytes: ...
     def write_atomic(self, path: Path, data: bytes, *, sync_name: bool = True) -> None: ...
     def lock(self, path: Path) -> Lock:
-        """Takes an exclusive lock or raises `DiskLocked` at once."""
+        """Takes an exclusive lock, or raises `DiskLocked` at once."""
         ...
 
     def size(self, path: Path) -> int: ...
@@ -82,7 +82,7 @@ class Disk(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """How large a file system is, and how much of it this process may still fill."""
+    """Total size of a file system and the bytes that this process may still use."""
 
     total_bytes: int
     usable_bytes: int
@@ -148,7 +148,7 @@ class SystemFile:
             self._fd = -1
 
     def __del__(self) -> None:
-        # A file that was let go stays open for the slices of it that are still being sent.
+        # The file stays open for slices of it that are still being sent, and is closed here at last.
         self.close()
 
     def fileno(self) -> int:
@@ -175,7 +175,7 @@ class SystemDisk:
         return SystemFile(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
 
     def exists(self, path: Path) -> bool:
-        # A start asks this of every partition: `Path` takes three times as long for its own `exists` and `iterdir`.
+        # A start asks this for every partition. `Path.exists` and `Path.iterdir` take three times as long.
         try:
             os.stat(path)
         except (FileNotFoundError, NotADirectoryError):

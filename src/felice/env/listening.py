@@ -1,8 +1,8 @@
-"""Accepting connections: a few in each turn of the event loop, and none while descriptors are short.
+"""Accepts connections: a few in each turn of the event loop, and none while descriptors are short.
 
-Keeps true: a shortage of descriptors leaves new connections in the kernel's queue, where they wait without cost, and
-            leaves enough descriptors for log files. Accepting goes on by itself when connections have closed.
-            The log has one line about it, at most once a minute.
+Keeps true: during a shortage of descriptors new connections wait in the kernel's queue, without cost, and enough
+            descriptors stay free for log files. Accepting resumes by itself when connections have closed.
+            A shortage is logged at most once a minute.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ListeningServer(asyncio.AbstractServer):
         self._pause: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Raises `OSError` where another process listens at the address."""
+        """Starts to listen and accept. Raises `OSError` if another process listens at the address."""
         for listening in self.sockets:
             listening.setblocking(False)
             listening.listen(self._backlog)
@@ -83,7 +83,8 @@ class ListeningServer(asyncio.AbstractServer):
         try:
             await self._loop.connect_accepted_socket(self._factory, connection, ssl=self._ssl_context)
         except (OSError, ssl.SSLError):
-            connection.close()  # the client has gone, or cannot speak TLS
+            # The client has closed the connection or cannot speak TLS.
+            connection.close()
 
     def _pause_accepting(self) -> None:
         self._stop_watching()
@@ -105,7 +106,7 @@ class ListeningServer(asyncio.AbstractServer):
             self._loop.remove_reader(listening.fileno())
 
     def close(self) -> None:
-        """Connections that were accepted are made in the next turns of the loop."""
+        """Stops accepting. Connections that were accepted are set up in the next turns of the loop."""
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
@@ -121,19 +122,19 @@ class ListeningServer(asyncio.AbstractServer):
         return bool(self.sockets)
 
     async def start_serving(self) -> None:
-        """It serves from the beginning."""
+        """Does nothing: `start` was called before."""
 
     async def serve_forever(self) -> None:
         await self._loop.create_future()
 
     async def wait_closed(self) -> None:
-        """Nothing of it outlives `close` but connections that were accepted."""
+        """Returns at once: only connections that were accepted outlive `close`."""
 
 
 async def bound_sockets(
     factory: ProtocolFactory, host: str | None, port: int, loop: asyncio.AbstractEventLoop
 ) -> list[socket.socket]:
-    """One socket for each address of the host. Asyncio knows how to find and bind them, and is not let to listen."""
+    """Binds one socket for each address of the host. Asyncio finds and binds them, but does not listen."""
     server = await loop.create_server(factory, host, port, start_serving=False)
     sockets = [bound.dup() for bound in server.sockets]
     server.close()

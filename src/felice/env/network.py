@@ -1,9 +1,9 @@
 """Sockets as an argument.
 
-`Network` is asyncio's listen and connect, so that a simulated network can stand
-in. `SliceSender` sends ranges of files from the kernel's page cache to a plain
-socket (`sendfile`), which costs a quarter of the processor time of reading and
-writing them; where the transport has no plain socket, it reads and writes.
+`Network` is asyncio's listen and connect, so that a simulated network can replace
+it. `SliceSender` sends ranges of files from the kernel's page cache to a plain
+socket (`sendfile`), which takes a quarter of the processor time of reading and
+writing them. If the transport has no plain socket, it reads and writes.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any, Protocol
 from felice.env.disk import FileSlice
 from felice.env.listening import ListeningServer, ProtocolFactory, bound_sockets
 
-# One turn of the event loop sends at most this much, so that one reader does not starve the others.
+# One turn of the event loop sends at most this much, so that one reader does not starve others.
 _SENDFILE_CHUNK_BYTES = 4 * 1024 * 1024
-# So much of a slice waits in the transport while the kernel's buffer is full.
+# This much of a slice waits in the transport while the kernel's buffer is full.
 _WAITING_BYTES = 4 * 1024
 
 
 class Network(Protocol):
     async def check_free(self, host: str | None, port: int) -> None:
-        """Raises OSError where `listen` could not have this address now; nobody can connect meanwhile."""
+        """Raises OSError if `listen` could not bind this address now. Nobody can connect meanwhile."""
 
     async def listen(
         self,
@@ -53,7 +53,7 @@ class SystemNetwork:
 
     async def check_free(self, host: str | None, port: int) -> None:
         loop = asyncio.get_running_loop()
-        # Bound, and not listening: a connection is refused, as it was before.
+        # Binds without listening, so that clients are refused as before.
         server = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
         server.close()
 
@@ -91,13 +91,13 @@ class SystemNetwork:
 class SliceSender:
     """Sends file slices over one transport, in order, one at a time.
 
-    The transport's own write buffer must be empty when `send` is called and no
-    `transport.write` may happen until `done` is called: the session, which owns
-    the order of a connection's bytes (S1), waits for both. It calls `go_on` when
-    the transport reports an empty buffer (`resume_writing`) in between.
+    When `send` is called, the transport's write buffer must be empty, and nobody may call
+    `transport.write` until `done` is called. The session ensures both; it owns the order of
+    a connection's bytes (S1). Meanwhile it calls `go_on` when the transport reports an empty
+    buffer (`resume_writing`).
 
-    A connection keeps one descriptor: while the kernel's buffer is full the next
-    few bytes of the slice wait in the transport, which watches the socket anyway.
+    A connection keeps one descriptor: while the kernel's buffer is full, the next few bytes
+    of the slice wait in the transport, which watches the socket anyway.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -113,7 +113,7 @@ class SliceSender:
         return self._socket is not None
 
     def send(self, piece: FileSlice, done: Callable[[OSError | None], Any]) -> None:
-        """Sends `piece`; calls `done(None)`, or `done(error)` when the peer or the file failed."""
+        """Sends `piece`, then calls `done(None)`, or `done(error)` if the peer or the file failed."""
         if self._socket is None:
             self._transport.write(piece.read())
             done(None)
@@ -122,7 +122,7 @@ class SliceSender:
         self.go_on()
 
     def go_on(self) -> None:
-        """Sends what the kernel takes now of the slice under way, if there is one."""
+        """Sends as much of the current slice as the kernel takes now, if there is one."""
         piece = self._piece
         if piece is None or self._transport.get_write_buffer_size():
             return
@@ -135,7 +135,10 @@ class SliceSender:
             self._finish(None)
 
     def _send_some(self, piece: FileSlice) -> bool:
-        """Whether the slice has left; if not, `go_on` is called again when there is room or other turns are over."""
+        """Sends a part; returns whether the slice is complete. If not, `go_on` is called again later.
+
+        `go_on` runs when the transport's buffer is empty, or after other turns of the loop.
+        """
         assert self._socket is not None
         descriptor = self._socket.fileno()
         budget = _SENDFILE_CHUNK_BYTES
@@ -163,16 +166,16 @@ class SliceSender:
         done(error)
 
     def close(self) -> None:
-        """A slice under way is not completed."""
+        """Drops the current slice."""
         self._piece, self._done, self._socket = None, _nothing, None
 
 
 def _nothing(error: OSError | None) -> None:
-    """Nobody waits for a slice."""
+    """Receives the result of a slice if no caller waits for it."""
 
 
 def _plain_socket(transport: asyncio.Transport) -> socket.socket | None:
-    """The transport's socket, or None where bytes must be encrypted first or there is none."""
+    """The transport's socket; None if bytes must be encrypted first or there is no socket."""
     if transport.get_extra_info("sslcontext") is not None:
         return None
     found: socket.socket | None = transport.get_extra_info("socket")
@@ -180,25 +183,25 @@ def _plain_socket(transport: asyncio.Transport) -> socket.socket | None:
 
 
 def local_pair() -> tuple[socket.socket, socket.socket]:
-    """Two ends of one connection within this machine; one is to be inherited by a child, by its number."""
+    """Two ends of one connection within this machine. A child process may inherit one, by its number."""
     ours, theirs = socket.socketpair()
     return ours, theirs
 
 
 async def open_local(end: socket.socket | int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Streams over one end of a `local_pair`, given itself or by its number."""
+    """Streams over one end of a `local_pair`, passed as socket or by its number."""
     if isinstance(end, int):
         end = socket.socket(fileno=end)
     return await asyncio.open_unix_connection(sock=end)
 
 
 def set_no_delay(transport: asyncio.BaseTransport) -> None:
-    """Small replies leave at once; without this a waiting reader costs 40 ms (measured)."""
+    """Sends small responses at once; otherwise a waiting reader loses 40 ms (measured)."""
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def hostname() -> str:
-    """The name that this machine gives itself: what clients are told where nobody chose an address."""
+    """The machine's own name, which clients get as the broker's address by default."""
     return socket.gethostname()

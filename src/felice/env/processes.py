@@ -1,4 +1,4 @@
-"""Processes as children: they inherit one end of a connection and are told by signals."""
+"""Child processes: they inherit one end of a connection and are controlled by signals."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PYTHON = sys.executable
 
 
 async def spawn(command: Sequence[str], inherited: socket.socket) -> Process:
-    """A child that has `inherited` open by its number, whose standard output is read here.
+    """Starts a child that inherits `inherited` by its number and whose standard output can be read.
 
-    It is in a session of its own: Ctrl-C is for its parent, who tells it in turn.
+    The child has its own session: Ctrl-C reaches only the parent, which then signals the child.
     """
     number = inherited.fileno()
     return await asyncio.create_subprocess_exec(
@@ -24,7 +24,7 @@ async def spawn(command: Sequence[str], inherited: socket.socket) -> Process:
 
 
 def ask_to_end(process: Process) -> None:
-    """As a person would: SIGTERM. One that has ended is left alone."""
+    """Sends SIGTERM. Does nothing if the process has ended."""
     if process.returncode is None:
         process.send_signal(signal.SIGTERM)
 

@@ -1,4 +1,4 @@
-"""Environment variables, read where the process begins and nowhere else in the broker tower."""
+"""Environment variables. The broker reads them when the process starts, and only here."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def is_set(name: str) -> bool:
-    """True if the variable says yes: set, and neither empty nor 0."""
+    """Whether the variable is set, and neither empty nor 0."""
     return os.environ.get(name, "") not in ("", "0")

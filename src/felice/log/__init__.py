@@ -1,10 +1,10 @@
 """One partition's commit log, in Kafka's directory and file layout.
 
-`log` is the face; `segments` are many of `segment`, which has the index files below it; `producers`, `epochs`
-and `retention` decide beside it, `recovery` and `opening` bring files into shape
-before anything is served, and `directory` holds all partitions of one disk. The
-cleaner is `cleaner_plan` (what, how far), `cleaner_pass` (the work, on a thread) and
-`segment_swap` (how its segments take the place of others).
+`log` is the API. `segments` lists a log's segments, each a `segment` with its index files. `producers`, `epochs`
+and `retention` decide. `durability` knows what has reached the disk, and `flush` brings it there. `opening` and
+`recovery` load a log and repair its files before it is served. `directory` holds all partitions of one disk. The
+cleaner is `cleaner_plan` (which log, how far), `cleaner_pass` (the work, on a thread) and `segment_swap` (how
+cleaned segments replace others).
 Everything is synchronous and gets its clock and disk as arguments.
 """
 

@@ -1,7 +1,7 @@
-"""A small file that is replaced whole: captured by its owner, written by any thread.
+"""A small file that is replaced as a whole: its owner captures the content, any thread writes it.
 
-Keeps true: the file holds the last content that was captured and written, whole;
-            an older capture that is written late does not replace a newer one.
+Keeps true: the file holds the content that was captured last among those written; an
+            older capture that is written late does not replace a newer one.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ class CapturedFile:
 
     @property
     def path(self) -> Path:
-        # Every partition has such a file and hardly ever writes it; a path is as large as all the rest.
+        # Built when needed: every partition has such a file and hardly ever writes it, and a stored path would
+        # take as much memory as all the rest.
         return self._directory / self._name
 
     def read(self) -> bytes | None:
-        """What the file holds; None where there is no file."""
+        """The file's content; None if there is no file."""
         try:
             return self._disk.read_bytes(self.path)
         except FileNotFoundError:
             return None
 
-    def is_as_good_as(self, data: bytes) -> None:
-        """The disk has a file that says this, or none, which says the same: it need not be written again."""
+    def assume_on_disk(self, data: bytes) -> None:
+        """The disk already has this content, or no file, which means the same: writing `data` is unnecessary."""
         self._content = data
 
     def capture(self, data: bytes, *, sync_name: bool = True) -> Callable[[], None]:
-        """What the file should hold as of now; the result writes it and may raise OSError.
+        """Takes `data` as the content as of now. The result writes it, on any thread; it may raise OSError.
 
         Without `sync_name` the caller syncs the directory.
         """

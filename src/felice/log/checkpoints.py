@@ -1,8 +1,8 @@
-"""Files of offsets by partition, one per log directory: recovery points, log starts, high watermarks,
-and how far the cleaner got.
+"""Checkpoint files of a log directory, offsets by partition: recovery points, log starts, high watermarks,
+and the offsets that the cleaner reached.
 
 Text: a version (0), the number of entries, then `topic partition offset` a line.
-Captured by the owner of the logs, written by any thread (`captured_file`).
+The owner of the logs captures them, any thread writes them (`captured_file`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEAN_OFFSETS = "cleaner-offset-checkpoint"
 
-# What a start without the file costs. Kafka 4.3 takes the directory offline for any of these but the cleaner's.
+# Consequences of a start without the file. Kafka 4.3 takes the directory offline if any but the cleaner's is damaged.
 _COSTS = {
     RECOVERY_POINTS: "every log is then scanned from its first record, which takes longer, and a damaged batch is cut "
     "off with all behind it, as the end of a write that was cut short would be",
@@ -58,7 +58,7 @@ class Checkpoint:
         self._file = CapturedFile(disk, path.parent, path.name)
 
     def read(self) -> dict[PartitionKey, int]:
-        """The offsets in the file; none where there is no file. Raises `LogDirectoryError` where it is damaged."""
+        """The offsets in the file; empty if there is no file. Raises `LogDirectoryError` if it is damaged."""
         data, path = self._file.read(), self._file.path
         if data is None:
             return {}
@@ -75,5 +75,5 @@ class Checkpoint:
             return {}
 
     def capture(self, offsets: Mapping[PartitionKey, int]) -> Callable[[], None]:
-        """What the file should hold as of now; the result writes it and may raise OSError."""
+        """Takes `offsets` as the content as of now. The result writes them; it may raise OSError."""
         return self._file.capture(format_offsets(offsets).encode("utf-8"))

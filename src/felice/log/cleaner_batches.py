@@ -1,9 +1,9 @@
-"""What is left of one batch after cleaning.
+"""Decides what remains of one batch after cleaning.
 
-Keeps true: a batch keeps its base and last offset, leader epoch, producer, epoch and sequence. The records in
-            it keep offset and time. A batch of which nothing goes keeps its bytes.
-            A tombstone, and a marker whose transaction has left nothing behind, stay for delete.retention.ms
-            after the pass that first met them so: that pass writes the delete horizon into the batch (KIP-534).
+Keeps true: a batch keeps its base and last offset, leader epoch, producer, epoch and sequence. Its remaining
+            records keep offset and timestamp. A batch that loses no record keeps its bytes.
+            A tombstone, and a marker whose transaction has no records left, stay for delete.retention.ms after
+            the first pass that finds them so: that pass writes the delete horizon into the batch (KIP-534).
 
 Decides by Kafka's rules (`Cleaner.shouldRetainRecord`, `checkBatchRetention`, `MemoryRecords.filterTo`).
 """
@@ -24,7 +24,7 @@ from felice.records.reader import append_time, read_batch, records_payload
 
 
 class CleanedBatch(NamedTuple):
-    """`data` is the whole batch; a view of what was read where nothing changed."""
+    """`data` is the whole batch; a view of the bytes that were read if nothing changed."""
 
     data: Buffer
     header: BatchHeader
@@ -35,14 +35,14 @@ class CleanedBatch(NamedTuple):
 class BatchCleaner:
     offsets: OffsetMap
     end_offset: int
-    """Records from here on are not in the map and stay."""
+    """Records from this offset on are not in the map and stay."""
     transactions: CleanedTransactions
     last_of_producers: Mapping[int, LastOfProducer]
     now_ms: int
     delete_retention_ms: int
 
     def clean(self, window: Buffer, header: BatchHeader, *, ends_group: bool) -> CleanedBatch | None:
-        """What is left of the batch that stands in `window`; None if it goes."""
+        """What remains of the batch in `window`; None if the whole batch is removed."""
         if header.is_control:
             cleaned = self._clean_control(window, header)
         elif self.transactions.is_aborted(header):
@@ -97,7 +97,7 @@ class BatchCleaner:
 
 
 def control_type_of(window: Buffer, header: BatchHeader) -> ControlType | None:
-    """What a control batch says; None where it says nothing known, or was emptied."""
+    """The type of a control batch; None if the type is unknown or the batch is empty."""
     records = read_batch(window, header)
     return control_type(records[0].key) if records else None
 
@@ -111,7 +111,7 @@ def _emptied(header: BatchHeader) -> CleanedBatch:
 
 
 def _thinned(header: BatchHeader, kept: KeptRecords) -> CleanedBatch:
-    """The base timestamp stays, so that the records that are left can stay as they were encoded."""
+    """Keeps the base timestamp, so that the remaining records keep their encoding."""
     assert kept.records is not None
     max_timestamp = header.max_timestamp if header.is_log_append_time else kept.max_timestamp
     fields = header._replace(record_count=kept.record_count, max_timestamp=max_timestamp)

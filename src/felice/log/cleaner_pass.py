@@ -1,15 +1,15 @@
-"""One pass of the cleaner over one log: the last record of every key stays, and what Kafka's rules keep with it.
+"""One pass of the cleaner over one log: keeps the last record of every key, and what Kafka's rules keep beside it.
 
-Keeps true: L10 below the clean point every key keeps its last record, with its offset and its time.
-            L11 memory is bounded by the offset map and a buffer: a map that is full ends the pass where it got
-                to, and the next one goes on from there.
-            L12 damage is not spread: each batch is held against its CRC before anything is made of it.
+Keeps true: L10 below the clean point every key keeps its last record, with its offset and its timestamp.
+            L11 memory is bounded by the offset map and a buffer: if the map is full the pass ends there, and the
+                next pass continues.
+            L12 damage is not spread: the CRC of each batch is checked before the batch is used.
 
-First `index` reads what is new and notes the last offset of each key; then `clean` writes each group of
-segments anew, as one under `.cleaned` names, synced. Both block and run on a cleaner's thread; they touch
-nothing that the log's owner changes. `Log.replace_segments`, on the owner's thread, swaps the result in.
-An empty batch stays where it is its producer's last, or the last of its group: so offsets go on, sequences are
-known, and a new segment ends where the old ones ended (`segment_swap` counts on it).
+How: `index` reads the dirty part and stores the last offset of each key. `clean` writes each group of segments as
+one new segment under `.cleaned` names, synced. Both block and run on a cleaner thread; they touch nothing that the
+log's owner changes. `Log.replace_segments` swaps the new segment in, on the owner's thread.
+An empty batch stays if it is the last of its producer or of its group: so offsets continue, sequences stay known,
+and a new segment ends where the old ones ended (`segment_swap` needs that).
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ SLOT_BYTES = 24
 
 
 class CleaningAborted(Exception):
-    """The log was truncated, closed or deleted meanwhile, or the broker stops: nothing is wrong with it."""
+    """The log was truncated, closed or deleted meanwhile, or the broker stops. The log is not damaged."""
 
 
 class _SourceGone(Exception):
-    """Retention took the segment meanwhile, and with it all that is older."""
+    """Retention deleted the segment meanwhile, and with it all older ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanerSettings:
-    """What the broker's options leave for one thread."""
+    """The share of the broker's options that one thread may use."""
 
     map_bytes: int
     load_factor: float
@@ -53,7 +53,7 @@ class CleanerSettings:
 
 @dataclass(slots=True)
 class CleanerStats:
-    """What a pass did. Written by its thread, readable at any time."""
+    """Statistics of a pass. Its thread writes them; any thread may read them at any time."""
 
     bytes_indexed: int = 0
     bytes_read: int = 0
@@ -69,16 +69,16 @@ class CleanerStats:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A segment to be cleaned, as it was when the pass began."""
+    """A segment to clean, as it was when the pass began."""
 
     segment: Segment
     facts: SegmentFacts
     dirty_position: int
-    """Where the first batch stands that is new; the segment's size if none is."""
+    """Position of the first batch that is new since the last pass; the segment's size if there is none."""
 
 
 class _Output:
-    """Batches on their way into the new segment."""
+    """Batches that wait to be written to the new segment."""
 
     def __init__(self, segment: Segment, index_interval_bytes: int) -> None:
         self.segment = segment
@@ -102,7 +102,7 @@ class _Output:
 
 
 class CleaningPass:
-    """Made on the log's thread, which it takes its facts from; run on another."""
+    """Created on the log's thread, which takes the facts from the log; run on another thread."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class CleaningPass:
         self.stats = CleanerStats()
         self.first_dirty_offset = found.first_dirty_offset
         self.end_offset = found.end_offset
-        """Where the pass gets to: lower than asked for once the map is full."""
+        """Offset where the pass ends: lower than requested once the map is full."""
         self._truncations = log.truncations
         self._config = log.config
         self._settings = settings
@@ -133,10 +133,10 @@ class CleaningPass:
     def _source(self, segment: Segment) -> Source:
         return Source(segment, facts_of(segment), segment.position_of(self.first_dirty_offset))
 
-    # -- what is new -----------------------------------------------------------------------------------
+    # -- the dirty part --------------------------------------------------------------------------------
 
     def index(self) -> None:
-        """Reads the dirty part and notes the last offset of each key in it, as far as the map takes keys."""
+        """Reads the dirty part and stores the last offset of each key in it, until the map is full."""
         slots, max_keys = self._map_size()
         offsets = OffsetMap(slots, self._settings.secret)
         self.stats.map_slots = slots
@@ -176,20 +176,21 @@ class CleaningPass:
                 if stopped >= 0:
                     return stopped
         except _SourceGone:
-            pass  # nothing older is left either that one of its keys could replace
+            # Older segments are gone too, so this segment's keys have no older record to replace.
+            pass
         return -1
 
     def _map_size(self) -> tuple[int, int]:
-        """Slots, and how many of them may be taken: no more than offsets are new can ever be needed."""
+        """Returns the map's slots and how many may be used. Capped by the number of dirty offsets."""
         load_factor = self._settings.load_factor
         needed = int((self.end_offset - self.first_dirty_offset) / load_factor) + 2
         slots = max(min(self._settings.map_bytes // SLOT_BYTES, needed), 1)
         return slots, max(int(slots * load_factor), 1)
 
-    # -- writing anew ----------------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------------------
 
     def groups(self) -> list[list[Source]]:
-        """What becomes one segment each, up to where `index` got to."""
+        """Groups of segments, each to become one segment, up to the offset that `index` reached."""
         below = {
             source.facts.base_offset: source
             for source in self._sources
@@ -203,7 +204,7 @@ class CleaningPass:
         return [[below[facts.base_offset] for facts in group] for group in grouped]
 
     def clean(self, group: Sequence[Source]) -> Segment | None:
-        """The new segment, written and synced under `.cleaned` names; None if it would be as the old one."""
+        """The new segment, written and synced under `.cleaned` names; None if it would equal the old one."""
         self._check_wanted()
         segment = Segment.create(
             self.log.files,
@@ -230,7 +231,7 @@ class CleaningPass:
         return segment
 
     def swap_in(self, group: Sequence[Source], segment: Segment) -> bool:
-        """On the log's own thread: the new segment takes its place, unless retention took the old ones first."""
+        """Replaces the group by the new segment, on the log's own thread; False if retention deleted the group."""
         old = [source.segment for source in group]
         if not self.log.replace_segments(old, segment, truncations=self._truncations):
             return False
@@ -239,7 +240,7 @@ class CleaningPass:
         return True
 
     def discard(self, segment: Segment) -> None:
-        """Removes what was written. Its directory may have gone with the topic."""
+        """Removes the new segment's files. Its directory may have been deleted with the topic."""
         try:
             segment.remove_files()
         except OSError:
@@ -281,7 +282,7 @@ class CleaningPass:
     # -- reading ---------------------------------------------------------------------------------------
 
     def _batches(self, source: Source, position: int) -> Iterator[tuple[Buffer, BatchHeader, bool]]:
-        """Batches of a segment from `position` on: what they stand in, their header, and whether it ends there."""
+        """Yields the batches from `position` on: a window, a header (its position is in the window), is it the last?"""
         path, end = source.segment.log_path, source.facts.size_bytes
         window, start = b"", position
         while position < end:
@@ -323,11 +324,11 @@ class CleaningPass:
             or log.offline_reason is not None
             or log.truncations != self._truncations
         ):
-            raise CleaningAborted(f"{log.name} is not cleaned further")
+            raise CleaningAborted(f"cleaning of {log.name} was aborted")
 
 
 def _is_passed_over(window: Buffer, header: BatchHeader, transactions: CleanedTransactions) -> bool:
-    """Whether no key of the batch counts: it is control, aborted or empty."""
+    """Whether the keys of the batch do not count: the batch is control, aborted or empty."""
     if header.is_control:
         transactions.is_spent(header, control_type_of(window, header))
         return True
@@ -347,7 +348,7 @@ def facts_of(segment: Segment, *, with_first_timestamp: bool = False) -> Segment
 
 
 def log_facts(log: Log, last_stable_offset: int, clean_offset: int | None) -> cleaner_plan.LogFacts:
-    """What `cleaner_plan` decides by. On the log's own thread."""
+    """The input of `cleaner_plan`. Call it on the log's own thread."""
     with_first = log.config.max_compaction_lag_ms < 2**63 - 1
     return cleaner_plan.LogFacts(
         [facts_of(segment, with_first_timestamp=with_first) for segment in log.segments],

@@ -1,9 +1,9 @@
-"""Which log the cleaner takes next, how far it may go, and which segments become one: pure decisions.
+"""Decides which log the cleaner takes next, how far it may go, and which segments it merges. Pure.
 
-Keeps true: the active segment is never cleaned, nor anything at or above the last stable offset, nor a
+Keeps true: the cleaner never touches the active segment, nor anything at or above the last stable offset, nor a
             segment with a record younger than min.compaction.lag.ms: only whole segments below all three.
-            A group of segments becomes one segment that breaks no bound of a segment: bytes, index
-            bytes, and offsets that an index can hold relative to the first.
+            The segment made from a group exceeds no limit of a segment: bytes, index bytes, and offsets
+            that an index can hold relative to the first.
 
 The rules are Kafka's (KIP-58, KIP-354). `cleaner_pass` does the work, `server` has the threads.
 """
@@ -24,10 +24,10 @@ class SegmentFacts:
     next_offset: int
     size_bytes: int
     index_bytes: int
-    """The larger of its offset and time index."""
+    """Size in bytes of the larger of offset and time index."""
     largest_timestamp: int
     first_timestamp: int
-    """Of its first batch; 0 if it does not matter because the topic has no max.compaction.lag.ms."""
+    """Timestamp of its first batch; 0 if unused because the topic has no max.compaction.lag.ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,22 @@ class LogFacts:
     log_end_offset: int
     last_stable_offset: int
     clean_offset: int | None
-    """What `cleaner-offset-checkpoint` says: everything below was cleaned."""
+    """The offset in `cleaner-offset-checkpoint`: everything below was cleaned."""
     config: TopicConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Cleanable:
-    """What a pass over a log would find: `first_dirty_offset..end_offset` is new since the last one."""
+    """The part of a log that a pass would clean: `first_dirty_offset..end_offset` is new since the last pass."""
 
     first_dirty_offset: int
     end_offset: int
     clean_bytes: int
     dirty_bytes: int
     is_overdue: bool
-    """A record waits longer than max.compaction.lag.ms."""
+    """A record has waited longer than max.compaction.lag.ms."""
     is_reset: bool
-    """The checkpoint did not fit the log and was not believed."""
+    """The checkpoint did not fit the log and was ignored."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -88,7 +88,7 @@ def _holds_from(segment: SegmentFacts, offset: int) -> bool:
 
 
 def _uncleanable_offset(log: LogFacts, first_dirty: int, now_ms: int) -> int:
-    """The first offset that must stay as it is."""
+    """The first offset that cleaning must not touch."""
     bound = min(log.last_stable_offset, log.segments[-1].base_offset)
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
@@ -99,7 +99,7 @@ def _uncleanable_offset(log: LogFacts, first_dirty: int, now_ms: int) -> int:
 
 
 def _whole_segments_below(log: LogFacts, offset: int) -> int:
-    """Where the last closed segment ends that lies wholly below `offset`."""
+    """The end of the last closed segment that lies wholly below `offset`."""
     ends = [following.base_offset for following in log.segments[1:]]
     return max((end for end in ends if end <= offset), default=log.segments[0].base_offset)
 
@@ -120,7 +120,7 @@ def is_due(found: Cleanable, config: TopicConfig) -> bool:
 def groups(
     segments: Sequence[SegmentFacts], *, segment_bytes: int, index_bytes: int
 ) -> list[list[SegmentFacts]]:
-    """Runs of segments, each to become one: as long as what they hold now fits into one."""
+    """Runs of segments, each to be merged into one, as long as their present content fits into one segment."""
     found: list[list[SegmentFacts]] = []
     size = indexed = 0
     for segment in segments:

@@ -1,7 +1,7 @@
-"""Holds cleaning to log.cleaner.io.max.bytes.per.second, all threads together.
+"""Limits cleaning to log.cleaner.io.max.bytes.per.second, over all threads together.
 
-Keeps true: over any stretch that begins with a call, no more bytes were let through than the rate allows, plus
-            what one call asks for. A stop ends every wait at once.
+Keeps true: in any period that begins with a call, the bytes let through do not exceed what the rate allows, plus
+            the bytes of one call. A stop ends every wait at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from threading import Event, Lock
 from felice.env import Clock
 
 _IDLE_S = 1.0
-"""Unused allowance is forgotten after this long: a quiet hour does not pay for a burst."""
+"""Unused allowance expires after this time: an idle hour must not allow a burst."""
 
 
 class Throttle:

@@ -1,8 +1,8 @@
-"""What becomes of transactional batches when a log is cleaned: decided in one walk in the order of offsets.
+"""Decides what cleaning removes of transactions, in one pass over all batches in offset order.
 
-Keeps true: the records of an aborted transaction go. A marker goes only when no batch of its transaction
-            is left below it, and then not before its delete horizon.
-            An ABORT marker whose data was still met stays in the transaction index of the new segment.
+Keeps true: the records of an aborted transaction are removed. A marker is removed only when no batch of its
+            transaction remains below it, and not before its delete horizon.
+            An ABORT marker whose data was still found stays in the transaction index of the new segment.
 
 Pure. The rules are those of Kafka's `CleanedTransactionMetadata`.
 """
@@ -25,7 +25,7 @@ class _Aborted:
 
 
 class CleanedTransactions:
-    """See the module. Told of every batch of a pass, data and control, from low offsets to high."""
+    """See the module. The caller passes every batch of a pass, data and control, from low offsets to high."""
 
     __slots__ = ("_aborted", "_committing", "_waiting", "kept")
 
@@ -35,10 +35,10 @@ class CleanedTransactions:
         self._aborted: dict[int, _Aborted] = {}
         self._committing: set[int] = set()
         self.kept: list[AbortedTransaction] = []
-        """Entries for the transaction index of the segment that is being written; the taker empties it."""
+        """Entries for the transaction index of the segment being written. The caller that takes them empties it."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether the records of a data batch are to go because their transaction was aborted."""
+        """Whether the records of a data batch must be removed because their transaction was aborted."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -50,7 +50,7 @@ class CleanedTransactions:
         return True
 
     def is_spent(self, header: BatchHeader, kind: ControlType | None) -> bool:
-        """Whether a control batch tells of nothing that is left in the log. `kind` is None if it is empty."""
+        """Whether nothing of the control batch's transaction is left in the log. `kind` is None if it is empty."""
         self._begin_up_to(header.last_offset)
         if kind is None:
             return header.record_count == 0
@@ -75,7 +75,7 @@ class CleanedTransactions:
 
 @dataclass(frozen=True, slots=True)
 class LastOfProducer:
-    """What must outlive cleaning of a producer that is still remembered: its last batch, or its last epoch."""
+    """What cleaning must keep of a producer that is still remembered: its last batch, or its last epoch."""
 
     last_data_offset: int | None
     epoch: int

@@ -99,7 +99,7 @@ class LogDirectory:
         self.strays = Strays(disk)
         self._set_aside_count = 0
         # Directories of new partitions that could be neither completed nor removed.
-        self._half_made: set[Path] = set()
+        self._incomplete: set[Path] = set()
         self._shortages_reported: set[str] = set()
 
     # -- opening ---------------------------------------------------------------------------------------
@@ -185,12 +185,12 @@ class LogDirectory:
             if not self._disk.is_dir(path):
                 continue
             if _SET_ASIDE_NAME.fullmatch(name):
-                self._meet_set_aside(path)
+                self._on_set_aside_found(path)
             elif match := _PARTITION_NAME.fullmatch(name):
                 found.append(((match["topic"], int(match["partition"])), path))
         return found
 
-    def _meet_set_aside(self, path: Path) -> None:
+    def _on_set_aside_found(self, path: Path) -> None:
         if path.name.endswith(_DELETE_SUFFIX):
             self._deleted.append((self._clock.now_ms(), path))
         elif path.name.endswith(_FUTURE_SUFFIX):
@@ -315,10 +315,10 @@ class LogDirectory:
         self, topic_partition: PartitionKey, path: Path, config: TopicConfig, topic_id: UUID | None
     ) -> Log:
         """Creates directory and log. May run on any thread."""
-        if path in self._half_made:
+        if path in self._incomplete:
             with suppress(FileNotFoundError):
                 self._disk.remove_tree(path)
-            self._half_made.discard(path)
+            self._incomplete.discard(path)
         try:
             self._disk.mkdir(path)
             if topic_id is not None:
@@ -334,13 +334,13 @@ class LogDirectory:
             )
         except OSError:
             self._files.forget_under(path)
-            self._remove_half_made(path)
+            self._remove_incomplete(path)
             raise
 
     def _is_taken(self, path: Path) -> bool:
-        return path not in self._half_made and self._disk.exists(path)
+        return path not in self._incomplete and self._disk.exists(path)
 
-    def _remove_half_made(self, path: Path) -> None:
+    def _remove_incomplete(self, path: Path) -> None:
         """Removes an incomplete partition directory, which would make the next attempt fail."""
         try:
             self._disk.remove_tree(path)
@@ -348,7 +348,7 @@ class LogDirectory:
             pass
         except OSError:
             # Removing needs descriptors, too. The next attempt starts by removing the directory.
-            self._half_made.add(path)
+            self._incomplete.add(path)
 
     def delete(self, topic: str, partition: int) -> None:
         """Renames a partition; its files are removed after file.delete.delay.ms. The name is free at once."""
@@ -450,7 +450,7 @@ class LogDirectory:
         if isinstance(error, OSError):
             self.on_io_error(error)
         else:
-            old.wants_room = False
+            old.lacks_room = False
             _log.error("partition %s stays offline: %s", old.name, error)
 
     def _take_back(self, topic_partition: PartitionKey, old: Log, log: Log) -> Log | None:

@@ -1,12 +1,12 @@
 """Which leader epoch wrote which offsets: `leader-epoch-checkpoint`.
 
-Keeps true: epochs and start offsets both rise from entry to entry, so that the
-            end of an epoch is the start of the next (KIP-101, KIP-279).
+Keeps true: epochs and start offsets both increase from entry to entry, so that an
+            epoch ends where the next one starts (KIP-101, KIP-279).
 
 The file is text: a version (0), the number of entries, then `epoch start_offset`
-a line. It is written when the log is flushed, before the recovery point moves;
-after a crash the entries above the recovery point come back from the batches
-themselves, each of which carries its epoch.
+a line. A flush of the log writes it before the recovery point moves. After a crash
+the entries above the recovery point are rebuilt from the batches, each of which
+carries its epoch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class EpochEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EpochEndOffset:
-    """The answer of OffsetForLeaderEpoch: (-1, -1) where the epoch is not known."""
+    """The result of OffsetForLeaderEpoch: (-1, -1) if the epoch is unknown."""
 
     epoch: int = UNDEFINED_EPOCH
     end_offset: int = UNDEFINED_OFFSET
@@ -72,22 +72,22 @@ class LeaderEpochs:
         self._changed = False
 
     def begin(self) -> None:
-        """A new log has no epochs, and no file needs to say so."""
-        self._file.is_as_good_as(format_entries([]).encode("ascii"))
+        """Starts the history of a new log. It has no epochs, which needs no file on disk."""
+        self._file.assume_on_disk(format_entries([]).encode("ascii"))
 
     def load(self, *, is_on_disk: bool = False) -> None:
-        """Reads the file; one that cannot be read raises ValueError. `is_on_disk`: a clean stop left it."""
+        """Reads the file. Raises ValueError if it is damaged. `is_on_disk`: a clean stop wrote and synced it."""
         data = self._file.read()
         if data is not None:
             self.entries = parse(data.decode("ascii"))
         if is_on_disk:
-            self._file.is_as_good_as(data or format_entries([]).encode("ascii"))
+            self._file.assume_on_disk(data or format_entries([]).encode("ascii"))
 
     # -- questions -------------------------------------------------------------------------------------
 
     @property
     def latest(self) -> int:
-        """The last epoch that wrote here, -1 if none did."""
+        """The epoch that wrote last, -1 if none did."""
         return self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH
 
     def epoch_at(self, offset: int) -> int:
@@ -96,7 +96,7 @@ class LeaderEpochs:
         return self.entries[found].epoch if found >= 0 else UNDEFINED_EPOCH
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """The largest known epoch that is not above `epoch`, and where it ended."""
+        """The largest known epoch not above `epoch`, and the offset where it ended."""
         if epoch == UNDEFINED_EPOCH or not self.entries:
             return EpochEndOffset()
         if epoch == self.latest:
@@ -111,7 +111,7 @@ class LeaderEpochs:
     # -- changes ---------------------------------------------------------------------------------------
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """`epoch` writes from `start_offset` on. Called for every batch; nearly always it changes nothing."""
+        """`epoch` writes from `start_offset` on. Called for every batch; nearly always nothing changes."""
         if epoch < 0:
             return
         if self.entries:
@@ -126,21 +126,21 @@ class LeaderEpochs:
         self._changed = True
 
     def truncate_from_end(self, offset: int) -> None:
-        """Forgets epochs that began at or after `offset`."""
+        """Removes epochs that began at or after `offset`."""
         kept = bisect_left(self.entries, offset, key=lambda entry: entry.start_offset)
         if kept < len(self.entries):
             del self.entries[kept:]
             self._changed = True
 
     def truncate_from_start(self, offset: int) -> None:
-        """The log now begins at `offset`, and so does the epoch that wrote there."""
+        """The log now begins at `offset`; so does the epoch that wrote this offset. Removes older epochs."""
         floor = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset) - 1
         if floor >= 0 and (floor > 0 or self.entries[0].start_offset < offset):
             self.entries[: floor + 1] = [EpochEntry(self.entries[floor].epoch, offset)]
             self._changed = True
 
     def copy_from(self, other: LeaderEpochs) -> None:
-        """Takes the history of another copy of the same log, with epochs that wrote nothing."""
+        """Takes the history of another copy of the same log, including epochs that wrote nothing."""
         self.entries = list(other.entries)
         self._changed = True
 
@@ -151,9 +151,9 @@ class LeaderEpochs:
     # -- the file --------------------------------------------------------------------------------------
 
     def capture(self, *, sync_name: bool = True) -> Callable[[], None] | None:
-        """Writes the history as of now, on any thread; None if the file has it. May raise OSError.
+        """Takes the history as of now; None if the file has it already. The result writes it; may raise OSError.
 
-        Without `sync_name` the caller syncs the directory.
+        The result may run on any thread. Without `sync_name` the caller syncs the directory.
         """
         if not self._changed:
             return None

@@ -45,6 +45,6 @@ class LogDirectoryError(Exception):
         self.reason = reason
 
     @property
-    def wants_room(self) -> bool:
+    def lacks_room(self) -> bool:
         """Whether the operation may succeed once there is room or a free descriptor."""
         return isinstance(self.__cause__, OSError) and is_shortage(self.__cause__)

@@ -1,13 +1,13 @@
 """A sparse index on disk: entries of one width, sorted by key.
 
-Keeps true: entries are in the file in the order they were appended, with nothing
-            after the last whole one that `count` does not tell of.
+Keeps true: the file holds the entries in the order they were appended. Bytes after
+            the last whole entry that `count` includes are ignored.
 
-While its segment is written, an index lives in two arrays, loaded at first use,
-and the file follows behind: an index can always be rebuilt from its log, so an
-entry need not be on disk before its batch is acknowledged. When the segment is
-closed the arrays go and lookups search the file. `OffsetIndex` and `TimeIndex`
-say what the two columns mean.
+While its segment is active, an index lives in two arrays, loaded at first use, and is
+written to the file later: an index can always be rebuilt from its log, so an entry need
+not be on disk before its batch is acknowledged. When the segment is closed, the arrays
+are dropped and lookups search the file. `OffsetIndex` and `TimeIndex` define the two
+columns.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from felice.log.files import OpenFiles
 
 _log = logging.getLogger("felice.log")
 
-# Entries that may wait in memory: one system call then writes them all.
+# Entries that may wait in memory. One system call writes them all.
 WRITE_BEHIND_ENTRIES = 128
 
 
 class _FileColumn(Sequence[int]):
-    """One column of an index file, read entry by entry, so that `bisect` can search it."""
+    """One column of an index file, read one entry at a time, so that `bisect` can search it."""
 
     __slots__ = ("_column", "_count", "_index")
 
@@ -52,7 +52,7 @@ class _FileColumn(Sequence[int]):
 
 
 class IndexFile:
-    """Two columns of integers. A subclass gives the layout of an entry and the columns' array types."""
+    """Two columns of integers. A subclass defines the layout of an entry and the columns' array types."""
 
     layout: ClassVar[Struct]
     column_types: ClassVar[tuple[str, str]]
@@ -96,7 +96,7 @@ class IndexFile:
         return self._count >= self._max_entries
 
     def read_entry(self, number: int) -> tuple[int, int]:
-        """An entry as the file has it."""
+        """Reads an entry from the file."""
         data = self._files.get(self.path).pread(self.layout.size, number * self.layout.size)
         key, value = self.layout.unpack(data)
         return key, value
@@ -111,13 +111,13 @@ class IndexFile:
         return self.entry(self._count - 1) if self._count else None
 
     def floor(self, key: int) -> tuple[int, int] | None:
-        """The last entry whose key is not above `key`."""
+        """The last entry whose key is not above `key`; None if there is none."""
         keys, values = self._columns()
         found = bisect_right(keys, key) - 1
         return (keys[found], values[found]) if found >= 0 else None
 
     def floor_by_value(self, value: int) -> tuple[int, int] | None:
-        """The last entry whose value is not above `value`; the second column rises too."""
+        """The last entry whose value is not above `value`; the second column increases too."""
         keys, values = self._columns()
         found = bisect_right(values, value) - 1
         return (keys[found], values[found]) if found >= 0 else None
@@ -154,14 +154,14 @@ class IndexFile:
             self._write_if_possible()
 
     def _write_if_possible(self) -> None:
-        """The log itself is written already: a full disk must not fail the append for the index's sake."""
+        """Writes entries, but ignores errors: the log is written already, and its append must not fail."""
         try:
             self.write_pending()
         except OSError as error:
-            _log.warning("index %s could not be written and waits in memory: %s", self.path, error)
+            _log.warning("index %s could not be written and stays in memory: %s", self.path, error)
 
     def write_pending(self) -> None:
-        """Writes what only memory knows. By position, so that a write cut short is written over."""
+        """Writes the entries that are only in memory, by position: that overwrites a partial write."""
         if self._written == self._count:
             return
         keys, values = self._columns()
@@ -171,13 +171,13 @@ class IndexFile:
         self._written = self._count
 
     def seal(self) -> None:
-        """Writes the rest; from now on the file is searched and memory is free."""
+        """Writes the rest and frees the memory. From now on lookups search the file."""
         self.write_pending()
         self._sealed = True
         self._keys = self._values = None
 
     def unseal(self, max_bytes: int) -> None:
-        """The segment became the active one again, after a truncation."""
+        """Makes the index writable again: its segment became the active one after a truncation."""
         self._sealed = False
         self._max_entries = max_bytes // self.layout.size
         self._keys = self._values = None
@@ -191,13 +191,13 @@ class IndexFile:
             self._count = self._written = count
 
     def clear(self) -> None:
-        """Empties the file, whatever is in it, whole entries or not."""
+        """Empties the file, even if it does not hold whole entries."""
         self._files.get(self.path, create=True).truncate(0)
         self._keys = self._values = None
         self._count = self._written = 0
 
     def reset(self) -> None:
-        """Empties the file and takes entries again, as a rebuild needs."""
+        """Empties the file and accepts entries again, as a rebuild needs."""
         self.clear()
         self._sealed = False
 

@@ -71,6 +71,7 @@ class Log:
         "directory",
         "durability",
         "epochs",
+        "lacks_room",
         "log_end_offset",
         "log_start_offset",
         "on_failure",
@@ -80,7 +81,6 @@ class Log:
         "segments",
         "topic",
         "topic_id",
-        "wants_room",
         "was_closed_cleanly",
     )
 
@@ -106,7 +106,7 @@ class Log:
         self.was_closed_cleanly = False
         # Whether the log is offline only because the disk had no room, or no descriptor was free. Its files can be
         # loaded again.
-        self.wants_room = False
+        self.lacks_room = False
         self.on_failure: Callable[[Log, Exception], None] | None = None
         self.on_recovery_point_lowered: Callable[[Log], None] | None = None
         self._clock = clock
@@ -363,7 +363,7 @@ class Log:
         """Takes the log offline, because the state of its files is unknown now."""
         if self._offline is None:
             self._offline = f"partition {self.name} is offline: {error}"
-            self.wants_room = isinstance(error, OSError) and is_shortage(error)
+            self.lacks_room = isinstance(error, OSError) and is_shortage(error)
             _log.error("%s", self._offline)
             if self.on_failure is not None:
                 self.on_failure(self, error)
@@ -654,7 +654,7 @@ class Log:
         self._check_online()
         if truncations != self.truncations or not self.segments.have(old):
             return False
-        assert self.segments.active is not old[-1], f"the active segment of {self.name} is not to be cleaned"
+        assert self.segments.active is not old[-1], f"the active segment of {self.name} must not be cleaned"
         try:
             self._swap(old, new)
         except OSError as error:

@@ -1,7 +1,7 @@
-"""Whose a log directory is: `meta.properties`.
+"""The owner of a log directory: `meta.properties`.
 
-Java properties. Version 1 (KRaft's) names node.id, cluster.id and directory.id;
-version 0 (ZooKeeper's) names broker.id and cluster.id and is accepted as it is.
+Java properties. Version 1 (KRaft's) has node.id, cluster.id and directory.id.
+Version 0 (ZooKeeper's) has broker.id and cluster.id and is accepted unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class MetaProperties:
 
 
 def read(disk: Disk, directory: Path) -> MetaProperties | None:
-    """What the directory says of itself, None if it is new."""
+    """The content of the file, None if the directory is new. Raises `LogDirectoryError` if it is damaged."""
     path = directory / FILE_NAME
     if not disk.exists(path):
         return None
@@ -41,12 +41,12 @@ def read(disk: Disk, directory: Path) -> MetaProperties | None:
     except (KeyError, ValueError) as error:
         raise LogDirectoryError(
             directory,
-            f"has a damaged {FILE_NAME} ({_told(error)}); restore it, or write it anew with the lines version=1, "
+            f"has a damaged {FILE_NAME} ({_reason(error)}); restore it, or write it again with the lines version=1, "
             "node.id=N and cluster.id=ID, which the broker's other log directories or `felice cluster` show",
         ) from error
 
 
-def _told(error: KeyError | ValueError) -> str:
+def _reason(error: KeyError | ValueError) -> str:
     return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
 
 
@@ -58,7 +58,7 @@ def write(disk: Disk, directory: Path, meta: MetaProperties) -> None:
 
 
 def check(found: MetaProperties, directory: Path, *, node_id: int, cluster_id: str) -> None:
-    """Refuses a directory of another broker or another cluster: its offsets are not ours to continue."""
+    """Raises `LogDirectoryError` if the directory belongs to another broker or cluster."""
     if found.cluster_id != cluster_id:
         raise LogDirectoryError(
             directory,

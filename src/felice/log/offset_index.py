@@ -1,9 +1,9 @@
-"""From offset to position: `<base offset>.index`, 8 bytes an entry.
+"""Maps offsets to positions: `<base offset>.index`, 8 bytes an entry.
 
 An entry holds int32 relative offset (the *last* offset of a batch, minus the
 segment's base offset) and int32 position (where that batch begins in the log).
-Both columns rise. One entry every `index.interval.bytes`; the reader scans batch
-headers from the entry that it found.
+Both columns increase. There is one entry every `index.interval.bytes`; the reader
+scans batch headers from the entry it found.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class OffsetIndex(IndexFile):
         self._append(last_offset - self.base_offset, position)
 
     def truncate(self, offset: int) -> None:
-        """Forgets batches that end at or after `offset`."""
+        """Removes entries of batches that end at or after `offset`."""
         keys, _ = self._columns()
         kept = self._count
         while kept and keys[kept - 1] >= offset - self.base_offset:

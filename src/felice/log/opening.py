@@ -122,7 +122,7 @@ def load(
         now_ms=now_ms,
         rescanned=opened.rescanned,
     )
-    rebuilt = [segment.transaction_index.retold() for segment in opened.doubted]
+    rebuilt = [segment.transaction_index.end_rebuild() for segment in opened.contradicted]
     # No later flush covers these files. Without a sync, a power failure would bring back the old index, and
     # consumers would read aborted records as committed.
     failed_sync.sync(files.disk, directory.parent, rebuilt)
@@ -159,8 +159,8 @@ class Opened:
     segments: list[Segment]
     rescanned: list[Segment]
     cuts: list[recovery.Cut]
-    # Of the rescanned ones, those whose transaction index is on disk, but wrong.
-    doubted: list[Segment] = field(default_factory=list)
+    # Rescanned segments whose transaction index contradicted the log and is being rebuilt.
+    contradicted: list[Segment] = field(default_factory=list)
     is_new: bool = False
 
 
@@ -178,7 +178,7 @@ def open_segments(
     base_offsets = _tidy(files, directory, None if clean_shutdown else recovery_point)
     if not base_offsets:
         _check_end(directory / f"{log_start_offset:020d}{LOG_SUFFIX}", 0, log_start_offset, recovery_point)
-        # A log of no records needs no file to tell where it begins.
+        # An empty log that starts at 0 needs no file that shows where it begins.
         segment = new_segment(
             files, directory, log_start_offset, config, now_ms, with_files=log_start_offset > 0
         )
@@ -195,8 +195,8 @@ def open_segments(
         opened = Opened(segments, [], [])
     else:
         opened = _recover(segments, epochs, config, recovery_point)
-    opened.doubted.extend(recovery.without_transactions(opened.segments, config))
-    opened.rescanned.extend(opened.doubted)
+    opened.contradicted.extend(recovery.begin_transaction_index_rebuilds(opened.segments, config))
+    opened.rescanned.extend(opened.contradicted)
     last = opened.segments[-1]
     _check_end(last.log_path, last.size_bytes, last.next_offset, recovery_point)
     return opened
@@ -229,11 +229,11 @@ def new_segment(
 
 
 def _tidy(files: OpenFiles, directory: Path, recovery_point: int | None) -> list[int]:
-    """Ends interrupted swaps, removes what interrupted deletions left, gives the base offsets of the segments."""
+    """Completes interrupted swaps, removes what interrupted deletions left, and returns the base offsets."""
     names = segment_swap.finish(files, directory)
     for name in names:
         if name.endswith((DELETED_SUFFIX, ".tmp")):
-            # Where a log is looked at again, others may be removing these, too.
+            # If the log is loaded again, the removal of deleted files may run at the same time.
             with suppress(FileNotFoundError):
                 files.disk.remove(directory / name)
     base_offsets = sorted(
@@ -250,9 +250,9 @@ def _tidy(files: OpenFiles, directory: Path, recovery_point: int | None) -> list
 def _without_empty(
     files: OpenFiles, directory: Path, base_offsets: list[int], recovery_point: int | None
 ) -> list[int]:
-    """Removes empty segments beside others: a roll that failed may have left one that the log then passed by.
+    """Removes empty segments beside others: a failed roll may have left one that the log did not use.
 
-    The first one stays if what it had may be lost with the power: without it the log would seem to begin later.
+    The first segment stays if a power failure may have emptied it: without it the log would seem to begin later.
     """
     kept: list[int] = []
     for number, base_offset in enumerate(base_offsets):
@@ -272,13 +272,13 @@ def _without_empty(
 def _recover(
     segments: Sequence[Segment], epochs: LeaderEpochs, config: TopicConfig, recovery_point: int
 ) -> Opened:
-    """Scans from the segment that holds the recovery point; a cut ends the log there."""
+    """Scans from the segment that holds the recovery point. A cut ends the log there."""
     kept: list[Segment] = []
     rescanned: list[Segment] = []
     cuts: list[recovery.Cut] = []
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else None
-        # One that ends at the recovery point was the active one at that flush, which left its indexes to a recovery.
+        # A segment that ends at the recovery point was active at that flush. Its indexes were not synced, so scan it.
         if following is not None and following < recovery_point:
             recovery.ready_segment(segment, index_interval_bytes=config.index_interval_bytes)
             kept.append(segment)
@@ -312,20 +312,20 @@ def _recover_one(
         )
     may_have_gaps = config.is_compacted and segment.size_bytes > 0
     if cut is None and following is not None and segment.next_offset < following and not may_have_gaps:
-        # Power was lost before this segment's tail was written, but after the next one's head: a log with a
-        # hole is not what anybody appended. Only a cleaner may leave gaps.
-        reason = f"offset {segment.next_offset} is due there, but the next segment begins at {following}"
+        # The power failed before this segment's tail was written, but after the next one's head. Records after a
+        # gap must not be served, because nobody appended such a log. Only a cleaner may leave gaps.
+        reason = f"offset {segment.next_offset} is missing: the next segment begins at {following}"
         cut = recovery.Cut(segment.log_path, segment.size_bytes, 0, reason)
         _log.warning("%s", cut)
     return cut
 
 
 def load_epochs(epochs: LeaderEpochs, directory: Path, *, clean_shutdown: bool) -> bool:
-    """Reads the epoch history; False if the file cannot be believed and the log must be asked."""
+    """Reads the epoch history; False if the file is damaged and must be rebuilt from the log."""
     try:
         epochs.load(is_on_disk=clean_shutdown)
     except ValueError as error:
-        _log.warning("%s is made anew from the log: %s", directory / EPOCHS_FILE_NAME, error)
+        _log.warning("%s is rebuilt from the log: %s", directory / EPOCHS_FILE_NAME, error)
         return False
     return True
 

@@ -1,8 +1,8 @@
 """The topic id of a partition's directory: `partition.metadata`.
 
 Text: `version: 0`, then `topic_id: ` and the id as Kafka writes it, 16 bytes in
-base64url without padding. A directory whose id is not its topic's belongs to a
-topic of the same name that was deleted.
+base64url without padding. If the id differs from the topic's id, the directory
+belongs to a deleted topic of the same name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILE_NAME = "partition.metadata"
 
 
 def looks_damaged(found: UUID | None, expected: UUID) -> bool:
-    """Whether one bit was flipped in the id: two topics never have ids that differ in one character."""
+    """Whether `found` is `expected` with a flipped bit: ids of two topics never differ in only one character."""
     if found is None:
         return False
     pairs = zip(format_uuid(found), format_uuid(expected), strict=True)
@@ -27,15 +27,15 @@ def looks_damaged(found: UUID | None, expected: UUID) -> bool:
 
 
 def read(disk: Disk, directory: Path) -> UUID | None:
-    """The topic id, None where the directory has none."""
+    """The topic id, None if the directory has none. Raises `CorruptLog` if the file is damaged."""
     path = directory / FILE_NAME
     try:
         data = disk.read_bytes(path)
     except FileNotFoundError:
         return None
     if not data.strip(b"\0"):
-        # Created, and the power failed before the first flush, which left nothing or only zeros of it: the topic's
-        # metadata knows the id.
+        # The power failed after the file was created and before the first flush, so it is empty or all zeros. The
+        # topic's metadata has the id.
         return None
     try:
         fields = parse_properties(data.decode("ascii"))
@@ -46,13 +46,13 @@ def read(disk: Disk, directory: Path) -> UUID | None:
         raise CorruptLog(
             path,
             0,
-            f"not a {FILE_NAME} file ({error}); write it anew with the lines 'version: 0' and 'topic_id: ID', the id "
+            f"not a {FILE_NAME} file ({error}); write it again with the lines 'version: 0' and 'topic_id: ID', the id "
             "that `felice topics describe` shows",
         ) from error
 
 
 def write(disk: Disk, directory: Path, topic_id: UUID) -> None:
-    """Writes without waiting for the disk: the log's first flush does."""
+    """Writes the file without a sync: the log's first flush syncs it."""
     file = disk.open(directory / FILE_NAME, create=True)
     try:
         file.truncate(0)

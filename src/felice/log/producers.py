@@ -1,17 +1,17 @@
-"""What a partition knows of the producers that write to it.
+"""State of the producers that write to one partition.
 
-Keeps true:  T2  the sequences of a producer epoch are contiguous in the log; a
-                 batch that comes again within the last five is not appended again,
-                 nor one that came before a restart and is remembered no more.
+Keeps true:  T2  the sequences of a producer epoch are contiguous in the log. A batch
+                 that repeats one of the last five is not appended again, nor a batch
+                 from before a restart that is no longer remembered.
              T1  the last stable offset is not above the high watermark, nor above
-                 the first record of a transaction whose fate a consumer below the
-                 high watermark cannot know yet.
+                 the first record of a transaction whose outcome is not below the high
+                 watermark yet.
 
 Decides and remembers only. `Log` asks before it appends (`check`, `check_marker`)
-and tells afterwards (`update`, `complete`); `snapshots` has the file format.
+and reports afterwards (`update`, `complete`). `snapshots` has the file format.
 
-Producers expire by the broker's clock at the append, never by the record's own
-timestamps: a producer of old events must not be forgotten the moment it writes them.
+Producers expire by the broker's clock at the append, never by record timestamps:
+a producer of old events must not be forgotten as soon as it writes them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader, increment_sequence
 from felice.records.control import ControlType, EndTransactionMarker
 
-# Kafka's number: with max.in.flight <= 5 every retry of a client falls inside.
+# Kafka's number: with max.in.flight <= 5 it covers every retry of a client.
 BATCHES_REMEMBERED = 5
 TRANSACTION_V2 = 2
 _LAST_SEQUENCE = 2**31 - 1
@@ -56,9 +56,9 @@ class ProducerState:
     last_timestamp: int = -1
     batches: list[RememberedBatch] = field(default_factory=list)
     is_restored: bool = False
-    """From a snapshot, in this epoch: there were batches before the one that is remembered."""
+    """Restored from a snapshot, in this epoch: batches before the remembered one are unknown."""
     markers_seen: int = 0
-    """Since this broker knows the producer: whoever asked elsewhere about its transaction sees that one ended."""
+    """Number of markers seen; a change invalidates coordinator answers obtained earlier."""
 
     @property
     def last_sequence(self) -> int:
@@ -79,10 +79,10 @@ class ProducerState:
         return None
 
     def has_forgotten(self, header: BatchHeader) -> bool:
-        """Whether the batch is older than all that is remembered, though there is room to remember more.
+        """Whether the batch is older than all remembered batches, and the snapshot may have dropped it.
 
-        So it is after a restart, which leaves one batch of each producer. What was stored then is stored no more.
-        Of a producer that was not here before, such a batch was never stored: it is out of order.
+        After a restart only the last batch of each producer is known. Such a batch was stored before and is refused
+        as a duplicate. For a producer that was not restored, such a batch was never stored: it is out of order.
         """
         has_room = 0 < len(self.batches) < BATCHES_REMEMBERED
         if not self.is_restored or header.producer_epoch != self.epoch or not has_room:
@@ -132,7 +132,7 @@ class ProducerState:
 
 
 class ProducerStates:
-    """All producers of one partition, as of `end_offset`."""
+    """All producers of one partition, from all batches below `end_offset`."""
 
     __slots__ = ("_ended", "_ongoing", "_states", "end_offset", "expiration_ms")
 
@@ -140,10 +140,10 @@ class ProducerStates:
         self.expiration_ms = expiration_ms
         self.end_offset = 0
         self._states: dict[int, ProducerState] = {}
-        # First offsets of open transactions by producer id. A dict keeps the order of insertion, which is
-        # that of the offsets: the first value is the earliest.
+        # First offsets of open transactions by producer id. A dict keeps insertion order, which is offset order:
+        # the first value is the earliest.
         self._ongoing: dict[int, int] = {}
-        # Transactions that ended: first offset -> offset of the marker, until the high watermark passes it.
+        # Ended transactions: first offset -> offset of the marker, until the high watermark passes the marker.
         self._ended: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -160,26 +160,27 @@ class ProducerStates:
     def check(
         self, header: BatchHeader, *, sequences: bool = True, transaction_version: int = 0
     ) -> RememberedBatch | None:
-        """The batch that `header` repeats, or None if it may be appended; raises what the client is told.
+        """The remembered batch that `header` repeats, None if the batch may be appended. Raises `ApiError`.
 
-        A coordinator's own writes carry no sequences: only the epoch is checked.
+        Records that a coordinator writes have no sequences: only the epoch is checked.
         """
         state = self._states.get(header.producer_id)
         if state is None:
             if sequences and transaction_version >= TRANSACTION_V2 and header.base_sequence != 0:
-                # Each transaction has its epoch, whose first sequence is 0: what came before is still on its way.
+                # Each transaction has its own epoch and starts with sequence 0, so an earlier batch is still on
+                # its way.
                 raise ApiError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"producer {header.producer_id}: sequence {header.base_sequence} came first in its transaction",
                 )
-            # KIP-360: the state may have expired; any sequence may start it anew.
+            # KIP-360: the state may have expired, so any sequence may be the first.
             return None
         if sequences and (duplicate := state.duplicate_of(header)) is not None:
             return duplicate
         self._check_epoch(state, header.producer_epoch)
         if sequences:
             if state.has_forgotten(header):
-                # Clients take this for success. "Out of order" would make them write it again in a new epoch.
+                # Clients treat this as success. OUT_OF_ORDER would make them write the batch again in a new epoch.
                 raise ApiError(
                     ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                     f"producer {header.producer_id} has written sequence {header.base_sequence} long ago",
@@ -214,7 +215,11 @@ class ProducerStates:
     def check_marker(
         self, header: BatchHeader, marker: EndTransactionMarker, transaction_version: int = 0
     ) -> None:
-        """In transaction V2 a marker has a higher epoch than what it ends. It may come again once nothing is open."""
+        """Raises `ApiError` if the marker is not allowed.
+
+        In transaction V2 a marker has a higher epoch than the transaction it ends. It may be repeated when no
+        transaction is open.
+        """
         state = self._states.get(header.producer_id)
         if state is None:
             return
@@ -236,7 +241,7 @@ class ProducerStates:
     # -- after an append -------------------------------------------------------------------------------
 
     def update(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        """A batch of data with a producer id was appended at `base_offset`."""
+        """Takes account of a data batch with a producer id that was appended at `base_offset`."""
         state = self._state_of(header)
         last_offset = base_offset + header.last_offset_delta
         state.remember(
@@ -250,9 +255,9 @@ class ProducerStates:
     def complete(
         self, header: BatchHeader, marker: EndTransactionMarker, offset: int, now_ms: int
     ) -> AbortedTransaction | None:
-        """A marker was appended at `offset`. Returns the entry for the transaction index of an aborted one.
+        """Takes account of a marker appended at `offset`. Returns the transaction index entry if it aborted one.
 
-        A marker without an open transaction is kept in the log and leaves no trace in the index.
+        A marker without an open transaction stays in the log and adds nothing to the index.
         """
         state = self._state_of(header)
         state.coordinator_epoch = marker.coordinator_epoch
@@ -281,7 +286,7 @@ class ProducerStates:
     # -- questions -------------------------------------------------------------------------------------
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the earliest transaction begins that a read_committed consumer must wait for."""
+        """First offset of the earliest transaction that a read_committed consumer must wait for; None if none."""
         if not self._ongoing and not self._ended:
             return None
         for first, marker in list(self._ended.items()):
@@ -290,7 +295,7 @@ class ProducerStates:
         return min([*self._ended, *list(self._ongoing.values())[:1]], default=None)
 
     def expire(self, now_ms: int) -> int:
-        """Forgets producers that have not written for long and have nothing open; returns how many."""
+        """Removes idle producers without an open transaction after `expiration_ms`; returns how many."""
         expired = [
             producer_id
             for producer_id, state in self._states.items()
@@ -306,7 +311,7 @@ class ProducerStates:
         return [state.entry() for state in self._states.values()]
 
     def restore(self, entries: Iterable[SnapshotEntry], end_offset: int, now_ms: int) -> None:
-        """Replaces everything by a snapshot; what has expired by now stays out."""
+        """Replaces the state by a snapshot, without producers that have expired by now."""
         self.clear(end_offset)
         for state in map(ProducerState.from_entry, entries):
             if state.has_open_transaction or now_ms - state.last_timestamp < self.expiration_ms:

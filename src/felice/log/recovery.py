@@ -1,12 +1,12 @@
-"""What is done to a log's files before they are served.
+"""Checks and repairs a log's files before they are served.
 
 Keeps true: after an unclean stop the log is whole batches up to the first bad
             byte, and nothing behind it; indexes, epochs and producers agree with
-            those batches. What was flushed is served or refused, never cut: a
+            those batches. Flushed records are served or refused, never cut: a
             fault below the recovery point raises `CorruptLog`, and the partition
-            stays offline until a person decides.
+            stays offline until an operator decides.
 
-A clean stop needs no scan: indexes are looked at, and made anew where they are
+After a clean stop no scan is needed: indexes are checked, and rebuilt if they are
 missing or cannot be right.
 """
 
@@ -38,7 +38,7 @@ _WINDOW_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The tail that a recovery removed."""
+    """The bytes that a recovery removed from the end of the log."""
 
     path: Path
     position: int
@@ -52,7 +52,7 @@ class Cut:
 
 
 def verified_batches(file: File, first_offset: int) -> Iterator[BatchHeader]:
-    """Headers of a segment's batches, each proved whole by its CRC; raises `CorruptLog` at the first that is not."""
+    """Headers of a segment's batches, each checked by its CRC. Raises `CorruptLog` at the first bad batch."""
     path, end = file.path, file.size_bytes
     position, next_offset = 0, first_offset
     window, start = b"", 0
@@ -72,9 +72,11 @@ def verified_batches(file: File, first_offset: int) -> Iterator[BatchHeader]:
                 path, position, f"the CRC of the batch at offset {header.base_offset} does not hold"
             )
         if header.last_offset - first_offset > MAX_RELATIVE_OFFSET:
-            raise CorruptLog(path, position, f"offset {header.base_offset} is not of this segment")
+            raise CorruptLog(path, position, f"offset {header.base_offset} does not belong to this segment")
         if header.base_offset < next_offset:
-            raise CorruptLog(path, position, f"offset {header.base_offset} comes where {next_offset} is due")
+            raise CorruptLog(
+                path, position, f"found offset {header.base_offset}, expected at least {next_offset}"
+            )
         yield header._replace(position=position)
         position += header.size_bytes
         next_offset = header.next_offset
@@ -93,7 +95,10 @@ def _header(path: Path, window: bytes, at: int, position: int) -> BatchHeader:
 def recover_segment(
     segment: Segment, epochs: LeaderEpochs, *, recovery_point: int, index_interval_bytes: int
 ) -> Cut | None:
-    """Scans a segment after an unclean stop, makes its indexes anew and cuts it at its first bad batch."""
+    """Scans a segment after an unclean stop, rebuilds its indexes and cuts it at its first bad batch.
+
+    Returns the cut, if any. Raises `CorruptLog` if the bad batch lies below the recovery point.
+    """
     size_bytes = segment.size_bytes
     segment.reset()
     segment.transaction_index.clear()
@@ -113,24 +118,25 @@ def recover_segment(
 
 
 def ready_segment(segment: Segment, *, index_interval_bytes: int) -> None:
-    """Prepares a segment that needs no recovery; an index that cannot be right is made anew."""
+    """Prepares a segment that needs no recovery. Rebuilds its indexes if they cannot be right."""
     fault = segment.index_fault()
     if fault is None:
         segment.locate_end()
         if segment.largest_holds():
             return
-        fault = f"{segment.time_index.path}: its last entry tells of no batch"
+        fault = f"{segment.time_index.path}: its last entry matches no batch"
     _log.warning("%s", fault)
     segment.rebuild_indexes(index_interval_bytes)
 
 
-def without_transactions(segments: Sequence[Segment], config: TopicConfig) -> list[Segment]:
-    """Segments whose transaction index contradicts the log. The markers tell it again, until `retold`.
+def begin_transaction_index_rebuilds(segments: Sequence[Segment], config: TopicConfig) -> list[Segment]:
+    """Finds transaction indexes that contradict the log, and starts to rebuild them. Returns their segments.
 
-    The file has no checksum, and a wrong entry would show readers what was aborted. But first the log must prove
-    that it is not what is damaged; raises `CorruptLog`.
+    The markers in the log must be replayed to write the entries again. The file has no checksum, and a wrong entry
+    would show aborted records to consumers. The log's own CRCs are verified first, because the log could be the
+    damaged part: raises `CorruptLog`.
     """
-    doubted = []
+    contradicted = []
     undecided_from = segments[-1].next_offset
     for segment in reversed(segments):
         fault = segment.transaction_index.fault(segment.base_offset)
@@ -138,17 +144,19 @@ def without_transactions(segments: Sequence[Segment], config: TopicConfig) -> li
             if not _ends_there(segment, entry) or not _begins_there(segments, entry, config):
                 fault = f"the log has no aborted transaction like {entry}"
             elif entry.last_stable_offset > undecided_from:
-                fault = f"transactions that ended after {entry} were not undecided then"
+                fault = (
+                    f"the last stable offset of {entry} is above the start of a transaction that ended later"
+                )
             undecided_from = min(undecided_from, entry.first_offset)
         if fault is not None:
-            _log.warning("%s is made anew from the log: %s", segment.transaction_index.path, fault)
-            doubted.append(segment)
-    for segment in segments if doubted else ():
+            _log.warning("%s is rebuilt from the log: %s", segment.transaction_index.path, fault)
+            contradicted.append(segment)
+    for segment in segments if contradicted else ():
         for _ in verified_batches(segment.log_file(), segment.base_offset):
             pass
-    for segment in doubted:
-        segment.transaction_index.retell()
-    return doubted[::-1]
+    for segment in contradicted:
+        segment.transaction_index.begin_rebuild()
+    return contradicted[::-1]
 
 
 def _ends_there(segment: Segment, entry: AbortedTransaction) -> bool:
@@ -157,7 +165,7 @@ def _ends_there(segment: Segment, entry: AbortedTransaction) -> bool:
 
 
 def _begins_there(segments: Sequence[Segment], entry: AbortedTransaction, config: TopicConfig) -> bool:
-    """What retention or the cleaner took away cannot be held against the entry."""
+    """Whether the log may have the entry's first batch. Retention or the cleaner may have removed that batch."""
     if entry.first_offset < segments[0].base_offset or config.is_compacted:
         return 0 <= entry.first_offset <= entry.last_offset
     number = bisect_right(segments, entry.first_offset, key=lambda segment: segment.base_offset) - 1
@@ -166,14 +174,14 @@ def _begins_there(segments: Sequence[Segment], entry: AbortedTransaction, config
 
 
 def _batch_at(segment: Segment, offset: int) -> BatchHeader | None:
-    """The batch that begins at `offset`."""
+    """The batch that begins at `offset`; None if there is none."""
     position = segment.position_of(offset)
     header = segment.header_at(position) if position < segment.size_bytes else None
     return header if header is not None and header.base_offset == offset else None
 
 
 def marker_of(segment: Segment, header: BatchHeader) -> EndTransactionMarker | None:
-    """The transaction marker in a control batch of the log."""
+    """The transaction marker in a control batch of the log; None if the batch holds none."""
     data = segment.batch_at(header)
     records = read_batch(data, header._replace(position=0))
     return end_transaction_marker(records[0]) if records else None
@@ -189,10 +197,10 @@ def restore_producers(
     now_ms: int,
     rescanned: Collection[Segment],
 ) -> None:
-    """Producer state as of the log's end: the newest snapshot that can be read, then the batches after it.
+    """Restores producer state as of the log's end: the newest readable snapshot, then the batches after it.
 
-    `rescanned` segments lost their transaction index and get it back from their markers, which takes a
-    snapshot from below them.
+    `rescanned` segments lost their transaction index. Replaying their markers rebuilds it, which takes a snapshot
+    from below them.
     """
     log_end_offset = segments[-1].next_offset
     newest = min((segment.base_offset for segment in rescanned), default=log_end_offset)
@@ -213,7 +221,7 @@ def restore_producers(
 
 
 def _remove_strays(disk: Disk, directory: Path, segments: Sequence[Segment]) -> None:
-    """Snapshots of old stops: the newest is kept, and those where a segment begins."""
+    """Removes snapshots of old stops: only the newest is kept, and those at the start of a segment."""
     base_offsets = {segment.base_offset for segment in segments}
     for offset in snapshots.offsets_in(disk, directory)[:-1]:
         if offset not in base_offsets:

@@ -1,7 +1,7 @@
-"""What a follower checks in the batches that a leader sent, before any of them is appended.
+"""A follower's checks of the batches that a leader sent, before it appends any of them.
 
-Keeps true: either every batch that is returned can be appended as it is, or the
-            whole answer is refused.
+Keeps true: either every returned batch can be appended unchanged, or the whole
+            response is refused.
 """
 
 from __future__ import annotations
@@ -17,26 +17,28 @@ from felice.records.reader import read_batch
 def checked_batches(
     records: Buffer, *, log_end_offset: int, leader_epoch: int, log_name: str
 ) -> list[BatchHeader]:
-    """The batches that follow `log_end_offset`, whole and in order."""
+    """Headers of the batches from `log_end_offset` on, whole and in order. Raises `CorruptBatch`, `InvalidRecord`."""
     headers = []
     next_offset = log_end_offset
     for header in iter_batches(records):
         if header.leader_epoch > leader_epoch:
-            # KAFKA-18723: the leader changed while it answered; the rest is fetched under the new epoch.
+            # KAFKA-18723: the leader changed while it answered. The follower fetches the rest in the new epoch.
             break
         if not verify_crc(records, header):
             raise CorruptBatch(
                 f"{log_name}: the CRC of the batch at offset {header.base_offset} does not hold"
             )
         if header.base_offset < next_offset or header.last_offset_delta < 0:
-            raise InvalidRecord(f"{log_name}: offset {header.base_offset} came, {next_offset} is due")
+            raise InvalidRecord(
+                f"{log_name}: got offset {header.base_offset}, expected at least {next_offset}"
+            )
         next_offset = header.next_offset
         headers.append(header)
     return headers
 
 
 def in_runs(headers: list[BatchHeader], segment_bytes: int) -> list[list[BatchHeader]]:
-    """Batches that go to disk in one write: all of them, unless a segment cannot hold so much."""
+    """Groups the batches that one write brings to disk: all together, unless a segment cannot hold so much."""
     if not headers:
         return []
     size_bytes = headers[-1].end - headers[0].position
@@ -47,7 +49,7 @@ def in_runs(headers: list[BatchHeader], segment_bytes: int) -> list[list[BatchHe
 
 
 def marker_in(records: Buffer, header: BatchHeader) -> EndTransactionMarker | None:
-    """The transaction marker that a batch holds, if it holds one."""
+    """The transaction marker in a batch; None if the batch holds none."""
     if not header.is_control:
         return None
     found = read_batch(records, header)

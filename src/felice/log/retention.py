@@ -1,11 +1,11 @@
-"""Which segments may go: pure decisions over facts.
+"""Decides which segments may be deleted. Pure.
 
-Keeps true: only a run of the oldest segments goes; nothing at or above the high
-            watermark goes; an empty active segment never goes. Where the active
-            segment qualifies too, its log is rolled first, so that offsets go on.
+Keeps true: only a run of the oldest segments is deleted; nothing at or above the high
+            watermark is deleted, nor an empty active segment. If the active segment
+            qualifies too, the log rolls first, so that its offsets continue.
 
-The rules are Kafka's: a segment goes when it ends at or below the log start, when
-the rest of the log still holds `retention.bytes`, or when its newest record is
+The rules are Kafka's: a segment may be deleted when it ends at or below the log start,
+when the rest of the log still holds `retention.bytes`, or when its newest record is
 older than `retention.ms`.
 """
 
@@ -40,7 +40,7 @@ def deletable(
     retention_bytes: int,
     retention_ms: int,
 ) -> list[Reason]:
-    """Why each of the oldest segments goes, from the first on; -1 for bytes or ms means no limit."""
+    """Reasons to delete the oldest segments, from the first segment on; -1 for bytes or ms means no limit."""
     reasons: list[Reason] = []
 
     def take(rule: Callable[[SegmentFacts], bool], reason: Reason) -> None:
@@ -59,7 +59,7 @@ def deletable(
 
 
 def _surplus(segments: Iterable[SegmentFacts], retention_bytes: int) -> Callable[[SegmentFacts], bool]:
-    """A rule that lets segments go as long as what stays is not less than `retention_bytes`."""
+    """Returns a rule that allows deletions while the remaining log holds at least `retention_bytes`."""
     surplus = sum(segment.size_bytes for segment in segments) - retention_bytes
 
     def rule(segment: SegmentFacts) -> bool:

@@ -1,16 +1,17 @@
 """One segment of a partition's log: `<base offset>.log` and its indexes.
 
-Keeps true: batches stand back to back, offsets rise from batch to batch, and
-            every offset lies less than 2^31 above the segment's base offset.
-            `size_bytes` counts whole batches only: what a failed write left
-            behind it is cut off by `repair`.
+Keeps true: batches follow each other without gaps in the file, offsets increase from
+            batch to batch, and every offset is less than 2^31 above the base offset.
+            `size_bytes` counts whole batches only. `repair` cuts off what a failed
+            write left after them.
             A segment without batches may have no files yet; its first append
-            makes them.
+            creates them.
 
-A batch is appended with one write. A position is found by the offset index and a
-scan of batch headers from there; each index entry is checked against the batch it
-points to, so that a damaged index is rebuilt and never leads a reader past
-records. Knows nothing of epochs, producers or clients.
+How: one write appends a batch. A lookup takes a position from the offset index and
+scans batch headers from there. Each index entry is checked against the batch it
+points to, so that a damaged index is rebuilt and never makes a reader skip records.
+
+Leaves: epochs, producers and clients.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDE
 NO_TIMESTAMP = -1
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
-# Base offset, length, magic and last offset delta: all that a search needs of a header.
+# Base offset, length, magic and last offset delta: the fields of a header that a search needs.
 _SCAN = Struct(">qi4xb6xi")
-# One read brings the headers between two index entries of small batches.
+# One read of this size brings the headers between two index entries if batches are small.
 _SCAN_BYTES = 4096
-# Batch boundaries remembered for readers that go on where they stopped.
+# Number of batch boundaries remembered for readers that continue where they stopped.
 _BOUNDARIES_REMEMBERED = 64
 
 
@@ -129,7 +130,7 @@ class Segment:
         suffix: str = "",
         with_files: bool = True,
     ) -> Segment:
-        """A new, empty, active segment. Its files appear at once, as Kafka's do, or with its first batch."""
+        """Creates an empty, active segment. Its files are created now, as in Kafka, or with its first batch."""
         segment = cls(files, directory, base_offset, index_bytes=index_bytes, sealed=False, suffix=suffix)
         segment.created_ms = created_ms
         segment._largest = TimestampAndOffset(NO_TIMESTAMP, base_offset)
@@ -153,7 +154,7 @@ class Segment:
     def open(
         cls, files: OpenFiles, directory: Path, base_offset: int, *, index_bytes: int, sealed: bool
     ) -> Segment:
-        """A segment that is on disk. `locate_end` or `recovery` must find where it ends."""
+        """Opens a segment on disk. `locate_end` or `recovery` must find its end before it is used."""
         segment = cls(files, directory, base_offset, index_bytes=index_bytes, sealed=sealed)
         segment.size_bytes = files.disk.size(segment.log_path)
         segment.created_ms = files.disk.mtime_ms(segment.log_path)
@@ -162,7 +163,7 @@ class Segment:
     # -- appending -------------------------------------------------------------------------------------
 
     def append(self, data: Buffer, batches: Sequence[BatchHeader], index_interval_bytes: int) -> None:
-        """Writes the batches that `data` is made of. Raises OSError; then call `repair`."""
+        """Writes the batches in `data`, whose headers are `batches`. Raises OSError; then call `repair`."""
         size_bytes, next_offset = self.size_bytes, self.next_offset
         if not self.has_files:
             self._make_files()
@@ -171,12 +172,12 @@ class Segment:
             for header in batches:
                 self.note(header, self.size_bytes, index_interval_bytes)
         except OSError:
-            # The index could not be loaded: batches before this one may be counted already.
+            # The index could not be loaded. `note` may have counted some of these batches already.
             self.size_bytes, self.next_offset = size_bytes, next_offset
             raise
 
     def note(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
-        """Takes account of a batch that stands at `position`, the end of the segment so far."""
+        """Takes account of a batch that was written at `position`, the end of the segment so far."""
         last_offset = header.base_offset + header.last_offset_delta
         largest = self._largest or self.largest
         if header.max_timestamp > largest.timestamp:
@@ -192,7 +193,7 @@ class Segment:
         self.next_offset = last_offset + 1
 
     def repair(self) -> None:
-        """Cuts off what a failed write left behind the last whole batch."""
+        """Cuts off what a failed write left after the last whole batch."""
         if self.has_files:
             self._files.get(self.log_path).truncate(self.size_bytes)
 
@@ -205,13 +206,13 @@ class Segment:
         )
 
     def seal(self) -> None:
-        """Closes the segment for appends: the indexes are whole and cost no memory."""
+        """Closes the segment for appends. Writes the indexes completely and frees their memory."""
         self.time_index.append_if_later(*self.largest)
         self.offset_index.seal()
         self.time_index.seal()
 
     def write_indexes(self) -> None:
-        """Brings the index files up to the log, as at a clean stop; appends may go on."""
+        """Completes the index files, as at a clean stop. Appends may follow."""
         self.time_index.append_if_later(*self.largest)
         self.offset_index.write_pending()
         self.time_index.write_pending()
@@ -220,7 +221,7 @@ class Segment:
 
     @property
     def largest(self) -> TimestampAndOffset:
-        """The largest timestamp and the last offset of the first batch that has it; (-1, base) if none."""
+        """The largest timestamp, and the last offset of the first batch that has it; (-1, base offset) if none."""
         if self._largest is None:
             entry = self.time_index.last_entry() or (NO_TIMESTAMP, self.base_offset)
             self._largest = TimestampAndOffset(*entry)
@@ -228,7 +229,7 @@ class Segment:
 
     @property
     def largest_timestamp_or_mtime(self) -> int:
-        """What retention goes by: records without timestamps are as old as their file."""
+        """The timestamp that retention uses. Records without timestamps are as old as their file."""
         largest = self.largest.timestamp
         if largest >= 0:
             return largest
@@ -236,20 +237,20 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int | None:
-        """The largest timestamp of the first batch; None while there is none."""
+        """The largest timestamp of the first batch; None if there is no batch."""
         if self._first_timestamp is None and self.size_bytes:
             self._first_timestamp = next(self.headers(0)).max_timestamp
         return self._first_timestamp
 
     def age_ms(self, now_ms: int, timestamp: int) -> int:
-        """How long the segment has been written: by record time where records have one."""
+        """The segment's age, by record timestamps if the records have them."""
         first = self.first_timestamp
         return timestamp - first if first is not None and first >= 0 else now_ms - self.created_ms
 
-    # -- walking ---------------------------------------------------------------------------------------
+    # -- scanning --------------------------------------------------------------------------------------
 
     def places(self, position: int, end: int) -> Iterator[BatchPlace]:
-        """Where the batches in `position..end` stand; raises `CorruptLog` where there is none."""
+        """Positions and offsets of the batches in `position..end`. Raises `CorruptLog` at bytes that are none."""
         if position >= end:
             return
         file = self._files.get(self.log_path)
@@ -263,9 +264,11 @@ class Segment:
             base_offset, length, magic, last_offset_delta = _SCAN.unpack_from(chunk, at)
             size_bytes = length + LOG_OVERHEAD
             if magic != MAGIC or size_bytes < HEADER_SIZE or last_offset_delta < 0:
-                raise CorruptLog(self.log_path, position, "no batch header of format 2 stands there")
+                raise CorruptLog(self.log_path, position, "there is no batch header of format 2")
             if not 0 <= base_offset - self.base_offset <= MAX_RELATIVE_OFFSET - last_offset_delta:
-                raise CorruptLog(self.log_path, position, f"offset {base_offset} is not of this segment")
+                raise CorruptLog(
+                    self.log_path, position, f"offset {base_offset} does not belong to this segment"
+                )
             if position + size_bytes > end:
                 raise CorruptLog(
                     self.log_path, position, f"a batch of {size_bytes} bytes goes beyond byte {end}"
@@ -283,13 +286,13 @@ class Segment:
         return BatchHeader.parse(data)._replace(position=position)
 
     def batch_at(self, header: BatchHeader) -> bytes:
-        """All bytes of a batch found by `headers`."""
+        """All bytes of a batch that `headers` returned."""
         return self._files.get(self.log_path).pread(header.size_bytes, header.position)
 
     # -- finding ---------------------------------------------------------------------------------------
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch stands that ends at or after `offset`; the segment's size if none does."""
+        """Position of the first batch that ends at or after `offset`; the segment's size if there is none."""
         if offset >= self.next_offset:
             return self.size_bytes
         known = self._boundaries.get(offset)
@@ -306,7 +309,7 @@ class Segment:
         return self.size_bytes
 
     def _checked(self, entry: tuple[int, int] | None) -> int | None:
-        """The position that an entry of the offset index gives, or None if the log contradicts it."""
+        """The position in an offset index entry, or None if the log contradicts the entry."""
         if entry is None:
             return 0
         relative_offset, position = entry
@@ -320,7 +323,7 @@ class Segment:
         return None
 
     def read(self, offset: int, max_bytes: int, *, end_offset: int, min_one: bool) -> FileSlice | None:
-        """Whole batches from the one that holds `offset`, all of them below `end_offset`."""
+        """Whole batches from the one that holds `offset`, all below `end_offset`; None if there is none."""
         start = self.position_of(offset)
         end = self.position_of(end_offset)
         if end - start > max_bytes:
@@ -332,7 +335,7 @@ class Segment:
         return FileSlice(self._files.get(self.log_path), start, end - start)
 
     def _last_boundary(self, start: int, wanted: int, end: int, min_one: bool) -> int:
-        """The last batch boundary not above `wanted`; the end of the first batch if that alone is too large."""
+        """The last batch boundary not above `wanted`; the end of the first batch if that alone is larger."""
         boundary = self._checked(self.offset_index.floor_by_value(wanted))
         if boundary is None:
             self.rebuild_indexes()
@@ -352,7 +355,7 @@ class Segment:
         self._boundaries[offset] = position
 
     def headers_since(self, timestamp: int) -> Iterator[BatchHeader]:
-        """Headers of batches that may hold records at or after `timestamp`, in the log's order."""
+        """Headers of batches that may hold records at or after `timestamp`, in log order."""
         entry = self.time_index.entry_before(timestamp)
         if entry is not None and not self._holds(entry):
             self.rebuild_indexes()
@@ -361,7 +364,7 @@ class Segment:
         return (header for header in self.headers(start) if header.max_timestamp >= timestamp)
 
     def _holds(self, entry: tuple[int, int]) -> bool:
-        """Whether the log has the batch that an entry of the time index tells of."""
+        """Whether the log has the batch that a time index entry describes."""
         timestamp, last_offset = entry
         position = self.position_of(last_offset)
         if position >= self.size_bytes:
@@ -372,7 +375,7 @@ class Segment:
     # -- opening and repairing -------------------------------------------------------------------------
 
     def index_fault(self) -> str | None:
-        """Why an index must be rebuilt before it is used, or None. Looks at sizes and last entries only."""
+        """Why an index must be rebuilt before use, or None. Checks only sizes and last entries."""
         for index in (self.offset_index, self.time_index):
             if (fault := index.fault()) is not None:
                 return f"{index.path}: {fault}"
@@ -381,7 +384,7 @@ class Segment:
         return None
 
     def locate_end(self) -> None:
-        """Finds the end of a whole segment from its last index entry: next offset, largest timestamp."""
+        """Finds next offset and largest timestamp of a whole segment, scanning from its last index entry."""
         start = self._checked(self.offset_index.last()) or 0
         self._bytes_since_index = self.size_bytes - start
         largest = self.largest
@@ -392,11 +395,11 @@ class Segment:
         self._largest = largest
 
     def largest_holds(self) -> bool:
-        """Whether the largest timestamp, which the time index gave, is that of a batch."""
+        """Whether a batch has the largest timestamp, which was taken from the time index."""
         return self.largest.timestamp < 0 or self._holds(self.largest)
 
     def rebuild_indexes(self, index_interval_bytes: int = _SCAN_BYTES) -> None:
-        """Makes offset and time index anew from the batch headers."""
+        """Rebuilds the offset and time index from the batch headers."""
         _log.warning("the indexes of %s are rebuilt", self.log_path)
         was_sealed = self.offset_index.sealed
         end = self.size_bytes
@@ -409,7 +412,7 @@ class Segment:
             self.write_indexes()
 
     def reset(self) -> None:
-        """Forgets everything that is derived from the log's bytes, on disk too; `note` brings it back."""
+        """Forgets everything derived from the log's bytes, on disk too. `note` must add each batch again."""
         self.offset_index.reset()
         self.time_index.reset()
         self.size_bytes = 0
@@ -420,7 +423,7 @@ class Segment:
         self._boundaries.clear()
 
     def truncate(self, offset: int) -> None:
-        """Removes every batch that reaches `offset` or lies above it."""
+        """Removes every batch that contains `offset` or lies above it."""
         position = self.position_of(offset)
         self._boundaries.clear()
         self.offset_index.truncate(offset)
@@ -433,7 +436,7 @@ class Segment:
         self.locate_end()
 
     def unseal(self, index_bytes: int) -> None:
-        """The segment is the active one again."""
+        """Makes the segment the active one again."""
         self.offset_index.unseal(index_bytes)
         self.time_index.unseal(index_bytes)
 
@@ -445,14 +448,14 @@ class Segment:
 
     @property
     def index_bytes(self) -> int:
-        """What its larger index takes."""
+        """Size in bytes of the larger index."""
         return max(index.count * index.layout.size for index in (self.offset_index, self.time_index))
 
     def log_file(self) -> File:
         return self._files.get(self.log_path)
 
     def open_files(self, *, with_indexes: bool) -> list[File]:
-        """What a flush must sync. The active segment's indexes need not be: a recovery makes them anew."""
+        """The files that a flush must sync. Those of active indexes are optional: a recovery rebuilds them."""
         if not self.has_files:
             return []
         paths = self.files() if with_indexes else [self.log_path]
@@ -464,7 +467,7 @@ class Segment:
             self._files.disk.remove(path)
 
     def change_suffix(self, suffix: str) -> None:
-        """Renames the files, the log last: as long as it has its old name, the others count for nothing."""
+        """Renames the files, the log last: while the log has its old name, the other files do not count."""
         old = self.files()
         self._suffix = suffix
         for path in reversed(old):
@@ -476,7 +479,7 @@ class Segment:
         self.transaction_index.path = self._path(TRANSACTION_INDEX_SUFFIX)
 
     def mark_deleted(self, *, log_last: bool = False) -> list[Path]:
-        """Renames the files, so that a crash does not bring them back; readers under way go on."""
+        """Renames the files to `.deleted`, so that they stay deleted after a crash. Reads in progress continue."""
         renamed = []
         for path in reversed(self.files()) if log_last else self.files():
             target = path.with_name(path.name + DELETED_SUFFIX)
@@ -487,5 +490,5 @@ class Segment:
 
 
 def _kind_of(path: Path) -> str:
-    """The file's name without the suffix that marks it as unfinished."""
+    """The file's name without the suffix of an unfinished file."""
     return path.name.removesuffix(CLEANED_SUFFIX).removesuffix(SWAP_SUFFIX)

@@ -1,13 +1,13 @@
-"""How cleaned segments take the place of those that they were made of, at a crash, too.
+"""How cleaned segments replace the segments they were made from, even if a crash interrupts the replacement.
 
-Keeps true: whatever operation on files a crash interrupts, the log holds either all the old segments of a
-            group or the new one, with the indexes that belong to it.
+Keeps true: whichever file operation a crash interrupts, the log holds either all the old segments of a group or
+            the new one, with the indexes that belong to it.
 
-The new segment is written and synced under `.cleaned` names. The swap renames it to `.swap` (its log last),
-syncs the directory, renames the old files to `.deleted` (each log last) and then the new ones to their final
-names (the log last). So as long as `N.log.swap` is there, the new segment is whole, and `finish` completes what
-is left; until then, `.cleaned` and `.swap` files are dropped. The names and rules are Kafka's.
-The last batch of a new segment ends where the old segments ended, so its file tells which ones it replaces.
+The cleaner writes and syncs the new segment under `.cleaned` names. The swap renames these to `.swap` (its log
+last), syncs the directory, renames the old files to `.deleted` (each log last) and then the new ones to their
+final names (the log last). So while `N.log.swap` exists, the new segment is whole, and `finish` completes the
+swap. Before that, `finish` drops the `.cleaned` and `.swap` files. The names and rules are Kafka's.
+The last batch of a new segment ends where the old segments ended, so its file shows which segments it replaces.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger("felice.log")
 def finish(files: OpenFiles, directory: Path) -> list[str]:
     """Completes or drops what an interrupted cleaner left, before the log is opened. May raise `CorruptLog`.
 
-    Returns the names that the directory has then.
+    Returns the names in the directory afterwards.
     """
     disk = files.disk
     names = disk.listdir(directory)
@@ -33,7 +33,7 @@ def finish(files: OpenFiles, directory: Path) -> list[str]:
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     if not cleaned and not swaps:
         return names
-    # A `.cleaned` file beside `.swap` files means that renaming had not ended (KAFKA-6264).
+    # A `.cleaned` file beside `.swap` files means that the renaming was not complete (KAFKA-6264).
     first_invalid = min(map(_base_of, cleaned), default=None)
     for name in [*cleaned, *swaps]:
         if name in cleaned or (first_invalid is not None and _base_of(name) >= first_invalid):
@@ -71,7 +71,7 @@ def _end_of(files: OpenFiles, log_swap: Path, base_offset: int) -> int:
 
 
 def _remove_replaced(files: OpenFiles, directory: Path, base_offset: int, end_offset: int) -> None:
-    """Removes the old segments in `base_offset..end_offset`, each log last."""
+    """Removes the old segments in `base_offset..end_offset`, the log of each last."""
     disk = files.disk
     for name in disk.listdir(directory):
         stem, _, kind = name.partition(".")

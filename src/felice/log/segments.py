@@ -1,4 +1,4 @@
-"""The segments of one log, the oldest first; the last is the active one, which alone is appended to.
+"""The segments of one log, oldest first. The last is the active one, the only one that takes appends.
 
 Keeps true: base offsets increase strictly, and `bases` has them in the order of the segments.
 """
@@ -42,7 +42,7 @@ class Segments(Sequence[Segment]):
         return self.active.next_offset
 
     def holding(self, offset: int) -> Segment:
-        """The segment that holds `offset`, or the next records after it."""
+        """The segment that holds `offset`, or the one with the next records after it."""
         number = bisect_right(self.bases, offset) - 1
         last = len(self._segments) - 1
         while number < last and self._segments[number].next_offset <= offset:
@@ -50,15 +50,15 @@ class Segments(Sequence[Segment]):
         return self._segments[number]
 
     def since(self, offset: int) -> list[Segment]:
-        """From the one in whose range `offset` lies; all, if the log begins above it."""
+        """Segments from the one whose range includes `offset`; all segments if the log begins above it."""
         return self._segments[max(bisect_right(self.bases, offset) - 1, 0) :]
 
     def reaching(self, offset: int) -> list[Segment]:
-        """As `since`, and with the one that ends at `offset`."""
+        """Same as `since`, but includes the segment that ends at `offset`."""
         return self._segments[max(bisect_left(self.bases, offset) - 1, 0) :]
 
     def above(self, offset: int) -> list[Segment]:
-        """Those that hold nothing but offsets above `offset`."""
+        """Segments that hold only offsets above `offset`."""
         return self._segments[bisect_right(self.bases, offset) :]
 
     def facts(self) -> list[retention.SegmentFacts]:
@@ -75,7 +75,7 @@ class Segments(Sequence[Segment]):
         ]
 
     def roll_to(self, segment: Segment) -> None:
-        """It is the active one from now on; an active one that has no batch makes way."""
+        """Makes `segment` the active one. It replaces an active segment that has no batch."""
         if self.active.size_bytes == 0:
             self._segments.pop()
         self._segments.append(segment)
@@ -86,12 +86,12 @@ class Segments(Sequence[Segment]):
         self._on_change()
 
     def have(self, run: Sequence[Segment]) -> bool:
-        """Whether all of `run` are here still, side by side."""
+        """Whether all segments of `run` are still here, side by side."""
         first = max(bisect_right(self.bases, run[0].base_offset) - 1, 0)
         return list(map(id, self._segments[first : first + len(run)])) == list(map(id, run))
 
     def replace(self, run: Sequence[Segment], segment: Segment) -> None:
-        """Puts one in the place of a run of which `have` is true."""
+        """Replaces a run by one segment. `have` must be true of the run."""
         first = bisect_right(self.bases, run[0].base_offset) - 1
         self._segments[first : first + len(run)] = [segment]
         self._on_change()

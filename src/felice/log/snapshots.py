@@ -1,12 +1,11 @@
 """Snapshot files of producer state: `<offset>.snapshot`.
 
-Keeps true: a snapshot that is read back is what was written; one that is not, by
-            its CRC or its length, is refused.
+Keeps true: a damaged snapshot is refused, by its CRC or its length.
 
-The state as of `offset`: everything below it, nothing from it on. Layout, big
-endian: int16 version (1), uint32 CRC-32C of all that follows, int32 count, then
-the producers. Only the last batch of a producer is kept, as Kafka does, so the
-window that finds duplicates has one batch after a restart and five later.
+A snapshot has the state from all batches below `offset`. Layout, big endian: int16
+version (1), uint32 CRC-32C of all that follows, int32 count, then the producers. Like
+Kafka it keeps only the last batch of each producer, so after a restart one batch is
+known for finding duplicates, instead of five.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ _ENTRY = Struct(">qhiqiqiq")
 
 
 class CorruptSnapshot(Exception):
-    """The file is not a snapshot, or not a whole one."""
+    """The file is not a complete snapshot."""
 
 
 class SnapshotEntry(NamedTuple):
-    """One producer as the file has it; -1 stands for none."""
+    """One producer in the file; -1 stands for none."""
 
     producer_id: int
     producer_epoch: int
@@ -68,6 +67,6 @@ def path_of(directory: Path, offset: int) -> Path:
 
 
 def offsets_in(disk: Disk, directory: Path) -> list[int]:
-    """Offsets of the snapshots in a partition's directory, rising."""
+    """Offsets of the snapshots in a partition's directory, ascending."""
     stems = (name.removesuffix(SUFFIX) for name in disk.listdir(directory) if name.endswith(SUFFIX))
     return sorted(int(stem) for stem in stems if stem.isdigit())

@@ -1,8 +1,8 @@
-"""Logs with records that were set aside (`-stray`): what a person has to look at.
+"""Stray logs: logs with records that were set aside (`-stray`) for an operator to inspect.
 
-Keeps true: a log with records leaves the broker's hands with an ERROR that has name, path and end offset, and is
-            counted until somebody moves its directory away.
-Leaves out: the renaming, which is `LogDirectory`'s. Strays are never deleted here.
+Keeps true: when the broker sets a log with records aside, it logs an ERROR with name, path and end offset, and
+            counts the log until an operator moves its directory away.
+Leaves: the renaming to `LogDirectory`. Nothing deletes a stray.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class Strays:
         self._paths: list[Path] = []
 
     def present(self) -> list[Path]:
-        """The directories of strays with records that are still there."""
+        """The directories of stray logs with records that still exist."""
         self._paths = [path for path in self._paths if self._disk.exists(path)]
         return list(self._paths)
 
     def on_set_aside(self, name: str, log: Log | None, target: Path, reason: str) -> None:
-        """A log has become a stray. `log` is None where it could not be loaded: then it may have records."""
+        """A log has become a stray. `log` is None if it could not be loaded: then it may have records."""
         if log is not None and log.log_end_offset == log.log_start_offset:
             _log.info("an empty log was set aside", extra={"partition": name, "path": str(target)})
             return
         self._paths.append(target)
         _log.error(
-            "a log with records was set aside; its records are served no more",
+            "a log with records was set aside; its records are no longer served",
             extra={
                 "partition": name,
                 "path": str(target),
@@ -48,12 +48,12 @@ class Strays:
         )
 
     def on_found(self, path: Path) -> None:
-        """A start met a stray of an earlier one."""
+        """The broker found the stray of an earlier run when it started."""
         if not self._has_records(path):
             return
         self._paths.append(path)
         _log.warning(
-            "a log with records was set aside at an earlier time; move it away when it has been looked at",
+            "a log with records was set aside by an earlier run; inspect it and move it away",
             extra={"path": str(path)},
         )
 

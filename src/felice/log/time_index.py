@@ -1,9 +1,9 @@
-"""From timestamp to offset: `<base offset>.timeindex`, 12 bytes an entry.
+"""Maps timestamps to offsets: `<base offset>.timeindex`, 12 bytes an entry.
 
 An entry holds int64 timestamp (the largest in the segment so far) and int32
 relative offset (the last offset of the batch that has it). Timestamps strictly
-rise. Written along with the offset index, and once more when the segment is
-closed, so that the last entry gives a closed segment's largest timestamp.
+increase. An entry is written along with each of the offset index, and once more when
+the segment is closed, so that the last entry has a closed segment's largest timestamp.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class TimeIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        # One entry stays free for the one that closing the segment writes.
+        # One entry stays free: closing the segment writes it.
         return self._count >= self._max_entries - 1
 
     def append_if_later(self, timestamp: int, last_offset: int) -> None:
@@ -30,7 +30,7 @@ class TimeIndex(IndexFile):
             self._append(timestamp, last_offset - self.base_offset)
 
     def entry_before(self, timestamp: int) -> tuple[int, int] | None:
-        """The last entry below `timestamp`: no batch up to its offset has a record at or after it."""
+        """The last entry below `timestamp`: no batch up to its offset has a record at or after `timestamp`."""
         entry = self.floor(timestamp - 1)
         return (entry[0], self.base_offset + entry[1]) if entry else None
 
@@ -40,7 +40,7 @@ class TimeIndex(IndexFile):
         return (entry[0], self.base_offset + entry[1]) if entry else None
 
     def truncate(self, offset: int) -> None:
-        """Forgets batches that end at or after `offset`."""
+        """Removes entries of batches that end at or after `offset`."""
         _, offsets = self._columns()
         kept = self._count
         while kept and offsets[kept - 1] >= offset - self.base_offset:

@@ -1,7 +1,7 @@
-"""From time to offset: the first record at or after a timestamp, and the one with the largest.
+"""Maps times to offsets: the first record at or after a timestamp, and the record with the largest timestamp.
 
-Keeps true: what is answered is a *record's* timestamp, not a batch's; only the
-            batches that may hold it are read and decompressed, each after its CRC.
+Keeps true: the result is a *record's* timestamp, not a batch's. Only batches that may
+            hold the record are read and decompressed, each after a check of its CRC.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BatchSearch:
 
     @property
     def key(self) -> tuple[int, int, int, int]:
-        """Equal for searches that find the same."""
+        """Equal for searches with equal results."""
         return self.header.base_offset, self.header.crc, self.timestamp, self.log_start_offset
 
     def find(self) -> TimestampOffset | None:
@@ -53,7 +53,7 @@ Find: TypeAlias = Callable[[BatchSearch], TimestampOffset | None]
 def first_since(
     segments: Sequence[Segment], timestamp: int, log_start_offset: int, find: Find
 ) -> TimestampOffset | None:
-    """The first record at or after `timestamp`, in the order of offsets."""
+    """The first record at or after `timestamp`, in offset order; None if there is none."""
     for segment in segments:
         if segment.largest.timestamp >= timestamp:
             for header in segment.headers_since(timestamp):
@@ -64,7 +64,7 @@ def first_since(
 
 
 def first_largest(segments: Sequence[Segment], log_start_offset: int, find: Find) -> TimestampOffset | None:
-    """The first record that has the largest timestamp of the log."""
+    """The first record that has the largest timestamp of the log; None if no record has a timestamp."""
     segment = max(segments, key=lambda segment: segment.largest.timestamp)
     timestamp, last_offset = segment.largest
     if timestamp < 0:
@@ -78,7 +78,7 @@ def first_largest(segments: Sequence[Segment], log_start_offset: int, find: Find
 def _first_largest_by_walking(
     segments: Sequence[Segment], log_start_offset: int, find: Find
 ) -> TimestampOffset | None:
-    """Where the index tells of a batch that compaction emptied: its time is no record's any more."""
+    """Scans the batches: the index points to a batch that compaction emptied, so no record has its timestamp."""
     largest: tuple[Segment, BatchHeader] | None = None
     for segment in segments:
         for header in segment.headers(0):

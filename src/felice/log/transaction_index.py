@@ -2,7 +2,7 @@
 
 An entry holds int16 version (0), int64 producer id, int64 first offset, int64 last
 offset (that of the ABORT marker) and int64 last stable offset at that time. It
-stands in the segment that holds the marker; most segments have none, and then no
+belongs to the segment that holds the marker. Most segments have no entry, and then no
 file. Entries are in the order of their markers.
 """
 
@@ -37,7 +37,7 @@ class TransactionIndex:
 
     def append(self, aborted: AbortedTransaction) -> None:
         data = _ENTRY.pack(_VERSION, *aborted)
-        # By position: what a failed write left behind is written over.
+        # Writing by position overwrites what a failed write left.
         self._files.get(self.path, create=True).pwrite(data, self._size_bytes)
         self._size_bytes += _ENTRY.size
 
@@ -48,7 +48,7 @@ class TransactionIndex:
                 yield AbortedTransaction(*fields)
 
     def truncate(self, offset: int) -> None:
-        """Forgets markers at or after `offset`."""
+        """Removes entries whose marker is at or after `offset`."""
         kept = sum(1 for entry in self.entries() if entry.last_offset < offset)
         self._truncate_bytes(kept * _ENTRY.size)
 
@@ -60,15 +60,16 @@ class TransactionIndex:
             self._files.get(self.path).truncate(size_bytes)
             self._size_bytes = size_bytes
 
-    def retell(self) -> None:
-        """Takes its entries anew, over the old ones, until `retold`.
+    def begin_rebuild(self) -> None:
+        """Lets appends overwrite the entries in the file, until `end_rebuild`.
 
-        The file is not emptied for it: one that a crash left half told is found wrong again, an empty one is believed.
+        The file is not emptied: if a crash interrupts the rebuild, the next start detects a partly written file as
+        wrong, but would believe an empty one.
         """
         self._size_bytes = 0
 
-    def retold(self) -> File:
-        """All entries are here again; the file that says so is the caller's to sync."""
+    def end_rebuild(self) -> File:
+        """Ends the file after the rebuilt entries. The caller syncs the returned file."""
         file = self._files.get(self.path, create=True)
         file.truncate(self._size_bytes)
         return file

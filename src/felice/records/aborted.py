@@ -1,9 +1,9 @@
-"""Which batches a reader at isolation read_committed must not deliver.
+"""Decides which batches a read_committed reader must not deliver.
 
 Keeps true:  once a producer's aborted transaction has begun, its batches are hidden until its ABORT
-             marker; batches must be shown to this filter in offset order, control batches too.
-The broker gives the list, (producer id, first offset), with each fetch answer; what lies above the
-last stable offset it does not send at all.
+             marker. The caller passes all batches, control batches too, in offset order.
+Each fetch response brings the list of aborted transactions as (producer id, first offset). The broker sends
+nothing above the last stable offset.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class AbortedTransactions:
     __slots__ = ("_open_producer_ids", "_upcoming")
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
-        # Brokers should send them by first offset, but not all have: the order decides, so sort.
+        # Brokers should sort them by first offset, but some do not, and the order matters here.
         self._upcoming = deque(sorted((first_offset, producer_id) for producer_id, first_offset in aborted))
         self._open_producer_ids: set[int] = set()
 
     def hides(self, buffer: Buffer, header: BatchHeader) -> bool:
-        """True for a batch of an aborted transaction. Control batches are never hidden by it."""
+        """Whether the batch belongs to an aborted transaction. Control batches are never hidden."""
         while self._upcoming and self._upcoming[0][0] <= header.last_offset:
             self._open_producer_ids.add(self._upcoming.popleft()[1])
         if header.producer_id not in self._open_producer_ids:
@@ -39,7 +39,7 @@ class AbortedTransactions:
 
 
 def is_abort_marker(buffer: Buffer, header: BatchHeader) -> bool:
-    """True for the control batch that ends an aborted transaction."""
+    """Whether the batch is the control batch that ends an aborted transaction."""
     if not header.is_control:
         return False
     records = read_batch(buffer, header)

@@ -1,11 +1,11 @@
-"""Batches to Arrow columns and back, without an object per record.
+"""Converts batches to Arrow columns and back, without an object per record.
 
-Keeps true:  a row is a record with start <= offset < end that a consumer would be given: control
-             batches never, aborted transactions not where a filter is passed;
-             a RecordBatch never needs more than int32 offsets can address: what would overflow
-             begins the next one, so every reading call gives any number of RecordBatches;
-             rows keep their order, and a batch that is built carries consecutive sequences.
-pyarrow is imported when first used; nothing of it is needed to run a broker.
+Keeps true:  rows are the records with start <= offset < end that a consumer would get: no control
+             batches, and no aborted transactions if a filter is passed;
+             a RecordBatch never exceeds what int32 offsets can address: the rows that do not fit
+             start the next one, so every reading call yields any number of RecordBatches;
+             rows keep their order, and a built batch carries consecutive sequences.
+pyarrow is imported at first use: a broker runs without it.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ if TYPE_CHECKING:
 OFFSET_MAX = 2**63 - 1
 COLUMN_MAX_BYTES = 2**31 - 1
 ROWS_MAX = 8 * 1024 * 1024
-"""Rows after which a RecordBatch is closed: a topic name of 249 bytes then still fits int32 offsets."""
+"""Rows after which a RecordBatch is closed: with a topic name of 249 bytes they still fit int32 offsets."""
 BATCH_TARGET_BYTES = 1_000_000
-"""Size of the batches that are built, before compression; below Kafka's default max.message.bytes."""
+"""Size of built batches before compression; below Kafka's default max.message.bytes."""
 
 _INT64 = struct.Struct("=q")
 
 
 class ArrowReader:
-    """Turns the batches of one partition into RecordBatches, as large as they may be."""
+    """Converts the batches of one partition into RecordBatches, as large as possible."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ArrowReader:
         column_max_bytes: int = COLUMN_MAX_BYTES,
     ) -> None:
         self.next_offset = start_offset
-        """Where to read on: behind the last batch seen, whether or not it gave rows."""
+        """Where reading continues: after the last batch seen, even if it gave no rows."""
         self._start_offset = start_offset
         self._end_offset = end_offset
         self._topic = topic
@@ -82,11 +82,11 @@ class ArrowReader:
 
     @property
     def rows(self) -> int:
-        """Rows gathered and not yet given out."""
+        """Number of rows collected and not yet returned."""
         return self._columns.rows
 
     def add(self, buffer: Buffer, aborted: AbortedTransactions | None = None) -> Iterator[pa.RecordBatch]:
-        """Takes in whole batches; gives a RecordBatch each time one is full. Must be exhausted."""
+        """Reads whole batches and yields a RecordBatch whenever one is full. The caller must exhaust it."""
         for header in iter_batches(buffer):
             if header.base_offset >= self._end_offset:
                 return
@@ -98,7 +98,7 @@ class ArrowReader:
             self.next_offset = max(self.next_offset, min(header.next_offset, self._end_offset))
 
     def finish(self) -> pa.RecordBatch | None:
-        """The rows left over, None if there are none. The reader may go on afterwards."""
+        """Returns the remaining rows, None if there are none. The reader may be used further."""
         if not self._columns.rows:
             return None
         columns, self._columns = self._columns, ArrowColumns(self._with_headers)
@@ -133,10 +133,10 @@ def batches_to_arrow(
     aborted: Iterable[tuple[int, int]] | None = None,
     check_crcs: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """RecordBatches (none without rows, mostly one) of one partition's batches in offset order.
+    """Yields RecordBatches (never empty, mostly one) from one partition's batches in offset order.
 
     Columns as in Spark's Kafka source: key, value, topic and partition if given, offset, timestamp,
-    timestampType, headers if asked. `aborted` (producer id, first offset) makes it read_committed.
+    timestampType, and headers if requested. With `aborted` (producer id, first offset) it reads as read_committed.
     """
     reader = ArrowReader(
         start_offset,
@@ -157,7 +157,7 @@ def batches_to_arrow(
 def arrow_schema(
     *, with_topic: bool = False, with_partition: bool = False, with_headers: bool = False
 ) -> pa.Schema:
-    """The schema of what a reader with these choices gives."""
+    """The schema of the RecordBatches that a reader with these options returns."""
     import pyarrow as pa
 
     fields = [pa.field("key", pa.binary()), pa.field("value", pa.binary())]
@@ -240,10 +240,10 @@ def arrow_to_batches(
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
 ) -> Iterator[bytearray]:
-    """Batches of the rows' columns `key`, `value`, `timestamp` and `headers`, each optional.
+    """Builds batches from the columns `key`, `value`, `timestamp` and `headers`, each optional.
 
-    Keys and values are binary or string; timestamps are of an Arrow timestamp type or int64
-    milliseconds, `timestamp_ms` where missing or null. A batch holds rows up to `target_bytes`
+    Keys and values are binary or string. Timestamps have an Arrow timestamp type or are int64
+    milliseconds; missing or null ones become `timestamp_ms`. A batch holds rows up to `target_bytes`
     before compression, at least one.
     """
     for chunk in _chunks(rows):
@@ -268,7 +268,7 @@ def arrow_to_batches(
 
 
 def key_hashes(keys: pa.Array) -> pa.Array:
-    """Java's murmur2 of each key, positive; null for a null key, which may go to any partition."""
+    """Java's murmur2 of each key, made positive; null for a null key, which may go to any partition."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -283,7 +283,7 @@ def key_hashes(keys: pa.Array) -> pa.Array:
 
 
 def _chunks(rows: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Runs of rows that lie in one piece; many small pieces are joined, they would make small batches."""
+    """Contiguous runs of rows. Many small chunks are joined first, because they would make small batches."""
     import pyarrow as pa
 
     if isinstance(rows, pa.RecordBatch):

@@ -1,10 +1,10 @@
 """The 61-byte header of a record batch (magic 2), read and written in place.
 
-Keeps true:  a header is parsed with one `unpack_from` and no copy of the records;
-             `stamp` writes only the two fields outside the CRC, so it never needs a new one;
-             whatever writes a field under the CRC seals the batch again.
-A parsed header says what the bytes claim. Whether the claim holds is asked of `verify_crc` and
-`validate`. Magic 0 and 1 are refused here, see `legacy`.
+Keeps true:  parsing a header takes one `unpack_from` and copies no records;
+             `stamp` writes only the two fields outside the CRC, so the CRC stays right;
+             every function that writes a field under the CRC updates the CRC.
+A parsed header holds what the bytes claim. `verify_crc` and `validate` check the claims.
+Magic 0 and 1 are refused here, see `legacy`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from felice.records.legacy import refuse_legacy
 
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12
-"""Base offset and batch length: the bytes that the length does not count."""
+"""Size of base offset and batch length: the bytes that the length field does not count."""
 MAGIC = 2
 MAGIC_POSITION = 16
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
-"""The CRC covers everything from here to the end of the batch."""
+"""Position from which the CRC covers all bytes to the end of the batch."""
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -53,7 +53,7 @@ class TimestampType(IntEnum):
 
 
 class Attributes(IntFlag):
-    """Bits of the batch attributes above the codec."""
+    """Bits of the batch attributes above the codec bits."""
 
     CODEC_MASK = 0x07
     LOG_APPEND_TIME = 0x08
@@ -71,7 +71,7 @@ _DELETE_HORIZON = 0x40
 
 
 class BatchHeader(NamedTuple):
-    """What one batch says of itself. `size_bytes` is the whole batch, header included."""
+    """The header fields of one batch, not verified. `size_bytes` is the whole batch, header included."""
 
     base_offset: int
     size_bytes: int
@@ -90,7 +90,7 @@ class BatchHeader(NamedTuple):
 
     @classmethod
     def parse(cls, buffer: Buffer, position: int = 0) -> BatchHeader:
-        """Reads the header at `position`; the records behind it need not be in the buffer."""
+        """Reads the header at `position`. The records after it need not be in the buffer. Raises `ApiError`."""
         try:
             fields = _HEADER.unpack_from(buffer, position)
         except struct.error:
@@ -104,7 +104,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Position of the first byte behind this batch."""
+        """Position of the first byte after this batch."""
         return self.position + self.size_bytes
 
     @property
@@ -113,7 +113,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Where the next batch starts. Compaction may have taken records, but not the offsets."""
+        """Offset where the next batch starts. Compaction may have removed records, but not their offsets."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -146,7 +146,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """KIP-534: when tombstones and markers of this batch may go; kept in the base timestamp."""
+        """KIP-534: time when tombstones and markers of this batch may be removed; kept in the base timestamp."""
         return self.base_timestamp if self.has_delete_horizon else None
 
     @property
@@ -161,14 +161,14 @@ class BatchHeader(NamedTuple):
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """Sequences count 0..2147483647 and then start again at 0."""
+    """Adds to a sequence, which wraps from 2147483647 to 0."""
     return (sequence + by) % _SEQUENCE_MODULUS
 
 
 def iter_batches(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[BatchHeader]:
     """Headers of the whole batches in `buffer[position:end]`.
 
-    A cut last batch ends the walk in silence: fetch answers may end in one (KIP-74).
+    Ends silently at a partial last batch: fetch responses may end with one (KIP-74).
     """
     end = len(buffer) if end is None else end
     while end - position >= LOG_OVERHEAD:
@@ -181,7 +181,7 @@ def iter_batches(buffer: Buffer, position: int = 0, end: int | None = None) -> I
 
 
 def fills(buffer: Buffer) -> bool:
-    """True if the first batch, by the length it claims, is all there is in the buffer."""
+    """Whether the first batch, by the length it claims, ends exactly at the end of the buffer."""
     size_bytes = len(buffer)
     if size_bytes < HEADER_SIZE:
         return False
@@ -190,19 +190,19 @@ def fills(buffer: Buffer) -> bool:
 
 
 def batch_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
-    """CRC-32C of the batch at `position` as it should stand in its header."""
+    """Computes the CRC-32C that belongs into the header of the batch at `position`."""
     return crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : position + size_bytes])
 
 
 def verify_crc(buffer: Buffer, header: BatchHeader) -> bool:
-    """True if the whole batch is in the buffer and carries the CRC of its bytes."""
+    """Whether the whole batch is in the buffer and matches its CRC."""
     if header.end > len(buffer):
         return False
     return batch_crc(buffer, header.position, header.size_bytes) == header.crc
 
 
 def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Writes what the leader decides. Both fields lie outside the CRC."""
+    """Writes the fields that the leader decides. Both lie outside the CRC."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_POSITION, leader_epoch)
 
@@ -214,7 +214,7 @@ def restamp(
     max_timestamp: int,
     timestamp_type: TimestampType,
 ) -> BatchHeader:
-    """Writes the broker's view of time into the batch and seals it again."""
+    """Writes timestamp type and maximum timestamp as the broker decides, and updates the CRC."""
     attributes = header.attributes & ~_LOG_APPEND_TIME
     if timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= _LOG_APPEND_TIME
@@ -226,14 +226,14 @@ def restamp(
 
 
 def seal(buffer: bytearray | memoryview, position: int, size_bytes: int) -> int:
-    """Writes the CRC of the batch as its bytes now are."""
+    """Computes and writes the CRC of the batch; returns it."""
     crc = batch_crc(buffer, position, size_bytes)
     _CRC.pack_into(buffer, position + CRC_POSITION, crc)
     return crc
 
 
 def write_header(buffer: bytearray | memoryview, header: BatchHeader) -> None:
-    """Writes every field at the header's position and seals the batch; `header.crc` is not read."""
+    """Writes every field at the header's position, and the CRC; `header.crc` is ignored."""
     _HEADER.pack_into(
         buffer, header.position, header.base_offset, header.size_bytes - LOG_OVERHEAD, *header[2:13]
     )

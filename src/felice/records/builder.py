@@ -1,9 +1,9 @@
-"""From records to batch bytes, sealed with their CRC.
+"""Encodes records into batch bytes, with their CRC.
 
 Keeps true:  offset deltas of a new batch are 0, 1, 2 ...; `last_offset_delta` is the count less one;
-             a batch built again from an old one (`assemble`, `rebuild_batch`) keeps its offsets,
+             a batch rebuilt from an old one (`assemble`, `rebuild_batch`) keeps its offsets,
              producer fields and flags, so that readers and producer state see no difference.
-Batches are built with base offset 0 unless told: the leader stamps the real one.
+Batches get base offset 0 by default: the leader stamps the real one.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class BatchBuilder:
     def append(
         self, timestamp_ms: int, key: Buffer | None, value: Buffer | None, headers: Iterable[Header] = ()
     ) -> int:
-        """Adds one record and returns the bytes that it takes before compression."""
+        """Adds one record and returns its size in bytes before compression."""
         count = self.record_count
         if not count:
             self._base_timestamp = timestamp_ms
@@ -93,7 +93,7 @@ class BatchBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the batch if it were not compressed."""
+        """Size of the batch without compression."""
         return len(self._encoded)
 
     @property
@@ -101,7 +101,7 @@ class BatchBuilder:
         return self._max_timestamp
 
     def build(self) -> bytearray:
-        """The sealed batch. The builder hands over its buffer and must not be used again."""
+        """Returns the batch with its CRC. It takes over the builder's buffer: do not use the builder again."""
         if not self.record_count:
             raise ValueError("a batch needs at least one record")
         header = new_header(
@@ -124,7 +124,7 @@ def attributes(
     transactional: bool = False,
     control: bool = False,
 ) -> int:
-    """The attribute bits above the codec, which is set when the batch is sealed."""
+    """The attribute bits above the codec; `assemble` adds the codec."""
     bits = int(Attributes.LOG_APPEND_TIME) if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
     if transactional:
         bits |= int(Attributes.TRANSACTIONAL)
@@ -145,7 +145,7 @@ def new_header(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> BatchHeader:
-    """The header of a batch to be built; size, codec and CRC come with the records."""
+    """A header for a batch to build; `assemble` fills in size, codec and CRC."""
     return BatchHeader(
         base_offset=base_offset,
         size_bytes=HEADER_SIZE,
@@ -164,7 +164,7 @@ def new_header(
 
 
 def assemble(header: BatchHeader, payload: Buffer, codec: Codec, level: int | None = None) -> bytearray:
-    """A batch with this header's fields around these encoded records, compressed by `codec`."""
+    """Builds a batch from this header's fields and these encoded records, compressed with `codec`."""
     batch = bytearray(_ROOM)
     batch += compress(codec, payload, level)
     fields = header._replace(
@@ -177,7 +177,7 @@ def assemble(header: BatchHeader, payload: Buffer, codec: Codec, level: int | No
 def seal_with_room(
     encoded: bytearray, header: BatchHeader, codec: Codec, level: int | None = None
 ) -> bytearray:
-    """Like `assemble`, for records that already stand behind room for the header: no copy if plain."""
+    """Like `assemble`, for records that follow room for the header: without compression nothing is copied."""
     if codec is not Codec.NONE:
         return assemble(header, memoryview(encoded)[HEADER_SIZE:], codec, level)
     write_header(encoded, header._replace(size_bytes=len(encoded)))
@@ -197,7 +197,7 @@ def build_batch(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """One batch of these records. Their own offsets are not used: they get 0, 1, 2 ..."""
+    """Builds one batch from these records. Their own offsets are ignored: they get 0, 1, 2 ..."""
     builder = BatchBuilder(
         codec,
         level,
@@ -222,11 +222,11 @@ def rebuild_batch(
     level: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytearray:
-    """The batch of `header` with only these of its records, as compaction leaves it.
+    """Builds the batch of `header` with only these of its records, as compaction leaves it.
 
-    Base and last offset, producer and sequence stay (an emptied batch still tells its producer's
-    last sequence). A delete horizon, once set, stays too; it takes the place of the base timestamp,
-    to which all records are then relative (KIP-534).
+    Base and last offset and producer stay, and so does the last sequence of its producer, even in an empty batch.
+    A delete horizon, once set, stays too. It replaces the base timestamp, to which all records are then relative
+    (KIP-534).
     """
     horizon = header.delete_horizon_ms if header.has_delete_horizon else delete_horizon_ms
     bits = header.attributes

@@ -1,11 +1,11 @@
-"""The codecs of a batch: gzip, snappy, lz4 and zstd, as every Kafka client frames them.
+"""The codecs of a batch: gzip, snappy, lz4 and zstd, framed as every Kafka client frames them.
 
-Keeps true:  what `compress` writes, Java's and librdkafka's readers accept: snappy in xerial
+Keeps true:  readers of Java and librdkafka accept the output of `compress`: snappy in xerial
              blocks, lz4 as a frame of independent 64 KiB blocks, gzip and zstd as plain streams;
-             `decompress` never returns more than `max_size_bytes` and never believes a size
-             that the data merely claims.
-Broken data is CORRUPT_MESSAGE. Codecs are imported when first used: a broker whose topics keep
-the producer's bytes pays for none of them at start.
+             `decompress` never returns more than `max_size_bytes` and never trusts a size
+             that the data claims.
+Broken data raises CORRUPT_MESSAGE. Codecs are imported at first use: a broker whose topics keep
+the producer's compression does not spend time on them at start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from felice.protocol.primitives import Buffer
 from felice.records.errors import BatchTooLarge, CorruptBatch, UnsupportedCodec
 
 DECOMPRESSED_SIZE_MAX_BYTES = 256 * 1024 * 1024
-"""What one batch may grow to. Kafka sets no bound, a small request could then take all memory."""
+"""Limit of one batch after decompression. Kafka has none, so that a small request can exhaust its memory."""
 
 _OUTPUT_CHUNK_BYTES = 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -37,11 +37,11 @@ _ZSTD_DEFAULT_LEVEL = 3
 _LZ4_OUTPUT_CHUNK_MAX_BYTES = 4 * _OUTPUT_CHUNK_BYTES
 _GZIP_INPUT_CHUNK_BYTES = 256 * 1024
 _ZSTD_INPUT_CHUNK_BYTES = 256
-"""Four bytes of zstd may stand for 128 KiB: small steps keep what a bomb gives beyond the limit below 8 MiB."""
+"""Four bytes of zstd may decompress to 128 KiB: small steps keep the excess over the limit below 8 MiB."""
 
 
 class Codec(IntEnum):
-    """Bits 0-2 of the batch attributes."""
+    """Compression codec: bits 0-2 of the batch attributes."""
 
     NONE = 0
     GZIP = 1
@@ -51,7 +51,7 @@ class Codec(IntEnum):
 
     @classmethod
     def of_name(cls, name: str) -> Codec:
-        """The codec that clients and `compression.type` call by this name."""
+        """The codec that clients and `compression.type` call by this name. Raises ValueError."""
         try:
             return _BY_NAME[name]
         except KeyError:
@@ -72,7 +72,7 @@ _BY_ID = tuple(Codec)  # a tuple lookup is several times cheaper than calling th
 
 
 def codec_of_id(codec_id: int) -> Codec:
-    """The codec of a batch that names it by bits 0-2 of its attributes."""
+    """The codec with this id, which is in bits 0-2 of the batch attributes. Raises `UnsupportedCodec`."""
     try:
         return _BY_ID[codec_id]
     except IndexError:
@@ -80,12 +80,12 @@ def codec_of_id(codec_id: int) -> Codec:
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> Buffer:
-    """Compresses the records of one batch; `level` counts as in `compression.<codec>.level`."""
+    """Compresses the records of one batch; `level` has the meaning of `compression.<codec>.level`."""
     return _COMPRESSORS[codec](data, level)
 
 
 def decompress(codec: Codec, data: Buffer, max_size_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES) -> Buffer:
-    """The records of one batch. Uncompressed data is returned as it is, uncopied."""
+    """Decompresses the records of one batch. Returns uncompressed data as it is, without a copy."""
     return _DECOMPRESSORS[codec](data, max_size_bytes)
 
 
@@ -112,7 +112,7 @@ def _compress_snappy(data: Buffer, _: int | None) -> bytes:
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     import lz4.frame
 
-    # KIP-390: level 9, the default, means lz4's fast compressor; every other level the high one.
+    # KIP-390: level 9, the default, selects lz4's fast compressor; every other level the high-compression one.
     if level is None or level == _LZ4_LEVEL_OF_FAST_COMPRESSOR:
         frame_level = 0
     else:
@@ -140,7 +140,7 @@ def _decompress_gzip(data: Buffer, max_size_bytes: int) -> Buffer:
     output = _BoundedOutput("gzip", max_size_bytes)
     stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
     view = memoryview(data)
-    # In pieces: what a step leaves over is copied.
+    # Decompresses in pieces, because a step copies the input that it did not consume.
     for start in range(0, len(view), _GZIP_INPUT_CHUNK_BYTES):
         rest: Buffer = view[start : start + _GZIP_INPUT_CHUNK_BYTES]
         while rest:
@@ -155,7 +155,7 @@ def _decompress_gzip(data: Buffer, max_size_bytes: int) -> Buffer:
 
 
 def _finished(stream: Any, output: _BoundedOutput) -> Buffer:
-    """What a step held back because its output was full; a stream that does not end then ends early."""
+    """Adds the rest that the last step held back because its output was full. Raises if the stream is incomplete."""
     while not stream.eof:
         chunk = stream.decompress(stream.unconsumed_tail, _OUTPUT_CHUNK_BYTES)
         if not chunk:
@@ -223,7 +223,7 @@ def _decompress_lz4(data: Buffer, max_size_bytes: int) -> Buffer:
 
 
 def has_linked_blocks(data: Buffer) -> bool:
-    """Whether a block of an LZ4 frame may refer to the blocks before it; Java clients cannot read such frames."""
+    """Whether a block of an LZ4 frame may refer to blocks before it; Java clients cannot read such frames."""
     return (
         len(data) > len(_LZ4_MAGIC)
         and data[: len(_LZ4_MAGIC)] == _LZ4_MAGIC
@@ -248,7 +248,7 @@ def _decompress_zstd(data: Buffer, max_size_bytes: int) -> Buffer:
 
 
 def _stream_zstd(decompressor: Any, data: Buffer, max_size_bytes: int) -> Buffer:
-    """For frames without a size, which streaming writers such as Java's make."""
+    """Decompresses frames without a size, which streaming writers such as Java's produce."""
     output = _BoundedOutput("zstd", max_size_bytes)
     view = memoryview(data)
     stream = decompressor.decompressobj()
@@ -265,15 +265,15 @@ def _stream_zstd(decompressor: Any, data: Buffer, max_size_bytes: int) -> Buffer
 
 
 class _BoundedOutput:
-    """The records of one decompressed batch, refused as soon as they exceed the limit."""
+    """Collects the records of one decompressed batch and raises as soon as they exceed the limit."""
 
     __slots__ = ("_codec_name", "_max_size_bytes", "_only", "_records", "room_bytes")
 
     def __init__(self, codec_name: str, max_size_bytes: int) -> None:
         self._codec_name = codec_name
         self._max_size_bytes = max_size_bytes
-        # Most batches are one chunk, which is kept as it is. More chunks grow one buffer: joining a list of them
-        # would take the memory twice.
+        # Most batches are one chunk, which is kept as it is. Further chunks extend one buffer: joining a list of
+        # chunks would take twice the memory.
         self._only: Any = None
         self._records = bytearray()
         self.room_bytes = max_size_bytes
@@ -298,7 +298,7 @@ _thread_state = threading.local()
 
 
 def _per_thread(key: object, make: Callable[[], Any]) -> Any:
-    """zstd contexts are costly to make and must not be shared between threads."""
+    """Makes the object once per thread. zstd contexts are costly and must not be shared between threads."""
     contexts: dict[object, Any] = _thread_state.__dict__.setdefault("contexts", {})
     context = contexts.get(key)
     if context is None:

@@ -1,8 +1,7 @@
-"""Control records: what a log says about itself, between the records of producers.
+"""Control records: records that the broker writes about the log itself.
 
-A control batch holds one record whose key is (version, type). Transaction markers, the types that
-Felice writes, carry the epoch of the coordinator that decided. Consumers step over control
-batches; a type that a reader does not know is no error.
+A control batch holds one record, whose key is (version, type). Felice writes transaction markers, which carry the
+epoch of the coordinator that decided. Consumers skip control batches. An unknown type is not an error.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class EndTransactionMarker(NamedTuple):
 
 
 def control_type(key: bytes | None) -> ControlType | None:
-    """The type that a control record's key names; None for one this version does not know."""
+    """The type in a control record's key; None if the type is unknown. Raises `InvalidRecord` for a bad key."""
     if key is None or len(key) < _KEY.size:
         raise InvalidRecord(f"control record has a key of {len(key or b'')} bytes, 4 are needed")
     version, type_id = _KEY.unpack_from(key)
@@ -50,7 +49,7 @@ def control_type(key: bytes | None) -> ControlType | None:
 
 
 def end_transaction_marker(record: Record) -> EndTransactionMarker | None:
-    """The marker in a control record, None if it controls something else."""
+    """The marker in a control record; None if the record has another type."""
     kind = control_type(record.key)
     if kind is not ControlType.ABORT and kind is not ControlType.COMMIT:
         return None

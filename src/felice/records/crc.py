@@ -1,7 +1,7 @@
 """CRC-32C, by the C module of the `crc32c` package.
 
-Importing that package asks `importlib.metadata` for its own version and builds a command line parser: 16 ms,
-a sixth of a broker's start. So its C module is loaded beside it; where that fails the package is imported.
+Importing that package asks `importlib.metadata` for its own version and builds a command line parser. That takes
+16 ms, a sixth of a broker's start. So its C module is loaded directly; if that fails, the package is imported.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The faults of record bytes, each an `ApiError` that can be sent to a client as it is.
+"""Errors in record bytes. Each is an `ApiError` that can be sent to a client.
 
-Three faults are told apart because clients answer them differently: corrupt bytes may be sent
-again (CORRUPT_MESSAGE is retriable), invalid records must not be, and a batch that is too large
-may be split.
+Three kinds exist because clients react differently: a client may send corrupt bytes again
+(CORRUPT_MESSAGE is retriable), must not send invalid records again, and may split a batch that
+is too large.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ RecordErrors = Sequence[tuple[int, str]]
 
 
 class CorruptBatch(ApiError):
-    """The bytes are not what the producer sealed: length, CRC or compressed block is broken."""
+    """The bytes differ from what the producer wrote: length, CRC or a compressed block is broken."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
@@ -30,7 +30,7 @@ class InvalidRecord(ApiError):
 
 
 class InvalidTimestamp(ApiError):
-    """Every record at fault has a timestamp out of range, or of a type producers may not set."""
+    """All invalid records have a timestamp out of range, or of a type that producers may not set."""
 
     def __init__(self, message: str, record_errors: RecordErrors = ()) -> None:
         super().__init__(ErrorCode.INVALID_TIMESTAMP, message)
@@ -38,7 +38,7 @@ class InvalidTimestamp(ApiError):
 
 
 class BatchTooLarge(ApiError):
-    """The batch exceeds `max.message.bytes`, or its records a named limit once decompressed."""
+    """The batch exceeds `max.message.bytes`, or a named limit after decompression."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)

@@ -1,10 +1,10 @@
-"""From batch bytes to records.
+"""Decodes batch bytes into records.
 
-Keeps true:  a record comes out with its absolute offset, and with the batch's maximum timestamp
-             where the broker's clock counts (LogAppendTime);
+Keeps true:  a record gets its absolute offset, and the batch's maximum timestamp if the topic uses
+             the broker's clock (LogAppendTime);
              bytes that break the format raise `InvalidRecord` or `CorruptBatch`, never another
-             error, and never read past the batch.
-Offsets below a fetch position are the caller's to drop: a fetch answer starts with a whole batch.
+             error, and nothing past the batch is read.
+The caller drops records below its fetch position: a fetch response starts with a whole batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LISTED_RECORDS_MAX = 10_000
 def records_payload(
     buffer: Buffer, header: BatchHeader, max_size_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES
 ) -> Buffer:
-    """The encoded records of a batch, decompressed; a view into `buffer` where nothing was compressed."""
+    """The encoded records of a batch, decompressed; a view into `buffer` if the batch is not compressed."""
     if header.end > len(buffer):
         available = len(buffer) - header.position
         raise CorruptBatch(
@@ -34,19 +34,20 @@ def records_payload(
         )
     stored = memoryview(buffer)[header.position + HEADER_SIZE : header.end]
     if header.record_count == 0 and not stored:
-        return b""  # emptied by compaction; such a batch may still name a codec
+        # Compaction removed all records. Such a batch may still name a codec.
+        return b""
     return decompress(header.codec, stored, max_size_bytes)
 
 
 def append_time(header: BatchHeader) -> int | None:
-    """The one timestamp of all records of a LogAppendTime batch, None where they have their own."""
+    """The timestamp of all records of a LogAppendTime batch; None if records have their own timestamps."""
     return header.max_timestamp if header.is_log_append_time else None
 
 
 def read_batch(
     buffer: Buffer, header: BatchHeader, max_size_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES
 ) -> list[Record]:
-    """The records of one batch, those of control batches included."""
+    """The records of one batch, also of a control batch."""
     payload = records_payload(buffer, header, max_size_bytes)
     return iterate(
         payload, header.record_count, header.base_offset, header.base_timestamp, append_time(header)
@@ -54,7 +55,7 @@ def read_batch(
 
 
 def read_times(buffer: Buffer, header: BatchHeader) -> Iterator[tuple[int, int]]:
-    """Timestamp and offset of each record of one batch, one by one where a list of all would take much memory."""
+    """Timestamp and offset of each record of one batch, one at a time, because a list could take much memory."""
     if header.record_count <= _LISTED_RECORDS_MAX:
         for record in read_batch(buffer, header):
             yield record.timestamp, record.offset
@@ -67,7 +68,7 @@ def read_times(buffer: Buffer, header: BatchHeader) -> Iterator[tuple[int, int]]
 
 
 def read_records(buffer: Buffer, *, check_crcs: bool = False) -> Iterator[Record]:
-    """The records of all whole batches in `buffer`, in offset order, control batches left out."""
+    """The records of all whole batches in `buffer`, in offset order, without control batches."""
     for header in iter_batches(buffer):
         if check_crcs and not verify_crc(buffer, header):
             raise CorruptBatch(f"batch at offset {header.base_offset} does not match its CRC {header.crc:#x}")

@@ -1,6 +1,6 @@
-"""One record as people see it: absolute offset, timestamp in milliseconds, key, value, headers.
+"""One decoded record: absolute offset, timestamp in milliseconds, key, value, headers.
 
-A null key or value is None and differs from an empty one; headers keep their order and their
+A null key or value is None, which differs from an empty one. Headers keep their order and
 duplicates.
 """
 

@@ -1,13 +1,13 @@
-"""What a leader checks before it appends a producer's batch, and what it changes in it.
+"""Checks a producer's batch before the leader appends it, and adapts it to the topic.
 
-Keeps true:  a batch that passes holds exactly the records that its header promises, each readable,
-             with offset deltas 0, 1, 2 ..., the header's maximum timestamp true and the CRC right;
-             one bad record refuses the whole batch, and all records at fault are named.
-The bytes are kept as the producer made them wherever the topic allows: only a change of codec, or
-deltas with gaps (old clients), builds the batch anew. Authorisation, leadership and producer
-sequences are checked elsewhere.
-On the event loop (`on_loop`) a batch with more than `INLINE_MAX_BYTES` of records is not checked: `NeedsThread` asks
-the caller to do so on a thread, where decompression, scan and compression release the interpreter lock.
+Keeps true:  an accepted batch holds exactly the records that its header announces, each readable,
+             with offset deltas 0, 1, 2 ..., a true maximum timestamp and the right CRC;
+             one bad record rejects the whole batch, and the error names all bad records.
+The batch keeps the producer's bytes if the topic allows: only another codec, or deltas with gaps
+(old clients), require a rebuilt batch. Authorisation, leadership and producer sequences are checked
+elsewhere.
+On the event loop (`on_loop`) a batch with more than `INLINE_MAX_BYTES` of records is not checked. `NeedsThread` asks
+the caller to check it on a thread, where decompression, scan and compression release the interpreter lock.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ from felice.records.reader import records_payload
 
 _ERRORS_SHOWN = 3
 RECORD_ERRORS_MAX = 1000
-"""Records at fault that a refusal names; the others are counted."""
+"""Number of bad records that an error names; the others are only counted."""
 _CODEC_MASK = 0x07
 INLINE_MAX_BYTES = 2 * 1024 * 1024
-"""Records that are decompressed and checked on the event loop: that takes some milliseconds."""
+"""Bytes of records that may be decompressed and checked on the event loop: that takes some milliseconds."""
 
 
 class NeedsThread(Exception):
-    """The batch has more records than may be checked on the event loop. Nothing is said about its validity."""
+    """The batch has more records than may be checked on the event loop. It may be valid or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceRules:
-    """What a topic's configuration asks of the batches that it takes. No codec: the producer's."""
+    """What a topic's configuration requires of batches. No codec means: keep the producer's."""
 
     max_message_bytes: int
     codec: Codec | None
@@ -97,10 +97,10 @@ class Validated(NamedTuple):
 
 
 def only_batch(records: Buffer, *, zstd_allowed: bool = True) -> BatchHeader:
-    """The header of the one batch that a produce request may carry for a partition.
+    """The header of the one batch that a produce request may carry for a partition. Raises `ApiError`.
 
-    `zstd_allowed` is false for requests of clients too old to know it (Produce before v7).
-    A cut batch is no batch; bytes behind the first that make no whole batch are ignored.
+    `zstd_allowed` is false for requests of clients too old to know zstd (Produce before v7).
+    A partial batch does not count. Bytes after the first batch that do not make a whole batch are ignored.
     """
     header = BatchHeader.parse(records) if fills(records) else _first_of_one(records)
     if not zstd_allowed and header.codec is Codec.ZSTD:
@@ -119,7 +119,7 @@ def _first_of_one(records: Buffer) -> BatchHeader:
 
 
 Verdict: TypeAlias = Validated | ApiError
-"""What validation says of a batch."""
+"""The result of validation."""
 
 
 def may_need_thread(records: Buffer) -> bool:
@@ -138,7 +138,7 @@ def validate_produce(
     max_decompressed_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
     on_loop: bool = False,
 ) -> Validated:
-    """All checks on the record bytes that a client sent for one partition."""
+    """All checks of the record bytes that a client sent for one partition. Raises `ApiError`."""
     header = only_batch(records, zstd_allowed=zstd_allowed)
     return validate_batch(
         records, header, rules, now_ms=now_ms, max_decompressed_bytes=max_decompressed_bytes, on_loop=on_loop
@@ -154,7 +154,7 @@ def judge(
     *,
     on_loop: bool,
 ) -> Verdict:
-    """As `validate_produce`, with the refusal as a value; needs no state, and may run on a thread."""
+    """Same as `validate_produce`, but returns an error instead of raising it. Stateless; may run on a thread."""
     try:
         return validate_produce(
             records,
@@ -165,7 +165,7 @@ def judge(
             on_loop=on_loop,
         )
     except ApiError as error:
-        # The frames that it came through hold what was decompressed so far.
+        # Drop the traceback: its frames reference the data that was decompressed so far.
         error.__traceback__ = error.__context__ = None
         return error
 
@@ -180,7 +180,7 @@ def validate_batch(
     max_decompressed_bytes: int = DECOMPRESSED_SIZE_MAX_BYTES,
     on_loop: bool = False,
 ) -> Validated:
-    """Checks one batch and makes it fit the topic. Coordinators (not clients) may write control batches."""
+    """Checks one batch and adapts it to the topic. Only coordinators, not clients, may write control batches."""
     if on_loop and header.size_bytes > INLINE_MAX_BYTES:
         raise NeedsThread
     if from_client and header.base_offset != 0:
@@ -227,7 +227,7 @@ def _check_header(header: BatchHeader, from_client: bool) -> None:
 def _check_records(
     payload: Buffer, header: BatchHeader, found: Scan, rules: ProduceRules, now_ms: int
 ) -> None:
-    """Two comparisons for a good batch; only a bad one is walked again to name its records."""
+    """Costs two comparisons for a good batch. A bad one is scanned again to name its bad records."""
     if (
         (rules.is_compacted and found.first_keyless >= 0)
         or _claims_append_time(header)
@@ -243,7 +243,10 @@ def _check_records(
 
 
 def _claims_append_time(header: BatchHeader) -> bool:
-    """Kafka lets it pass where nothing is compressed: the broker writes the topic's own type into the header."""
+    """Whether the producer sets LogAppendTime where it may not.
+
+    As in Kafka an uncompressed batch may claim it: the broker overwrites the timestamp type in its header.
+    """
     return header.is_log_append_time and header.is_compressed
 
 
@@ -275,7 +278,7 @@ def _raise_record_faults(payload: Buffer, header: BatchHeader, rules: ProduceRul
 def _record_faults(
     payload: Buffer, header: BatchHeader, rules: ProduceRules, now_ms: int
 ) -> Iterator[tuple[int, str, bool]]:
-    """Index, message, and whether the fault is one of time. A record shows its first fault only."""
+    """Index, message, and whether the timestamp is at fault. Only the first fault of a record is reported."""
     earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     records = iterate(payload, header.record_count, 0, header.base_timestamp, None)
     for index, record in enumerate(records):
@@ -296,7 +299,7 @@ def _record_faults(
 def _fit(
     buffer: Buffer, payload: Buffer, header: BatchHeader, found: Scan, rules: ProduceRules, now_ms: int
 ) -> Validated:
-    """The batch with the topic's clock and codec; its own bytes if nothing asks for others."""
+    """The batch with the topic's timestamp type and codec; its own bytes if nothing has to change."""
     is_sequential = found.is_sequential
     if not is_sequential:
         payload = _renumbered(payload, header)
@@ -324,7 +327,7 @@ def _fit(
 
 
 def _own_bytes(buffer: Buffer, header: BatchHeader) -> bytearray | memoryview:
-    """The batch alone, writable: a view where the buffer is, else a copy."""
+    """The batch alone, writable: a view if the buffer is writable, else a copy."""
     view = memoryview(buffer)[header.position : header.end]
     return bytearray(view) if view.readonly else view
 

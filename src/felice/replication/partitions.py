@@ -217,7 +217,7 @@ class Partitions:
         held = [
             key
             for key, partition in self._partitions.items()
-            if partition.log.wants_room or _has_no_role(partition)
+            if partition.log.lacks_room or _has_no_role(partition)
         ]
         return held + list(self._unmade)[:1]
 
@@ -234,7 +234,7 @@ class Partitions:
             return False
         log = partition.log
         directory = next((found for found in self._directories if found.logs.get(key) is log), None)
-        if directory is None or directory.offline_reason is not None or not log.wants_room:
+        if directory is None or directory.offline_reason is not None or not log.lacks_room:
             return False
         look = directory.reopen(key)
         adopt = await asyncio.get_running_loop().run_in_executor(None, look)
@@ -325,7 +325,7 @@ class Partitions:
         """The partition answers KAFKA_STORAGE_ERROR; the others are served."""
         was_known = key in self._unmade
         self._unmade.pop(key, None)
-        if isinstance(error, LogDirectoryError) and error.wants_room:
+        if isinstance(error, LogDirectoryError) and error.lacks_room:
             self._unmade[key] = None
             if was_known:
                 return

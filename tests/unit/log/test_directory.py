@@ -324,7 +324,7 @@ def test_a_damaged_meta_properties_says_how_to_write_it_anew(
     tmp_path: Path, content: str, reason: str
 ) -> None:
     (tmp_path / "meta.properties").write_text(content)
-    with pytest.raises(LogDirectoryError, match=f"{reason}.*write it anew with the lines version=1"):
+    with pytest.raises(LogDirectoryError, match=f"{reason}.*write it again with the lines version=1"):
         opened(tmp_path)
 
 

@@ -120,7 +120,7 @@ def test_a_tail_that_never_reached_the_disk_takes_what_came_after_it(tmp_path: P
     # Where a cleaner may have been, gaps are no sign of loss.
     assert numbers(log) == [*range(5), *([6, 7, 8] if policy == "compact" else [])]
     assert [cut.reason for cut in log.cuts] == (
-        [] if policy == "compact" else ["offset 5 is due there, but the next segment begins at 6"]
+        [] if policy == "compact" else ["offset 5 is missing: the next segment begins at 6"]
     )
 
 

@@ -419,4 +419,4 @@ def test_a_replica_whose_making_and_removal_found_no_descriptor_is_made_when_the
         eventually(lambda: produce(wire, "u", 0, b"taken") == 0)
         assert fetch(wire, "u", 0) == [b"taken"]
         (directory,) = broker.broker.directories
-        assert not directory._half_made
+        assert not directory._incomplete

@@ -1,8 +1,8 @@
-"""Record-level kernels: compiled when the extension was built, plain Python otherwise.
+"""Record-level kernels: compiled if the extension was built, plain Python otherwise.
 
-Both implementations give the same results and faults (`grammar` holds what they share, a property
-test proves it), so nobody above needs to know which one runs. `IMPLEMENTATION` tells; the
-environment variable `FELICE_PURE=1` forces the plain one.
+Both implementations return the same results and errors (`grammar` has what they share; a property
+test compares them), so callers need not know which one runs. `IMPLEMENTATION` names it. The
+environment variable `FELICE_PURE=1` selects plain Python.
 """
 
 from __future__ import annotations

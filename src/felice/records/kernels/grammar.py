@@ -1,7 +1,7 @@
-"""What the compiled kernels and their plain twin agree on: faults, limits and result shapes.
+"""Errors, limits and result types that the compiled and the plain kernels share.
 
-A record that breaks the format is reported by the first fault met when reading left to right,
-in the same words by both twins; a property test holds them to it.
+Both report a record that breaks the format by the first fault from left to right, in the same
+words; a property test compares them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from felice.protocol.primitives import Buffer
 from felice.records.errors import InvalidRecord
 
 RECORD_MIN_BYTES = 7
-"""Length, attributes, both deltas, key, value and header count at one byte each."""
+"""The smallest record: length, attributes, both deltas, key, value and header count at one byte each."""
 
 VARINT_CUT = 1
 VARINT_LONG = 2
@@ -52,14 +52,14 @@ def trailing_fault(record_count: int, spare_bytes: int) -> InvalidRecord:
 
 
 def wrap64(number: int) -> int:
-    """Sums as Java's long does: a hostile delta must not give a number that no buffer can hold."""
+    """Adds as Java's long does: a hostile delta must not give a number that fits no buffer."""
     return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
 class Scan(NamedTuple):
-    """What the checks on a produced batch need to know of its records.
+    """Facts about a batch's records that the checks of a produced batch need.
 
-    `max_timestamp` and `min_timestamp` are over records that carry one, -1 if none does;
+    `max_timestamp` and `min_timestamp` cover the records that have one, -1 if none has;
     `first_keyless` is an index, -1 if every record has a key.
     """
 
@@ -71,7 +71,7 @@ class Scan(NamedTuple):
 
 
 class KeptRecords(NamedTuple):
-    """What the log cleaner keeps of a batch. `records` is None where it keeps every record as it stands."""
+    """The records of a batch that the log cleaner keeps. `records` is None if it keeps all of them unchanged."""
 
     records: bytearray | None
     record_count: int
@@ -80,7 +80,7 @@ class KeptRecords(NamedTuple):
 
 
 class BinaryColumn(NamedTuple):
-    """Buffers of an Arrow binary or string array, as `Array.buffers()` gives them."""
+    """Buffers of an Arrow binary or string array, as `Array.buffers()` returns them."""
 
     validity: Buffer | None
     offsets: Buffer
@@ -100,7 +100,7 @@ class HeadersColumn(NamedTuple):
 
 
 class RowColumns(NamedTuple):
-    """Rows to encode. `timestamps` are int64 milliseconds, native order; None is a missing column."""
+    """Rows to encode. `timestamps` are int64 milliseconds in native order. None is a missing column."""
 
     keys: BinaryColumn | None
     values: BinaryColumn | None
@@ -109,7 +109,7 @@ class RowColumns(NamedTuple):
 
 
 class EncodedRows(NamedTuple):
-    """`payload` begins with the room asked for; rows up to `next_row` are in it."""
+    """`payload` begins with the requested room and holds the rows up to `next_row`."""
 
     payload: bytearray
     next_row: int

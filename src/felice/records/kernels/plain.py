@@ -1,7 +1,7 @@
-"""The record kernels in plain Python: what runs when nothing was compiled. Columns: `plain_columns`.
+"""The record kernels in plain Python, used if nothing was compiled. Columns: `plain_columns`.
 
-Keeps true:  same results and same faults as `_kernels.pyx`, for every input.
-One generator, `walk`, knows the format; everything that reads records stands on it.
+Keeps true:  same results and same errors as `_kernels.pyx`, for every input.
+One generator, `walk`, knows the format. Everything that reads records uses it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
 
 # index, timestamp delta, offset delta, key start, key end, value start, value end, headers start,
-# header count. A start of -1 is a null.
+# header count. A start of -1 means null.
 _Fields = tuple[int, int, int, int, int, int, int, int, int]
 
 
 class _Fault(Exception):
-    """Carries a fault code from a varint to the record it stands in."""
+    """Carries a fault code from a varint to the record that contains it."""
 
     def __init__(self, code: int) -> None:
         self.code = code
 
 
 def read_varint(view: Buffer, position: int, end: int, bits: int) -> tuple[int, int]:
-    """A zig-zag varint; Java drops the bits above `bits`, so do we."""
+    """Reads a zig-zag varint. Ignores the bits above `bits`, as Java does."""
     raw = shift = 0
     while True:
         if position >= end:
@@ -47,7 +47,7 @@ def read_varint(view: Buffer, position: int, end: int, bits: int) -> tuple[int, 
 
 
 def walk(view: Buffer, record_count: int) -> Iterator[_Fields]:
-    """The records of one batch, each checked against its declared length and the payload's end."""
+    """Fields of the records of one batch, each checked against its declared length and the payload's end."""
     size_bytes = len(view)
     if record_count < 0 or record_count * grammar.RECORD_MIN_BYTES > size_bytes:
         raise grammar.count_fault(record_count, size_bytes)
@@ -98,7 +98,7 @@ def _read_record(view: Buffer, position: int, end: int, index: int) -> _Fields:
 
 
 def _read_bytes(view: Buffer, position: int, end: int, code: int) -> tuple[int, int]:
-    """Start (-1 if null) and end of length-prefixed bytes; the end is where reading goes on."""
+    """Start (-1 if null) and end of length-prefixed bytes; reading continues at the end."""
     length, position = read_varint(view, position, end, 32)
     if length == -1:
         return -1, position
@@ -108,7 +108,7 @@ def _read_bytes(view: Buffer, position: int, end: int, code: int) -> tuple[int, 
 
 
 def read_headers(view: Buffer, position: int, header_count: int) -> Iterator[tuple[bytes, bytes | None]]:
-    """Headers that `_read_record` has already checked."""
+    """Headers of a record that `_read_record` has checked."""
     end = len(view)
     for _ in range(header_count):
         start, position = _read_bytes(view, position, end, grammar.HEADER_KEY)
@@ -118,7 +118,7 @@ def read_headers(view: Buffer, position: int, header_count: int) -> Iterator[tup
 
 
 def scan(payload: Buffer, record_count: int, base_timestamp: int) -> Scan:
-    """Checks every record of a batch and gathers what produce validation asks for."""
+    """Checks every record of a batch and collects the facts that produce validation needs."""
     max_timestamp = delta_of_max = min_timestamp = first_keyless = -1
     is_sequential = True
     with memoryview(payload) as view:
@@ -138,7 +138,7 @@ def scan(payload: Buffer, record_count: int, base_timestamp: int) -> Scan:
 def iterate(
     payload: Buffer, record_count: int, base_offset: int, base_timestamp: int, append_time_ms: int | None
 ) -> list[Record]:
-    """The records of a batch. `append_time_ms` replaces their own times (LogAppendTime batches)."""
+    """The records of a batch. `append_time_ms` replaces their own timestamps (LogAppendTime batches)."""
     records = []
     with memoryview(payload) as view:
         for fields in walk(view, record_count):
@@ -180,7 +180,7 @@ def encode_record(
     value: Buffer | None,
     headers: Iterable[tuple[str | Buffer, Buffer | None]] = (),
 ) -> int:
-    """Appends one record to `out` and returns the bytes that it took."""
+    """Appends one record to `out` and returns its size in bytes."""
     if not (
         -_INT32_MAX - 1 <= offset_delta <= _INT32_MAX and -_INT64_MAX - 1 <= timestamp_delta <= _INT64_MAX
     ):

@@ -1,7 +1,7 @@
 """The column kernels in plain Python: batches to Arrow buffers and back, and murmur2 over a column.
 
 Keeps true:  same buffers, byte for byte, as `_kernels.pyx`.
-Bytes in, bytes out: pyarrow itself is not needed here.
+Input and output are bytes: pyarrow is not needed here.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ArrowColumns:
 
     @property
     def data_bytes(self) -> int:
-        """Size of the largest variable-length column, which int32 offsets bound."""
+        """Size of the largest variable-length column, which int32 offsets limit."""
         writers = (self._keys, self._values, self._header_keys, self._header_values)
         return max(len(writer.data) for writer in writers)
 
@@ -89,7 +89,7 @@ class ArrowColumns:
         start_offset: int,
         end_offset: int,
     ) -> int:
-        """Adds the records of a batch with `start_offset` <= offset < `end_offset`; how many they were."""
+        """Adds the records of a batch with `start_offset` <= offset < `end_offset`; returns how many."""
         before = self.rows
         try:
             with memoryview(payload) as view:
@@ -130,7 +130,7 @@ class ArrowColumns:
             self._header_values.truncate(self._header_offsets[-1])
 
     def finish(self) -> ColumnBuffers:
-        """The columns; nothing may be appended any more."""
+        """Returns the columns. Nothing may be appended afterwards."""
         headers = None
         if self._with_headers:
             headers = HeadersBuffers(
@@ -151,12 +151,12 @@ class ArrowColumns:
 
 
 def _microseconds(timestamp_ms: int) -> int:
-    """Times that only int64 milliseconds can name go to the edge of what microseconds can."""
+    """Converts to microseconds. Times beyond the range of microseconds become the nearest time in range."""
     return max(-_MILLISECONDS_MAX, min(timestamp_ms, _MILLISECONDS_MAX)) * 1000
 
 
 class _BinaryReader:
-    """Rows of an Arrow binary column, none read outside its buffers."""
+    """Rows of an Arrow binary column. Never reads outside the column's buffers."""
 
     __slots__ = ("_array_offset", "_data", "_offsets", "_validity")
 
@@ -238,7 +238,7 @@ def encode_rows(
 ) -> EncodedRows:
     """Encodes rows from `start` on, up to `stop` or until the records would exceed `target_bytes`.
 
-    At least one row is taken, however large. Offset deltas count from 0.
+    Takes at least one row, however large. Offset deltas count from 0.
     """
     if not 0 <= start <= stop or not 0 <= room_bytes <= _INT32_MAX:
         raise ValueError("rows begin before 0 or end before they begin")
@@ -269,7 +269,7 @@ def encode_rows(
 
 
 def murmur2(data: Buffer) -> int:
-    """The hash of Java's `Utils.murmur2` made positive, by which its default partitioner divides."""
+    """Java's `Utils.murmur2`, made positive: its default partitioner uses this hash."""
     view = memoryview(data).cast("B")
     length = len(view)
     hashed = 0x9747B28C ^ length
@@ -285,7 +285,7 @@ def murmur2(data: Buffer) -> int:
 
 
 def murmur2_column(column: BinaryColumn, rows: int) -> bytearray:
-    """`murmur2` of each row as native int32; -1 where the key is null."""
+    """`murmur2` of each row as native int32; -1 if the key is null."""
     reader = _BinaryReader(column, rows)
     keys = (reader[row] for row in range(rows))
     return bytearray(array("i", [-1 if key is None else murmur2(key) for key in keys]).tobytes())

@@ -1,11 +1,11 @@
 """The log cleaner's map from key to last offset, in plain Python.
 
-Keeps true:  it takes 24 bytes a slot, never more: a 16-byte hash of the key and an offset. A key that is not
-             there answers -1. Nothing is ever removed.
-             Two keys are held to be one only if 128 bits of a hash agree whose secret nobody outside knows:
+Keeps true:  a slot takes 24 bytes, never more: a 16-byte hash of the key and an offset. A key that is not
+             in the map returns -1. Nothing is ever removed.
+             Two keys count as equal only if 128 bits of a keyed hash agree. The hash key is secret, so that
              no producer can make its keys collide.
-How:         open addressing with linear probing over one block of memory. The compiled twin hashes with
-             SipHash-2-4, this one with BLAKE2b: no bit of a hash leaves the map, so answers are equal.
+How:         open addressing with linear probing over one block of memory. The compiled version hashes with
+             SipHash-2-4, this one with BLAKE2b: no bit of a hash leaves the map, so results are equal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SLOT_BYTES = _HASH_BYTES + _PLACE.size
 
 
 class OffsetMap:
-    """Made with a number of slots and 16 secret bytes."""
+    """Takes the number of slots and 16 secret bytes."""
 
     __slots__ = ("_secret", "_table", "_used", "slots")
 
@@ -40,7 +40,7 @@ class OffsetMap:
         return self._used
 
     def _find(self, digest: bytes) -> tuple[int, int]:
-        """Position of the hash's slot, and the offset plus one in it; 0 is an empty slot, -1 none at all."""
+        """Position of the hash's slot, and the offset plus one in it; 0 for an empty slot, -1 if none is free."""
         table = self._table
         at = int.from_bytes(digest, "little") % self.slots * _SLOT_BYTES
         for _ in range(self.slots):
@@ -56,7 +56,7 @@ class OffsetMap:
         return blake2b(key, digest_size=_HASH_BYTES, key=self._secret).digest()
 
     def get(self, key: Buffer) -> int:
-        """The last offset of a key, -1 if it was never put."""
+        """The last offset of a key, -1 if the key was never put."""
         at, place = self._find(self._digest(key))
         return place - 1 if at >= 0 else -1
 
@@ -74,10 +74,10 @@ class OffsetMap:
     def put_records(
         self, payload: Buffer, record_count: int, base_offset: int, start_offset: int, max_keys: int
     ) -> int:
-        """Takes the keys of a batch's records from `start_offset` on.
+        """Puts the keys of a batch's records from `start_offset` on.
 
-        Returns -1, or the offset of the first record whose key would be one more than `max_keys`; that
-        record and those after it are not in the map.
+        Returns -1, or the offset of the first record whose key would exceed `max_keys`; that
+        record and those after it are not put.
         """
         stopped = -1
         with memoryview(payload) as view:
@@ -101,7 +101,7 @@ class OffsetMap:
         end_offset: int,
         keeps_tombstones: bool,
     ) -> KeptRecords:
-        """The records of a batch that no later one below `end_offset` replaces; all from `end_offset` on."""
+        """The records of a batch that no later record below `end_offset` replaces; all from `end_offset` on."""
         out, kept, max_timestamp, has_tombstones, start = bytearray(), 0, -1, False, 0
         with memoryview(payload) as view:
             ends = _record_ends(view, record_count)
@@ -125,7 +125,7 @@ class OffsetMap:
 
 
 def _record_ends(view: Buffer, record_count: int) -> Iterator[int]:
-    """Where each record ends that `walk` has already checked."""
+    """End position of each record. `walk` must have checked the records."""
     position = 0
     for _ in range(record_count):
         length, position = read_varint(view, position, len(view), 32)
