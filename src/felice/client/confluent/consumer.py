@@ -1,9 +1,9 @@
-"""`Consumer` with confluent_kafka's face.
+"""The blocking `Consumer`, with confluent_kafka's names.
 
 Keeps true:  callbacks (rebalance, commit, error) run in the thread that calls `poll`, `consume` or `close`, never in
              another. A message handed out counts as processed for automatic commits.
-How:         the loop on a thread of its own fetches and keeps the group; `poll` takes from what is fetched and
-             decodes it, mostly without asking that thread anything.
+How:         an event loop on a thread of its own fetches, and keeps the membership in the group. `poll` takes
+             fetched records and decodes them in the caller's thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TICK_S = 0.1
 
 
 class _Notices:
-    """What the application is to be told, in its own thread."""
+    """Callbacks that wait until the application's thread serves them."""
 
     def __init__(self, thread: LoopThread) -> None:
         self._thread = thread
@@ -54,9 +54,9 @@ class _Notices:
     async def ask(
         self, callback: Callable[[list[TopicPartition]], Any], partitions: list[TopicPartition]
     ) -> None:
-        """Have a callback run and wait until it was.
+        """Have the application's thread run a callback, and wait for its end.
 
-        The application's thread goes on when what follows from that, as an assignment, has come to pass.
+        That thread then waits until the effects of the callback, such as an assignment, are in force.
         """
         loop = asyncio.get_running_loop()
         done = loop.create_future()
@@ -64,7 +64,7 @@ class _Notices:
         async def finish() -> None:
             if not done.done():
                 done.set_result(None)
-            # Behind whoever waited for it.
+            # Let the task that awaited `done` run first.
             await asyncio.sleep(0)
 
         def notice() -> None:
@@ -376,7 +376,7 @@ class Consumer:
                 try:
                     self._pump(future, None)
                 except Exception as error:
-                    # Of a callback: the group is to be left all the same, and then it is told.
+                    # A callback raised: leave the group all the same, and raise its exception afterwards.
                     raised = raised or error
         finally:
             self._closed = True

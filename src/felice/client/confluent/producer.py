@@ -1,6 +1,6 @@
-"""`Producer` with confluent_kafka's face.
+"""The blocking `Producer`, with confluent_kafka's names.
 
-Keeps true:  `produce` never waits: it takes the record in or raises (`BufferError` when the queue is full). Callbacks
+Keeps true:  `produce` never waits: it queues the record or raises (`BufferError` when the queue is full). Callbacks
              run in the thread that calls `poll` or `flush`, never in another. `len(producer)` counts records
              whose report was not served yet.
 How:         `produce` appends to the accumulator in the caller's thread; a loop on a thread of its own sends.

@@ -1,11 +1,12 @@
-"""Keeps a consumer in its group: joins, assigns as leader, beats, rejoins, leaves.
+"""Keeps a consumer in its group: joins, assigns partitions as the leader, sends heartbeats, rejoins, leaves.
 
-Keeps true:  partitions are given up (callback, commit) before this member lets the rest of the group have them: an
-             eager member before it joins, a cooperative one before it joins again (KIP-429).
-             Heartbeats go on while callbacks run; a consumer that is not polled for `max.poll.interval.ms` leaves,
-             and comes back when it is polled again. What was lost without being asked is told as lost.
-How:         one task walks join, sync, and waiting for the next reason to rebalance; one beats; one watches topics.
-Leaves:      the protocol's decisions to `group`, running callbacks and committing to its `Rebalances`.
+Keeps true:  partitions are revoked (callback, commit) before other members can get them: an eager member revokes before
+             it joins, a cooperative member before it joins again (KIP-429).
+             Heartbeats continue while callbacks run. A consumer that is not polled for `max.poll.interval.ms` leaves
+             the group, and joins again when it is polled. Partitions that the group took away are reported as lost.
+How:         three tasks: one joins, syncs and waits for the next reason to rebalance; one sends heartbeats; one watches
+             the topics.
+Leaves:      the protocol's decisions to `member`, callbacks and commits to its `Rebalances`.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class Membership:
         self._why = why
         self._reason.set()
 
-    # The walk
+    # Join and sync
 
     async def _live(self) -> None:
         await self._learn_topics()
@@ -241,7 +242,7 @@ class Membership:
         self._coordinator = await self._cluster.coordinator(group_id, self._cluster.timeout_s)
         return await self._cluster.call(self._coordinator, request, purpose="group", timeout_s=timeout_s)
 
-    # The beat
+    # Heartbeats
 
     async def _beat(self) -> None:
         interval_s = self._settings["heartbeat.interval.ms"] / 1000

@@ -1,8 +1,7 @@
 """An event loop on a thread of its own, for callers that do not have one.
 
-Keeps true:  the thread ends when it is stopped, and when the interpreter ends; whoever waits for a result is not
-             left waiting by either. A process forked from this one has no such thread: a client is not to be
-             carried across a fork.
+Keeps true:  the thread ends when it is stopped, and when the interpreter ends; a caller that waits for a result then
+             gets an exception. A forked process has no such thread: make a client in the process that uses it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class LoopThread:
     """Starts at once."""
 
     def __init__(self, name: str) -> None:
-        # Run at the end, however it comes: lets go of connections.
+        # Runs when the thread ends, for whatever reason: closes connections.
         self.at_end: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

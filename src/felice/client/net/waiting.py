@@ -1,4 +1,4 @@
-"""Says once who waits for something for longer than usual, and for what reason."""
+"""Reports once when the client waits for something longer than usual, with the reason."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A producer's transaction: what is legal when, what to ask next, and what the answers make of it. Pure.
+"""A producer's transaction: which calls are allowed, which request comes next, what its answer changes. Pure.
 
-Keeps true:  a record is written only inside an open transaction, to a partition that the coordinator counts to it.
-             A transaction in which anything failed cannot be committed: it can only be aborted. Who was fenced
-             does nothing more. A call that timed out goes on and may be made again; until its outcome was told
-             nothing else may begin.
-             What may have reached the coordinator and was not answered is asked again before an abort relies on
-             it: to abort what never began is an error, and not to abort what did would leave it open.
+Keeps true:  a record is written only inside an open transaction, to a partition that the coordinator has added to it.
+             A transaction in which anything failed cannot be committed, only aborted. A fenced producer does nothing
+             more. A call that timed out continues and may be made again; no other call is allowed before its outcome
+             was returned.
+             A request that may have reached the coordinator without an answer is repeated before an abort: aborting a
+             transaction that never began is an error, and one that did begin must not stay open.
 How:         calls of the application move the state; `next_step` says what to ask; `on_answer` takes the answer.
 Leaves:      requests, waiting and finding coordinators to `transacting`, records to `sender`.
 """
@@ -25,7 +25,7 @@ from felice.protocol.errors import ErrorCode
 
 
 class State(Enum):
-    """In *ed the outcome of a call is there, but nobody has taken it."""
+    """In INITIALIZED, COMMITTED and ABORTED the call has ended, but its caller timed out before it got the outcome."""
 
     NEW = "init_transactions was not called yet"
     INITIALIZING = "init_transactions is under way"
@@ -67,7 +67,7 @@ _OUTCOMES = {State.INITIALIZED, State.COMMITTED, State.ABORTED}
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    """`known` is who asks for a new epoch (KIP-360); nobody, at first."""
+    """`known` is the identity that needs a new epoch (KIP-360); ANONYMOUS at first."""
 
     known: ProducerIdentity = ANONYMOUS
 
@@ -97,7 +97,7 @@ Step: TypeAlias = InitProducerId | AddPartitions | AddOffsets | CommitOffsets | 
 
 
 class Next(Enum):
-    """What an answer asks of the one who asked."""
+    """The next step after a response."""
 
     GO_ON = "ask `next_step` what follows"
     RETRY = "the same again after a while"

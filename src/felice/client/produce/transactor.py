@@ -1,8 +1,8 @@
-"""Carries out what `transactions` decides: asks coordinators, backs off, lets callers wait.
+"""Carries out what `transaction` decides: sends requests to coordinators, backs off, lets callers wait.
 
-Keeps true:  one request of the transaction's own is under way at a time, so that answers come in the order of the
-             questions. A caller that gives up waiting stops nothing: the work goes on, and the call may be made
-             again. An answer that never came is asked for again, at whoever is the coordinator by then.
+Keeps true:  one request of the transaction is in flight at a time, so that answers come in the order of requests.
+             A caller that times out stops nothing: the work continues, and the call may be made again. A request
+             without an answer is repeated, to the coordinator of that moment.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Transactor:
     # Calls of the application
 
     async def init(self, timeout_s: float | None) -> None:
-        # Somebody else's transaction may have to be timed out first.
+        # The transaction of a previous producer may have to time out first.
         await self._call("init_transactions", timeout_s, 2 * self._timeout_ms)
 
     async def begin(self) -> None:
