@@ -78,11 +78,18 @@ def test_no_request_fails_while_brokers_restart_one_by_one(tmp_path: Path) -> No
         }
         statistics = {kind: Statistics() for kind in kinds}
         writers = [
-            Writer(kind, bootstrap, TOPIC, PARTITIONS, "lz4", records_a_turn=6, pause_s=0.01, options={
-                **settings, "statistics.interval.ms": 200, "stats_cb": statistics[kind]
-            })
+            Writer(
+                kind,
+                bootstrap,
+                TOPIC,
+                PARTITIONS,
+                "lz4",
+                records_a_turn=6,
+                pause_s=0.01,
+                options={**settings, "statistics.interval.ms": 200, "stats_cb": statistics[kind]},
+            )
             for kind, settings in kinds.items()
-        ]  # fmt: skip
+        ]
         readers = [GroupReader(f"r-{number}", bootstrap, TOPIC, "readers") for number in range(2)]
         for thread in (*writers, *readers):
             thread.start()

@@ -120,7 +120,7 @@ def _offsets_not_rising(history: History) -> list[str]:
 
 
 def forgive_lost_tails(
-    history: History, eras: dict[tuple[str, int, int], int], losses: int
+    history: History, eras: dict[tuple[str, int, int], int], power_failures: int
 ) -> tuple[History, list[str]]:
     """For a log that is not synced before it acknowledges: a loss of power may take its end, never its middle.
 
@@ -142,7 +142,7 @@ def forgive_lost_tails(
             faults.append(
                 f"hole: {_name(*gone[0][:3])} at offset {gone[0].offset} is gone, and offset {kept[-1].offset} is there"
             )
-        if era < losses:
+        if era < power_failures:
             forgiven.update(record[:3] for record in gone)
     written = [
         record._replace(offset=None) if record[:3] in forgiven else record for record in history.written

@@ -21,7 +21,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class CommittedOffset:
     """Somebody asked what was committed; -1 is nothing."""
 
     partition: int
@@ -37,7 +37,7 @@ class Owned:
     partition: int
 
 
-def commit_anomalies(commits: Iterable[Commit], observed: Iterable[Observed]) -> list[str]:
+def commit_anomalies(commits: Iterable[Commit], observed: Iterable[CommittedOffset]) -> list[str]:
     commits = list(commits)
     faults: list[str] = []
     highest: dict[int, tuple[int, float]] = {}
@@ -51,7 +51,7 @@ def commit_anomalies(commits: Iterable[Commit], observed: Iterable[Observed]) ->
     return faults
 
 
-def _against(seen: Observed, commits: list[Commit]) -> list[str]:
+def _against(seen: CommittedOffset, commits: list[Commit]) -> list[str]:
     known = [c for c in commits if c.acknowledged_s is not None and c.acknowledged_s <= seen.asked_s]
     last = max(known, key=lambda commit: commit.offset, default=None)
     if last is not None and seen.offset < last.offset:

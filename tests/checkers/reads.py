@@ -13,7 +13,7 @@ from checkers.history import Read, Written
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ObservedOffsets:
     """First offset and high watermark of a partition, asked for and answered at these times."""
 
     partition: int
@@ -41,10 +41,10 @@ def view_anomalies(seen: Iterable[Read], final: Iterable[Read], *, is_dense: boo
     return faults
 
 
-def mark_anomalies(marks: Iterable[Mark]) -> list[str]:
+def offset_anomalies(marks: Iterable[ObservedOffsets]) -> list[str]:
     """Judges only what was surely asked after the other was answered."""
     faults = []
-    latest: dict[int, Mark] = {}
+    latest: dict[int, ObservedOffsets] = {}
     for mark in sorted(marks, key=lambda mark: mark.asked_s):
         before = latest.get(mark.partition)
         if before is not None and before.answered_s <= mark.asked_s:
@@ -58,7 +58,7 @@ def mark_anomalies(marks: Iterable[Mark]) -> list[str]:
     return faults
 
 
-def promised_marks(written: Iterable[Written], marks: Iterable[Mark]) -> list[str]:
+def acknowledged_offset_anomalies(written: Iterable[Written], marks: Iterable[ObservedOffsets]) -> list[str]:
     """At the end the high watermark is above everything that was acknowledged."""
     highs = {mark.partition: mark.high for mark in marks}
     return [

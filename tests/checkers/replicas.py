@@ -2,7 +2,7 @@
 against what the store was told. For clusters that never elect an unclean leader.
 
 What a watermark passed once is the same everywhere, for ever: whoever leads a newer epoch has it, no replica
-shows other bytes below its own watermark, and no watermark goes back within one life of a broker. Nobody shows a
+shows other bytes below its own watermark, and no watermark goes back within one incarnation of a broker. Nobody shows a
 watermark above its own log's end. An epoch has one leader, in one of its lives. In the store, leader epochs and
 controller epochs do not go back, another leader takes another epoch, and was in sync under the last one; only a
 leader brings a replica into its ISR. A broker that the store counts as gone leads nothing.
@@ -28,7 +28,7 @@ class Seen(NamedTuple):
     at_s: float
     partition: str
     broker: int
-    life: int
+    incarnation: int
     leader_epoch: int
     is_leader: bool
     log_start: int
@@ -50,37 +50,43 @@ class State(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Chronicle:
+class _PartitionHistory:
     """What was committed in a partition, and who led which of its epochs."""
 
     committed: dict[int, Batch] = field(default_factory=dict)
     end: int = 0
     end_epoch: int = -1  # under which the end was seen
     leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
-    marks: dict[tuple[int, int], int] = field(default_factory=dict)
+    high_watermarks: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
 class Replicas:
     """Judges replicas as they are seen, one after the other."""
 
     def __init__(self) -> None:
-        self.faults: list[str] = []
-        self._partitions: dict[str, _Chronicle] = {}
+        self.anomalies: list[str] = []
+        self._partitions: dict[str, _PartitionHistory] = {}
 
-    def see(self, seen: Seen) -> None:
-        chronicle = self._partitions.setdefault(seen.partition, _Chronicle())
-        who = f"broker {seen.broker} (life {seen.life}) at {seen.at_s:.3f} s in {seen.partition}"
-        self._see_epoch(chronicle, seen, who)
-        self._see_mark(chronicle, seen, who)
-        self._see_batches(chronicle, seen, who)
+    def check(self, seen: Seen) -> None:
+        history = self._partitions.setdefault(seen.partition, _PartitionHistory())
+        who = (
+            f"broker {seen.broker} (incarnation {seen.incarnation}) at {seen.at_s:.3f} s in {seen.partition}"
+        )
+        self._check_epoch(history, seen, who)
+        self._check_watermark_of(history, seen, who)
+        self._check_batches(history, seen, who)
 
-    def see_reach(self, at_s: float, partition: str, broker: int, high_watermark: int, log_end: int) -> None:
+    def check_high_watermark(
+        self, at_s: float, partition: str, broker: int, high_watermark: int, log_end: int
+    ) -> None:
         """At the moment at which a watermark moves: it is on the log."""
         if high_watermark > log_end:
             who = f"broker {broker} at {at_s:.3f} s in {partition}"
             self._fault(f"watermark {high_watermark} above the log's end {log_end}: {who}")
 
-    def see_zombie(self, at_s: float, partition: str, broker: int, leader_epoch: int, ended_s: float) -> None:
+    def report_zombie(
+        self, at_s: float, partition: str, broker: int, leader_epoch: int, ended_s: float
+    ) -> None:
         """A leader whose session ended because nothing was heard of it: it knew before the store did."""
         self._fault(
             f"zombie: broker {broker} leads {partition} in epoch {leader_epoch} at {at_s:.3f} s; "
@@ -88,46 +94,46 @@ class Replicas:
         )
 
     def _fault(self, text: str) -> None:
-        if len(self.faults) < 20:
-            self.faults.append(text)
+        if len(self.anomalies) < 20:
+            self.anomalies.append(text)
 
-    def _see_epoch(self, chronicle: _Chronicle, seen: Seen, who: str) -> None:
+    def _check_epoch(self, history: _PartitionHistory, seen: Seen, who: str) -> None:
         if not seen.is_leader:
             return
-        me = (seen.broker, seen.life)
-        first = chronicle.leaders.setdefault(seen.leader_epoch, me)
+        me = (seen.broker, seen.incarnation)
+        first = history.leaders.setdefault(seen.leader_epoch, me)
         if first != me:
             self._fault(
-                f"two leaders: {who} leads epoch {seen.leader_epoch}, broker {first[0]} (life {first[1]}) led it"
+                f"two leaders: {who} leads epoch {seen.leader_epoch}, broker {first[0]} (incarnation {first[1]}) led it"
             )
-        is_latest = seen.leader_epoch >= max(chronicle.leaders)
-        if is_latest and seen.leader_epoch >= chronicle.end_epoch and seen.log_end < chronicle.end:
+        is_latest = seen.leader_epoch >= max(history.leaders)
+        if is_latest and seen.leader_epoch >= history.end_epoch and seen.log_end < history.end:
             self._fault(
                 f"lost: {who} leads epoch {seen.leader_epoch} and ends at {seen.log_end}; "
-                f"{chronicle.end} was committed in epoch {chronicle.end_epoch}"
+                f"{history.end} was committed in epoch {history.end_epoch}"
             )
 
-    def _see_mark(self, chronicle: _Chronicle, seen: Seen, who: str) -> None:
-        self.see_reach(seen.at_s, seen.partition, seen.broker, seen.high_watermark, seen.log_end)
-        before = chronicle.marks.get((seen.broker, seen.life), 0)
+    def _check_watermark_of(self, history: _PartitionHistory, seen: Seen, who: str) -> None:
+        self.check_high_watermark(seen.at_s, seen.partition, seen.broker, seen.high_watermark, seen.log_end)
+        before = history.high_watermarks.get((seen.broker, seen.incarnation), 0)
         if seen.high_watermark < before:
             self._fault(f"watermark back: {who} had {before}, and has {seen.high_watermark}")
-        chronicle.marks[seen.broker, seen.life] = seen.high_watermark
+        history.high_watermarks[seen.broker, seen.incarnation] = seen.high_watermark
 
-    def _see_batches(self, chronicle: _Chronicle, seen: Seen, who: str) -> None:
+    def _check_batches(self, history: _PartitionHistory, seen: Seen, who: str) -> None:
         for batch in seen.batches:
-            known = chronicle.committed.get(batch.base_offset)
+            known = history.committed.get(batch.base_offset)
             if batch.last_offset >= seen.high_watermark:
                 continue
             if known is None:
-                if batch.base_offset < chronicle.end and chronicle.committed:
+                if batch.base_offset < history.end and history.committed:
                     self._fault(f"changed: {who} has {batch} where other batches were committed")
                     continue
-                chronicle.committed[batch.base_offset] = batch
+                history.committed[batch.base_offset] = batch
             elif known != batch:
                 self._fault(f"changed: {who} has {batch}, and {known} was committed")
-        if seen.high_watermark > chronicle.end:
-            chronicle.end, chronicle.end_epoch = seen.high_watermark, seen.leader_epoch
+        if seen.high_watermark > history.end:
+            history.end, history.end_epoch = seen.high_watermark, seen.leader_epoch
 
 
 def state_anomalies(states: Iterable[State]) -> list[str]:

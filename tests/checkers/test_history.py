@@ -48,20 +48,20 @@ def lossy(lost: set[int]) -> tuple[History, dict[tuple[str, int, int], int]]:
 
 def test_a_lost_tail_is_forgiven_where_power_was_lost_after_it() -> None:
     history, eras = lossy({3, 4})
-    forgiven, faults = forgive_lost_tails(history, eras, losses=1)
+    forgiven, faults = forgive_lost_tails(history, eras, power_failures=1)
     assert faults == []
     assert anomalies(forgiven) == []
 
 
 def test_a_tail_that_nothing_took_is_not_forgiven() -> None:
     history, eras = lossy({3, 4})
-    forgiven, _ = forgive_lost_tails(history, eras, losses=0)
+    forgiven, _ = forgive_lost_tails(history, eras, power_failures=0)
     assert len(anomalies(forgiven)) == 2
 
 
 def test_a_lost_middle_is_not_forgiven() -> None:
     history, eras = lossy({2})
-    _, faults = forgive_lost_tails(history, eras, losses=1)
+    _, faults = forgive_lost_tails(history, eras, power_failures=1)
     assert ["hole: record 2 of w" in fault for fault in faults] == [True]
 
 

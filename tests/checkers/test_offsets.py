@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.offsets import Commit, Observed, Owned, commit_anomalies, ownership_anomalies
+from checkers.offsets import Commit, CommittedOffset, Owned, commit_anomalies, ownership_anomalies
 
 COMMITS = [Commit(0, 5, 1.0, 1.1), Commit(0, 9, 2.0, 2.1), Commit(0, 12, 3.0)]
 
@@ -12,28 +12,28 @@ COMMITS = [Commit(0, 5, 1.0, 1.1), Commit(0, 9, 2.0, 2.1), Commit(0, 12, 3.0)]
 @pytest.mark.parametrize(
     "observed",
     [
-        [Observed(0, -1, 0.1, 0.2), Observed(0, 5, 1.5, 1.6), Observed(0, 9, 2.5, 2.6)],
-        [Observed(0, 5, 1.05, 2.05)],
-        [Observed(0, 12, 4.0, 4.1)],
+        [CommittedOffset(0, -1, 0.1, 0.2), CommittedOffset(0, 5, 1.5, 1.6), CommittedOffset(0, 9, 2.5, 2.6)],
+        [CommittedOffset(0, 5, 1.05, 2.05)],
+        [CommittedOffset(0, 12, 4.0, 4.1)],
         # Asked at the same time: either may have been answered first.
-        [Observed(0, 9, 2.05, 2.3), Observed(0, 5, 2.06, 2.4)],
+        [CommittedOffset(0, 9, 2.05, 2.3), CommittedOffset(0, 5, 2.06, 2.4)],
     ],
 )
-def test_offsets_that_go_forward_are_good(observed: list[Observed]) -> None:
+def test_offsets_that_go_forward_are_good(observed: list[CommittedOffset]) -> None:
     assert commit_anomalies(COMMITS, observed) == []
 
 
 @pytest.mark.parametrize(
     ("observed", "said"),
     [
-        ([Observed(0, 5, 2.5, 2.6)], "forgotten: "),
-        ([Observed(0, -1, 2.5, 2.6)], "forgotten: "),
-        ([Observed(0, 12, 4.0, 4.1), Observed(0, 9, 4.2, 4.3)], "back: "),
-        ([Observed(0, 10, 4.0, 4.1)], "invented: "),
-        ([Observed(0, 12, 2.5, 2.6)], "invented: "),
+        ([CommittedOffset(0, 5, 2.5, 2.6)], "forgotten: "),
+        ([CommittedOffset(0, -1, 2.5, 2.6)], "forgotten: "),
+        ([CommittedOffset(0, 12, 4.0, 4.1), CommittedOffset(0, 9, 4.2, 4.3)], "back: "),
+        ([CommittedOffset(0, 10, 4.0, 4.1)], "invented: "),
+        ([CommittedOffset(0, 12, 2.5, 2.6)], "invented: "),
     ],
 )
-def test_offsets_that_do_not_are_found(observed: list[Observed], said: str) -> None:
+def test_offsets_that_do_not_are_found(observed: list[CommittedOffset], said: str) -> None:
     assert any(fault.startswith(said) for fault in commit_anomalies(COMMITS, observed))
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from checkers.history import Read, Written
-from checkers.reads import Keyed, Mark, keyed_anomalies, mark_anomalies, promised_marks, view_anomalies
+from checkers.reads import (
+    Keyed,
+    ObservedOffsets,
+    acknowledged_offset_anomalies,
+    keyed_anomalies,
+    offset_anomalies,
+    view_anomalies,
+)
 
 FINAL = [Read("w", n, 0, n) for n in range(5)]
 
@@ -30,18 +37,30 @@ def test_a_view_that_cannot_be_is_found(seen: list[Read], said: str) -> None:
 
 
 def test_marks_do_not_go_back_once_they_were_told() -> None:
-    first = Mark(0, 2, 5, 1.0, 1.1)
-    assert mark_anomalies([first, Mark(0, 2, 5, 1.2, 1.3), Mark(0, 3, 6, 1.4, 1.5)]) == []
+    first = ObservedOffsets(0, 2, 5, 1.0, 1.1)
+    assert (
+        offset_anomalies([first, ObservedOffsets(0, 2, 5, 1.2, 1.3), ObservedOffsets(0, 3, 6, 1.4, 1.5)])
+        == []
+    )
     # Asked before the other was answered.
-    assert mark_anomalies([first, Mark(0, 2, 4, 1.05, 1.2)]) == []
-    assert [f[:19] for f in mark_anomalies([first, Mark(0, 2, 4, 1.2, 1.3)])] == ["high watermark back"]
-    assert [f[:14] for f in mark_anomalies([first, Mark(0, 1, 5, 1.2, 1.3)])] == ["log start back"]
-    assert [f[:15] for f in mark_anomalies([Mark(0, 6, 5, 1.2, 1.3)])] == ["log start above"]
+    assert offset_anomalies([first, ObservedOffsets(0, 2, 4, 1.05, 1.2)]) == []
+    assert [f[:19] for f in offset_anomalies([first, ObservedOffsets(0, 2, 4, 1.2, 1.3)])] == [
+        "high watermark back"
+    ]
+    assert [f[:14] for f in offset_anomalies([first, ObservedOffsets(0, 1, 5, 1.2, 1.3)])] == [
+        "log start back"
+    ]
+    assert [f[:15] for f in offset_anomalies([ObservedOffsets(0, 6, 5, 1.2, 1.3)])] == ["log start above"]
 
 
 def test_the_last_high_watermark_is_above_what_was_acknowledged() -> None:
-    assert promised_marks([Written("w", 0, 0, 4), Written("w", 1, 0, None)], [Mark(0, 0, 5, 1, 2)]) == []
-    assert len(promised_marks([Written("w", 0, 0, 5)], [Mark(0, 0, 5, 1, 2)])) == 1
+    assert (
+        acknowledged_offset_anomalies(
+            [Written("w", 0, 0, 4), Written("w", 1, 0, None)], [ObservedOffsets(0, 0, 5, 1, 2)]
+        )
+        == []
+    )
+    assert len(acknowledged_offset_anomalies([Written("w", 0, 0, 5)], [ObservedOffsets(0, 0, 5, 1, 2)])) == 1
 
 
 KEYED = [

@@ -9,31 +9,41 @@ from checkers.replicas import Batch, Replicas, Seen, State, copies_anomalies, st
 A, B, B2 = Batch(0, 1, 0, 7), Batch(2, 2, 0, 8), Batch(2, 2, 1, 9)
 
 
-def seen(broker: int = 1, life: int = 0, epoch: int = 0, *, leads: bool = True, end: int = 3, mark: int = 3,
-         batches: tuple[Batch, ...] = ()) -> Seen:  # fmt: skip
-    return Seen(1.0, "t-0", broker, life, epoch, leads, 0, end, mark, batches)
+def seen(
+    broker: int = 1,
+    incarnation: int = 0,
+    epoch: int = 0,
+    *,
+    leads: bool = True,
+    end: int = 3,
+    mark: int = 3,
+    batches: tuple[Batch, ...] = (),
+) -> Seen:
+    return Seen(1.0, "t-0", broker, incarnation, epoch, leads, 0, end, mark, batches)
 
 
-def judged(*looks: Seen) -> list[str]:
+def anomalies_of(*looks: Seen) -> list[str]:
     replicas = Replicas()
     for look in looks:
-        replicas.see(look)
-    return [fault.split(":")[0].split(" 4")[0] for fault in replicas.faults]
+        replicas.check(look)
+    return [fault.split(":")[0].split(" 4")[0] for fault in replicas.anomalies]
 
 
 GOOD = seen(batches=(A, B))
 
 
 def test_replicas_that_agree_are_well() -> None:
-    assert judged(GOOD, seen(2, leads=False, mark=2, batches=(A,)), seen(2, epoch=1, batches=(A, B))) == []
+    assert (
+        anomalies_of(GOOD, seen(2, leads=False, mark=2, batches=(A,)), seen(2, epoch=1, batches=(A, B))) == []
+    )
 
 
 def test_what_was_never_committed_may_go() -> None:
-    assert judged(seen(mark=2, batches=(A,)), seen(2, epoch=1, end=2, mark=2)) == []
+    assert anomalies_of(seen(mark=2, batches=(A,)), seen(2, epoch=1, end=2, mark=2)) == []
 
 
 def test_a_leader_of_the_past_may_be_shorter() -> None:
-    assert judged(seen(2, epoch=5, batches=(A, B)), seen(1, epoch=4, end=2, mark=2)) == []
+    assert anomalies_of(seen(2, epoch=5, batches=(A, B)), seen(1, epoch=4, end=2, mark=2)) == []
 
 
 @pytest.mark.parametrize(
@@ -49,21 +59,21 @@ def test_a_leader_of_the_past_may_be_shorter() -> None:
     ],
 )
 def test_what_is_wrong_is_named(look: Seen, fault: str) -> None:
-    assert fault in judged(GOOD, look)[0]
+    assert fault in anomalies_of(GOOD, look)[0]
 
 
 def test_a_watermark_is_judged_as_it_moves() -> None:
     replicas = Replicas()
-    replicas.see_reach(1.0, "t-0", 2, 3, 3)
-    assert replicas.faults == []
-    replicas.see_reach(1.0, "t-0", 2, 4, 3)
-    assert replicas.faults[0].startswith("watermark 4 above the log's end 3")
+    replicas.check_high_watermark(1.0, "t-0", 2, 3, 3)
+    assert replicas.anomalies == []
+    replicas.check_high_watermark(1.0, "t-0", 2, 4, 3)
+    assert replicas.anomalies[0].startswith("watermark 4 above the log's end 3")
 
 
 def test_a_leader_without_a_session_is_named() -> None:
     replicas = Replicas()
-    replicas.see_zombie(2.0, "t-0", 1, 4, ended_s=1.5)
-    assert replicas.faults[0].startswith("zombie: broker 1 leads t-0 in epoch 4")
+    replicas.report_zombie(2.0, "t-0", 1, 4, ended_s=1.5)
+    assert replicas.anomalies[0].startswith("zombie: broker 1 leads t-0 in epoch 4")
 
 
 def state(leader: int, epoch: int, *isr: int, controller: int = 1, writer: int = 0) -> State:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkers.history import Read
-from checkers.transactions import Attempt, Outcome, Sight, anomalies, copy_anomalies
+from checkers.transactions import Attempt, Outcome, TransactionalRead, anomalies, copy_anomalies
 
 COMMITTED = Attempt("c", [(0, 0), (1, 1)], Outcome.COMMITTED, commit_asked_s=5.0)
 ABORTED = Attempt("a", [(0, 0)], Outcome.ABORTED)
@@ -17,7 +17,7 @@ UNKNOWN_WHOLE = [Read("u", 0, 0, 2), Read("u", 1, 0, 3)]
 
 @pytest.mark.parametrize("final", [WHOLE, WHOLE + UNKNOWN_WHOLE])
 def test_all_of_it_or_nothing_is_good(final: list[Read]) -> None:
-    assert anomalies(ATTEMPTS, final, [Sight(5.1, WHOLE[0])]) == []
+    assert anomalies(ATTEMPTS, final, [TransactionalRead(5.1, WHOLE[0])]) == []
 
 
 @pytest.mark.parametrize(
@@ -27,12 +27,12 @@ def test_all_of_it_or_nothing_is_good(final: list[Read]) -> None:
         ([*WHOLE, Read("a", 0, 0, 1)], [], "aborted: a was not committed"),
         (WHOLE + UNKNOWN_WHOLE[:1], [], "torn: of u"),
         ([*WHOLE, Read("c", 0, 0, 9)], [], "duplicated"),
-        (WHOLE, [Sight(4.9, WHOLE[0])], "open: "),
-        (WHOLE, [Sight(9.0, Read("a", 0, 0, 1))], "aborted: "),
-        (WHOLE, [Sight(9.0, Read("x", 0, 0, 1))], "invented: "),
+        (WHOLE, [TransactionalRead(4.9, WHOLE[0])], "open: "),
+        (WHOLE, [TransactionalRead(9.0, Read("a", 0, 0, 1))], "aborted: "),
+        (WHOLE, [TransactionalRead(9.0, Read("x", 0, 0, 1))], "invented: "),
     ],
 )
-def test_a_broken_promise_is_found(final: list[Read], seen: list[Sight], said: str) -> None:
+def test_a_broken_promise_is_found(final: list[Read], seen: list[TransactionalRead], said: str) -> None:
     assert any(fault.startswith(said) for fault in anomalies(ATTEMPTS, final, seen))
 
 

@@ -33,21 +33,23 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class TransactionalRead:
     """A reader of committed records saw this, at that time."""
 
     time_s: float
     read: Read
 
 
-def anomalies(attempts: Iterable[Attempt], final: Iterable[Read], seen: Iterable[Sight]) -> list[str]:
+def anomalies(
+    attempts: Iterable[Attempt], final: Iterable[Read], seen: Iterable[TransactionalRead]
+) -> list[str]:
     """`final` is one pass over everything when all is over; `seen` is what was seen on the way, too."""
     by_name = {attempt.name: attempt for attempt in attempts}
     found = Counter((read.writer, read.partition, read.number) for read in final)
     return [
         *(fault for attempt in by_name.values() for fault in _atomic(attempt, found)),
         *(f"duplicated: {key} of a transaction stands {n} times" for key, n in found.items() if n > 1),
-        *(fault for sight in seen for fault in _seen(by_name, sight)),
+        *(fault for seen_read in seen for fault in _seen(by_name, seen_read)),
     ]
 
 
@@ -63,17 +65,17 @@ def _atomic(attempt: Attempt, found: Counter[tuple[str, int, int]]) -> list[str]
     return []
 
 
-def _seen(by_name: Mapping[str, Attempt], sight: Sight) -> list[str]:
-    attempt = by_name.get(sight.read.writer)
+def _seen(by_name: Mapping[str, Attempt], seen_read: TransactionalRead) -> list[str]:
+    attempt = by_name.get(seen_read.read.writer)
     if attempt is None:
-        return [f"invented: nobody wrote {sight.read}"]
+        return [f"invented: nobody wrote {seen_read.read}"]
     if attempt.outcome is Outcome.ABORTED:
         return [
-            f"aborted: {sight.read} was seen at {sight.time_s:.3f} s, and {attempt.name} was not committed"
+            f"aborted: {seen_read.read} was seen at {seen_read.time_s:.3f} s, and {attempt.name} was not committed"
         ]
-    if attempt.commit_asked_s is None or sight.time_s < attempt.commit_asked_s:
+    if attempt.commit_asked_s is None or seen_read.time_s < attempt.commit_asked_s:
         return [
-            f"open: {sight.read} was seen at {sight.time_s:.3f} s, before {attempt.name} was to be committed"
+            f"open: {seen_read.read} was seen at {seen_read.time_s:.3f} s, before {attempt.name} was to be committed"
         ]
     return []
 

@@ -49,7 +49,7 @@ TOPIC, TOPIC_ID = "t", UUID(int=5)
 WALL_MS = 1_700_000_000_000
 
 
-class StoryClock:
+class ScenarioClock:
     def __init__(self) -> None:
         self.elapsed_ms = 1_000_000
 
@@ -154,7 +154,7 @@ class Replica:
 class ReplicationWorld:
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.clock = StoryClock()
+        self.clock = ScenarioClock()
         self.config = TopicConfig()
         self.lag_ms = 30_000
         self.replicas: dict[int, Replica] = {}
@@ -272,14 +272,20 @@ class ReplicationWorld:
         epoch = position.current_leader_epoch
         try:
             leader.on_follower_fetch(
-                replica.broker_id, position.offset, log_start_offset=position.log_start_offset,
-                broker_epoch=broker_epoch, current_leader_epoch=epoch,
+                replica.broker_id,
+                position.offset,
+                log_start_offset=position.log_start_offset,
+                broker_epoch=broker_epoch,
+                current_leader_epoch=epoch,
                 last_fetched_epoch=position.last_fetched_epoch,
-            )  # fmt: skip
+            )
             found = leader.fetch(
-                position.offset, 1 << 20, replica_id=replica.broker_id, current_leader_epoch=epoch,
+                position.offset,
+                1 << 20,
+                replica_id=replica.broker_id,
+                current_leader_epoch=epoch,
                 last_fetched_epoch=position.last_fetched_epoch,
-            )  # fmt: skip
+            )
         except ApiError as error:
             self.say(f"{names[0]} asked from {position.offset}: {error.code.name}")
             replica.answer = broker_epoch, epoch, error, b""
@@ -308,9 +314,11 @@ class ReplicationWorld:
             partition.follow_divergence(found.divergence.epoch, found.divergence.end_offset)
         else:
             partition.append_as_follower(
-                bytearray(records), high_watermark=found.high_watermark,
-                log_start_offset=found.log_start_offset, now_ms=self.clock.now_ms(),
-            )  # fmt: skip
+                bytearray(records),
+                high_watermark=found.high_watermark,
+                log_start_offset=found.log_start_offset,
+                now_ms=self.clock.now_ms(),
+            )
 
     async def do_elect(self, names: list[str], options: dict[str, str]) -> None:
         node = await self.cluster_admin.get(layout.state_path(TOPIC, 0))

@@ -12,9 +12,9 @@ import gc
 import sys
 import time
 
-from simulation import hunt
-from simulation.half import BROKER, HALVES, Half
-from simulation.story import Verdict
+from simulation import search
+from simulation.run import RunResult
+from simulation.simulation_kind import BROKER, SIMULATION_KINDS, SimulationKind
 
 _COLLECT_EVERY = 20
 
@@ -25,54 +25,56 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="only this one, with its trace")
     parser.add_argument("--bugs", action="store_true", help="hunt the planted bugs instead")
-    parser.add_argument("--kind", choices=[*HALVES, "both"], help="of one broker or of a cluster; both")
+    parser.add_argument(
+        "--kind", choices=[*SIMULATION_KINDS, "both"], help="of one broker or of a cluster; both"
+    )
     options = parser.parse_args()
     only = options.kind or ("both" if options.seed is None else BROKER.name)
-    halves = [half for half in HALVES.values() if only in (half.name, "both")]
+    kinds = [kind for kind in SIMULATION_KINDS.values() if only in (kind.name, "both")]
     if options.bugs:
-        return max(_hunt_all(half) for half in halves)
+        return max(_search_all(kind) for kind in kinds)
     if options.seed is not None:
-        verdict = halves[0].run(options.seed)
-        print("\n".join(verdict.trace))
-        print(f"{verdict.told()}\nfingerprint {verdict.fingerprint}")
-        return 1 if verdict.anomalies else 0
-    return max(_play(half, range(options.first, options.first + options.seeds)) for half in halves)
+        result = kinds[0].run(options.seed)
+        print("\n".join(result.trace))
+        print(f"{result.describe()}\nfingerprint {result.fingerprint}")
+        return 1 if result.anomalies else 0
+    return max(_run_seeds(kind, range(options.first, options.first + options.seeds)) for kind in kinds)
 
 
-def _play(half: Half, seeds: range) -> int:
+def _run_seeds(kind: SimulationKind, seeds: range) -> int:
     began, failed, records, world_s = time.monotonic(), list[int](), 0, 0.0
     for done, seed in enumerate(seeds, 1):
-        verdict = half.run(seed)
-        records, world_s = records + verdict.records, world_s + verdict.world_s
-        if verdict.anomalies:
+        result = kind.run(seed)
+        records, world_s = records + result.records, world_s + result.world_s
+        if result.anomalies:
             failed.append(seed)
-            _tell(half, verdict)
+            _print_failure(kind, result)
         if done % _COLLECT_EVERY == 0 or done == len(seeds):
             gc.collect()
             rate = done / (time.monotonic() - began)
-            line = f"{half.name}: {done} of {len(seeds)} seeds, {len(failed)} failed, {rate:.1f} a second"
+            line = f"{kind.name}: {done} of {len(seeds)} seeds, {len(failed)} failed, {rate:.1f} a second"
             print(f"{line}; {records} records, {world_s / 60:.0f} minutes of the worlds' time", flush=True)
     if failed:
-        print(f"{half.name}: failed: {' '.join(map(str, failed))}")
+        print(f"{kind.name}: failed: {' '.join(map(str, failed))}")
     return 1 if failed else 0
 
 
-def _tell(half: Half, verdict: Verdict) -> None:
-    print(verdict.told())
+def _print_failure(kind: SimulationKind, result: RunResult) -> None:
+    print(result.describe())
     print("the last of its trace:")
-    print("\n".join(verdict.trace[-30:]))
-    print(f"to play it again: make simulate KIND={half.name} SEED={verdict.plan.seed}", flush=True)
+    print("\n".join(result.trace[-30:]))
+    print(f"to play it again: make simulate KIND={kind.name} SEED={result.plan.seed}", flush=True)
 
 
-def _hunt_all(half: Half) -> int:
+def _search_all(kind: SimulationKind) -> int:
     free = 0
-    for bug in hunt.BUGS[half.name]:
-        found = hunt.hunt(bug, hunt.PATIENCE, half)
+    for fault in search.INJECTED_FAULTS[kind.name]:
+        found = search.search(fault, search.MAX_RUNS, kind)
         free += found is None
         how = (
             f"found by seed {found.seed}, the {found.tried}. tried: {found.anomaly}" if found else "NOT FOUND"
         )
-        print(f"{bug.name}: {bug.what}: {how}", flush=True)
+        print(f"{fault.name}: {fault.description}: {how}", flush=True)
     return 1 if free else 0
 
 

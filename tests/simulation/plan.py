@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-KINDS = ("synced", "synced", "cached", "cached", "lossy")
+DURABILITIES = ("synced", "synced", "cached", "cached", "lossy")
 CODECS = ("none", "none", "lz4", "zstd", "gzip", "snappy")
 # Beside writers and readers, which are always there.
-ROLES = ("transactions", "copier", "group", "admin", "keyed")
+WORKLOADS = ("transactions", "copier", "group", "admin", "keyed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,46 +30,50 @@ class Fault:
 @dataclass(frozen=True, slots=True)
 class Plan:
     seed: int
-    kind: str
+    durability: str
     partitions: int
     length_s: float
     codec: str
-    roles: tuple[str, ...]
+    workloads: tuple[str, ...]
     properties: dict[str, str]
     faults: tuple[Fault, ...]
     brokers: int = 1
     replicas: int = 1
     min_isr: int = 1
 
-    @property
-    def may_lose_power(self) -> bool:
-        return self.kind != "cached"
-
-    def told(self) -> str:
+    def describe(self) -> str:
         faults = "\n".join(f"  {f.time_s:.3f} s {f.kind} {f.seconds:.3f} {f.number}" for f in self.faults)
-        return f"seed {self.seed}: {self.kind}, {self.partitions} partitions, {self.roles}\n{faults}"
+        return (
+            f"seed {self.seed}: {self.durability}, {self.partitions} partitions, {self.workloads}\n{faults}"
+        )
 
 
 def plan_of(seed: int) -> Plan:
     random = Random(f"{seed}/plan")
-    kind = random.choice(KINDS)
-    roles = tuple(random.sample(ROLES[:-2] if kind != "lossy" else ("admin",), 1 if kind == "lossy" else 2))
-    if kind != "lossy" and random.random() < 0.4:
-        roles = (*roles[:1], random.choice(ROLES[-2:]))
+    durability = random.choice(DURABILITIES)
+    workloads = tuple(
+        random.sample(
+            WORKLOADS[:-2] if durability != "lossy" else ("admin",), 1 if durability == "lossy" else 2
+        )
+    )
+    if durability != "lossy" and random.random() < 0.4:
+        workloads = (*workloads[:1], random.choice(WORKLOADS[-2:]))
     length_s = random.uniform(1.0, 3.0)
     return Plan(
         seed,
-        kind,
+        durability,
         partitions=random.randrange(1, 4),
         length_s=length_s,
         codec=random.choice(CODECS),
-        roles=roles,
-        properties=_properties(random, kind),
-        faults=tuple(sorted(_faults(random, kind, roles, length_s), key=lambda fault: fault.time_s)),
+        workloads=workloads,
+        properties=_properties(random, durability),
+        faults=tuple(
+            sorted(_faults(random, durability, workloads, length_s), key=lambda fault: fault.time_s)
+        ),
     )
 
 
-def _properties(random: Random, kind: str) -> dict[str, str]:
+def _properties(random: Random, durability: str) -> dict[str, str]:
     interval_ms = str(random.choice((200, 500, 2000, 60_000)))
     properties = {
         "offsets.topic.num.partitions": "2",
@@ -89,12 +93,12 @@ def _properties(random: Random, kind: str) -> dict[str, str]:
         "log.retention.check.interval.ms": "300",
         "auto.create.topics.enable": "false",
     }
-    if kind == "synced":
+    if durability == "synced":
         properties["log.flush.interval.messages"] = "1"
     return properties
 
 
-def _faults(random: Random, kind: str, roles: tuple[str, ...], length_s: float) -> list[Fault]:
+def _faults(random: Random, durability: str, workloads: tuple[str, ...], length_s: float) -> list[Fault]:
     kinds = [
         "kill",
         "kill",
@@ -109,9 +113,9 @@ def _faults(random: Random, kind: str, roles: tuple[str, ...], length_s: float) 
         "stop client",
     ]
     kinds += ["kill client", "disk error", "full disk"]
-    if kind != "cached":
+    if durability != "cached":
         kinds += ["power", "power", "power at operation"]
-    if kind == "lossy":
+    if durability == "lossy":
         # A failed sync loses what it was to write: that a later sync, or a clean stop, follows is no comfort.
         kinds = [name for name in kinds if name != "disk error"]
     faults = []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation.story import run
+from simulation.run import simulate
 
 # Between them: transactions, a group, a copier, compaction, administration, and all kinds.
 SEEDS = (3, 7, 8, 22)
@@ -18,7 +18,7 @@ TESTS = Path(__file__).parents[1]
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_seed_played_twice_leaves_the_same_trace(seed: int) -> None:
-    first, again = run(seed), run(seed)
+    first, again = simulate(seed), simulate(seed)
     for one, other in zip(first.trace, again.trace, strict=False):
         assert one == other
     assert len(first.trace) == len(again.trace)
@@ -27,8 +27,11 @@ def test_a_seed_played_twice_leaves_the_same_trace(seed: int) -> None:
 
 @pytest.mark.parametrize("hash_seed", ["1", "20130101"])
 def test_the_order_of_hashes_has_no_part_in_it(hash_seed: str) -> None:
-    code = "import sys; from simulation.story import run; print(*(run(int(s)).fingerprint for s in sys.argv[1:]))"
-    told = subprocess.run(
+    code = (
+        "import sys; from simulation.run import simulate; "
+        "print(*(simulate(int(seed)).fingerprint for seed in sys.argv[1:]))"
+    )
+    output = subprocess.run(
         [sys.executable, "-c", code, *map(str, SEEDS)],
         env={
             **os.environ,
@@ -39,4 +42,4 @@ def test_the_order_of_hashes_has_no_part_in_it(hash_seed: str) -> None:
         text=True,
         check=True,
     )
-    assert told.stdout.split() == [run(seed).fingerprint for seed in SEEDS]
+    assert output.stdout.split() == [simulate(seed).fingerprint for seed in SEEDS]

@@ -6,29 +6,29 @@ import gc
 
 import pytest
 
-from simulation.story import run
+from simulation.run import simulate
 
 SEEDS = 200
 _A_TEST = 20
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, _A_TEST))
-def test_no_story_breaks_a_promise(first: int) -> None:
+def test_no_run_has_an_anomaly(first: int) -> None:
     failed = []
     for seed in range(first, first + _A_TEST):
-        verdict = run(seed)
-        if verdict.anomalies:
-            failed.append(verdict.told())
+        result = simulate(seed)
+        if result.anomalies:
+            failed.append(result.describe())
     gc.collect()
     assert not failed, "play one again with `make simulate SEED=...`\n" + "\n".join(failed)
 
 
-def test_stories_are_about_something() -> None:
+def test_runs_write_records_and_meet_power_failures() -> None:
     """A world in which nothing happens would break no promise either."""
-    verdicts = [run(seed) for seed in range(6)]
-    assert all(verdict.records > 10 for verdict in verdicts)
-    assert sum(verdict.records for verdict in verdicts) > 300
-    assert any("power lost" in line for verdict in verdicts for line in verdict.trace)
+    results = [simulate(seed) for seed in range(6)]
+    assert all(result.records > 10 for result in results)
+    assert sum(result.records for result in results) > 300
+    assert any("power lost" in line for result in results for line in result.trace)
 
 
 @pytest.mark.parametrize(
@@ -41,5 +41,5 @@ def test_stories_are_about_something() -> None:
         ),
     ],
 )
-def test_a_story_that_found_a_bug_has_a_good_end(seed: int, found: str) -> None:
-    assert run(seed).anomalies == [], found
+def test_a_seed_that_once_found_a_fault_has_no_anomaly(seed: int, found: str) -> None:
+    assert simulate(seed).anomalies == [], found

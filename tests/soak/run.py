@@ -18,8 +18,16 @@ from soak.visitors import Administrator, Connections, Java
 from soak.writers import Compacted, Copies, Idempotent, Retained, Transactions
 
 ACTORS: Sequence[Callable[[str], Actor]] = (
-    Idempotent, Transactions, Copies, Compacted, Retained, Groups, Administrator, Connections, Java,
-)  # fmt: skip
+    Idempotent,
+    Transactions,
+    Copies,
+    Compacted,
+    Retained,
+    Groups,
+    Administrator,
+    Connections,
+    Java,
+)
 PATIENCE_S = 180
 # Whatever Kafka keeps for days is kept for a minute or two, so that an hour sees it go again and again.
 OPTIONS = {

@@ -20,9 +20,20 @@ FILES_BOUND = 0.05
 SAMPLES_NEEDED = 5 * PARTS
 
 FIGURES = (
-    "rss_mib", "heap_mib", "open_files", "log_files", "sockets", "other_files", "threads",
-    "log_mib", "cpu_percent", "ping_ms", "worst_ping_ms", "tasks", "objects",
-)  # fmt: skip
+    "rss_mib",
+    "heap_mib",
+    "open_files",
+    "log_files",
+    "sockets",
+    "other_files",
+    "threads",
+    "log_mib",
+    "cpu_percent",
+    "ping_ms",
+    "worst_ping_ms",
+    "tasks",
+    "objects",
+)
 # A pool makes its few threads one by one.
 THREADS_BOUND = 2
 BOUNDS = {"rss_mib": MEMORY_BOUND, "open_files": FILES_BOUND}

@@ -55,8 +55,10 @@ class Node(ABC):
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self.network.command(self.name, self.command()),
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
 
     def pause(self) -> None:
         """Stops it where it stands, as a long pause of its machine would."""

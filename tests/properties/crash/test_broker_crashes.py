@@ -196,7 +196,7 @@ def prove(
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_a_durable_broker_acknowledged_survives_a_loss_of_power(seed: int) -> None:
-    prove(seed, DURABLE, lambda moment, random: moment.after_power_loss(random), torn=False)
+    prove(seed, DURABLE, lambda moment, random: moment.after_power_failure(random), torn=False)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

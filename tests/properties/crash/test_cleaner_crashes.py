@@ -79,14 +79,14 @@ def test_a_loss_of_power_during_a_pass_leaves_an_equivalent_log(seed: int) -> No
     for moment in moments(start, disk.journal):
         for number in range(3):
             random = Random(f"{seed} {moment.count} {number}")
-            after = moment.after_power_loss(random)
+            after = moment.after_power_failure(random)
             recovery_point = random.choice((0, end))
             if number == 0:
                 after.journal = []
                 before = after.copy()
                 open_log(after, clean_shutdown=False, recovery_point=recovery_point)
                 (second,) = moments(before, after.journal, at=[random.randrange(len(after.journal) + 1)])
-                after = second.after_power_loss(random)
+                after = second.after_power_failure(random)
             found = open_log(after, clean_shutdown=False, recovery_point=recovery_point)
             assert seen(found) == expected, (moment.count, number, moment.last)
             assert not [name for name in after.listdir(DIRECTORY) if name.endswith((".swap", ".cleaned"))]

@@ -165,7 +165,7 @@ def test_coordinators_keep_their_word_over_rolls_and_compactions_of_their_topics
         random = Random(f"{seed} {moment.count}")
         try:
             if random.randrange(3):
-                judge(moment.after_power_loss(random), seed, told, moment.count, moment.count)
+                judge(moment.after_power_failure(random), seed, told, moment.count, moment.count)
             else:
                 judge(moment.after_kill(random), seed, told, moment.count - 1, moment.count)
         except BaseException as error:

@@ -65,7 +65,7 @@ def crashed_again(disk: SimDisk, random: Random) -> SimDisk:
     opened(disk)
     count = random.randrange(len(disk.journal) + 1)
     (moment,) = moments(start, disk.journal, at=[count])
-    return moment.after_power_loss(random)
+    return moment.after_power_failure(random)
 
 
 def judge(disk: SimDisk, before: Truth, after: Truth, *, killed: bool) -> None:
@@ -172,7 +172,7 @@ def test_a_loss_of_power_leaves_what_was_flushed_and_no_hole(seed: int) -> None:
             with told(
                 "seed", seed, "moment", moment.count, before.step, after.step, "crash", number, moment.last
             ):
-                disk = moment.after_power_loss(chance)
+                disk = moment.after_power_failure(chance)
                 if chance.randrange(4) == 0:
                     disk = crashed_again(disk, chance)
                 judge(disk, before, after, killed=False)

@@ -82,7 +82,10 @@ def test_acknowledged_writes_survive_whole_and_in_order(seed: int) -> None:
             allowed = [tree for _, tree in truths[done : done + 2]]
             for number in range(3):
                 random = Random(f"{seed} {moment.count} {number}")
-                assert await opened(moment.after_power_loss(random)) in allowed, (moment.count, moment.last)
+                assert await opened(moment.after_power_failure(random)) in allowed, (
+                    moment.count,
+                    moment.last,
+                )
             assert await opened(moment.after_kill(Random(moment.count))) in [
                 truths[max(done - 1, 0)][1],
                 *allowed,

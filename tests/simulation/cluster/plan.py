@@ -13,8 +13,8 @@ from random import Random
 
 from simulation.plan import CODECS, Fault, Plan
 
-KINDS = ("cached", "cached", "synced", "guarded")
-ROLES = ("transactions", "copier", "group", "admin", "mover")
+DURABILITIES = ("cached", "cached", "synced", "guarded")
+WORKLOADS = ("transactions", "copier", "group", "admin", "reassignment")
 SESSION_TIMEOUT_S = 1.2
 # Replication factor and min.insync.replicas of the topics.
 _PROMISES = ((3, 2), (3, 2), (3, 2), (3, 2), (3, 1), (3, 1), (2, 1), (1, 1))
@@ -35,27 +35,27 @@ _LINK_FAULTS = ("link part", "link one way", "link slow", "isolate", "cut")
 _CLIENT_FAULTS = ("stop client", "kill client", "client part")
 _MACHINE_FAULTS = ("clock", "disk error", "full disk")
 _POWER_FAULTS = ("power", "power", "power at operation")
-_SLOW_DISK_OF_STORIES = 0.3
+_SLOW_DISK_SHARE = 0.3
 
 
 def cluster_plan_of(seed: int) -> Plan:
     random = Random(f"{seed}/cluster plan")
-    kind = random.choice(KINDS)
+    durability = random.choice(DURABILITIES)
     brokers = random.choice((3, 3, 3, 4, 5))
     replicas, min_isr = random.choice(_PROMISES)
-    roles = tuple(random.sample(ROLES, 1 if random.random() < 0.7 else 2))
+    workloads = tuple(random.sample(WORKLOADS, 1 if random.random() < 0.7 else 2))
     length_s = random.uniform(1.0, 3.0)
     return Plan(
         seed,
-        kind,
+        durability,
         partitions=random.randrange(1, 3),
         length_s=length_s,
         codec=random.choice(CODECS),
-        roles=roles,
-        properties=_properties(random, kind, min_isr),
+        workloads=workloads,
+        properties=_properties(random, durability, min_isr),
         faults=tuple(
             sorted(
-                [*_faults(random, kind, length_s), *_slow_disks(seed, length_s)],
+                [*_faults(random, durability, length_s), *_slow_disks(seed, length_s)],
                 key=lambda fault: fault.time_s,
             )
         ),
@@ -65,7 +65,7 @@ def cluster_plan_of(seed: int) -> Plan:
     )
 
 
-def _properties(random: Random, kind: str, min_isr: int) -> dict[str, str]:
+def _properties(random: Random, durability: str, min_isr: int) -> dict[str, str]:
     properties = {
         "min.insync.replicas": str(min_isr),
         "offsets.topic.num.partitions": "1",
@@ -86,22 +86,22 @@ def _properties(random: Random, kind: str, min_isr: int) -> dict[str, str]:
         "log.segment.delete.delay.ms": "500",
         "auto.create.topics.enable": "false",
     }
-    if kind == "synced":
+    if durability == "synced":
         properties["log.flush.interval.messages"] = "1"
     return properties
 
 
-def _faults(random: Random, kind: str, length_s: float) -> list[Fault]:
+def _faults(random: Random, durability: str, length_s: float) -> list[Fault]:
     groups = [_BROKER_FAULTS, _BROKER_FAULTS, LEADER_FAULTS, LEADER_FAULTS]
     groups += [_STORE_FAULTS, _LINK_FAULTS, _CLIENT_FAULTS, _MACHINE_FAULTS]
-    if kind != "cached":
+    if durability != "cached":
         groups += [_POWER_FAULTS] * 3
     faults = []
     for _ in range(random.randrange(2, 7)):
         name = random.choice(random.choice(groups))
-        if name == "disk error" and kind == "guarded":
+        if name == "disk error" and durability == "guarded":
             continue  # a failed sync loses what it was to write, as a loss of power does
-        if name == "power" and kind == "synced" and random.random() < 0.3:
+        if name == "power" and durability == "synced" and random.random() < 0.3:
             name = "power everywhere"
         faults.append(
             Fault(
@@ -117,7 +117,7 @@ def _faults(random: Random, kind: str, length_s: float) -> list[Fault]:
 def _slow_disks(seed: int, length_s: float) -> list[Fault]:
     """Beside the other faults: where syncs take long, everything else finds them under way."""
     random = Random(f"{seed}/slow disks")
-    if random.random() >= _SLOW_DISK_OF_STORIES:
+    if random.random() >= _SLOW_DISK_SHARE:
         return []
     return [
         Fault(random.uniform(0, length_s / 2), "slow disk", random.uniform(0.5, 2.5), random.randrange(1, 60))

@@ -236,7 +236,7 @@ def test_a_transaction_index_that_was_made_anew_below_the_recovery_point_is_on_d
         directory.capture_recovery_points()()
     for moment in moments(start, disk.journal) if then == "is killed" else ():
         for seed in range(10):
-            after = moment.after_power_loss(Random(seed))
+            after = moment.after_power_failure(Random(seed))
             assert opened(after).logs[KEY].aborted_transactions(0, 2) == expected
     for seed in range(60):
         after = disk.copy()

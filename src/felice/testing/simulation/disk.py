@@ -47,8 +47,19 @@ from felice.testing.simulation.volume import (
 
 # Names of operations, as faults and hooks see them.
 OPERATIONS = (
-    "open", "create", "read", "write", "truncate", "sync", "list", "mkdir", "rename", "remove", "sync_dir", "lock",
-)  # fmt: skip
+    "open",
+    "create",
+    "read",
+    "write",
+    "truncate",
+    "sync",
+    "list",
+    "mkdir",
+    "rename",
+    "remove",
+    "sync_dir",
+    "lock",
+)
 
 _REMOVALS_A_COLLECTION = 256
 # What a disk without a capacity says of itself: a terabyte.
@@ -86,8 +97,12 @@ class SimDisk:
     """See the module. `on_operation(name, path)` is called before each operation: it may wait, count or raise."""
 
     def __init__(
-        self, *, now_ms: Callable[[], int] = lambda: 0, capacity_bytes: int | None = None, volume: Volume | None = None
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        now_ms: Callable[[], int] = lambda: 0,
+        capacity_bytes: int | None = None,
+        volume: Volume | None = None,
+    ) -> None:
         self.capacity_bytes = capacity_bytes
         self.on_operation: Hook | None = None
         # Every change since this was set to a list: `replay.py` makes the disk of any moment from it.
@@ -106,8 +121,14 @@ class SimDisk:
     # -- faults and ends -------------------------------------------------------------------------------
 
     def fail(
-        self, operation: str, error: int = errno.EIO, *, path: str = "*", after: int = 0, times: int | None = None
-    ) -> DiskFault:  # fmt: skip
+        self,
+        operation: str,
+        error: int = errno.EIO,
+        *,
+        path: str = "*",
+        after: int = 0,
+        times: int | None = None,
+    ) -> DiskFault:
         """Lets an operation ("*" for any) on paths like `path` fail: after so many good ones, so many times."""
         if operation not in (*OPERATIONS, "*"):
             raise ValueError(f"unknown operation {operation!r}; there are {', '.join(OPERATIONS)} and *")
@@ -122,7 +143,7 @@ class SimDisk:
     def crash(self, random: Random) -> None:
         """The power fails: of what was not synced, `random` chooses what is left."""
         with self._mutex:
-            self._volume.lose_power(random)
+            self._volume.cut_power(random)
             self._end_handles()
 
     def kill(self) -> None:

@@ -59,7 +59,7 @@ class SimNetwork:
                 wire.on_power(host)
         return ProcessNetwork(self, process, host)
 
-    def lose_power(self, host: str) -> None:
+    def cut_power(self, host: str) -> None:
         """The machine falls silent: its peers hear nothing until it is back and they speak to it."""
         self._up[host] = False
         for transport in self._ends():

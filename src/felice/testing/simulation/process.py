@@ -103,7 +103,7 @@ class Process:
         waiting, self._waiting = self._waiting, []
         self._loop.run_soon(waiting, self)
 
-    def haunt(self) -> None:
+    def clean_up(self) -> None:
         """The world is over: what was left of it may clean up after itself."""
         remains, self._remains = [*self._remains, *self._waiting], []
         self.is_alive, self.is_stopped, self._waiting = True, False, []

@@ -6,7 +6,7 @@ Keeps true: a moment is a prefix of the journal: the changes that were made befo
     start = disk.copy()
     ...                                      # the workload
     for moment in moments(start, disk.journal):
-        after = moment.after_power_loss(Random(7))      # a SimDisk to open anew
+        after = moment.after_power_failure(Random(7))      # a SimDisk to open anew
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Moment:
     _volume: Volume
     _before_last: Volume
 
-    def after_power_loss(self, random: Random) -> SimDisk:
+    def after_power_failure(self, random: Random) -> SimDisk:
         """What is left where the power fails, by the choice of `random`."""
         volume = self._volume.copy()
-        volume.lose_power(random)
+        volume.cut_power(random)
         return SimDisk(volume=volume)
 
     def after_kill(self, random: Random | None = None) -> SimDisk:

@@ -2,7 +2,7 @@
 
 Keeps true: every change is in the page cache at once and on disk when a sync says so: what was written to a file
             and its size by a sync of that file, a name (made, renamed, removed) by a sync of its directory.
-            `lose_power` leaves what was synced, and of the rest any part that a journaling file system may have
+            `cut_power` leaves what was synced, and of the rest any part that a journaling file system may have
             written on its own by then; never anything else.
 
 What may be left of unsynced changes:
@@ -140,7 +140,7 @@ class _NameChange:
 
 
 class Volume:
-    """See the module. Everything happens through `apply` and `lose_power`."""
+    """See the module. Everything happens through `apply` and `cut_power`."""
 
     def __init__(self) -> None:
         self.nodes: dict[int, FileNode | DirNode] = {ROOT: DirNode()}
@@ -219,7 +219,7 @@ class Volume:
 
     # -- the end ---------------------------------------------------------------------------------------
 
-    def lose_power(self, random: Random) -> None:
+    def cut_power(self, random: Random) -> None:
         """Leaves what is on disk, and of what was on its way whatever `random` chooses."""
         self._keep_some_names(random)
         for node in self.nodes.values():

@@ -2,7 +2,7 @@
 
 Keeps true: the same seed, asked to do the same things, does the same: its `trace` is the same, byte for byte.
             A machine has a disk and clocks that outlive its processes. `kill` ends the process and leaves what it
-            wrote; `lose_power` leaves what was synced, and of the rest what the seed chooses.
+            wrote; `cut_power` leaves what was synced, and of the rest what the seed chooses.
 How:        every part draws from a `Random` of its own, named after the seed and the part, so that a change in
             one part does not shuffle the others.
 
@@ -12,7 +12,7 @@ How:        every part draws from a `Random` of its own, named after the seed an
         await machine.start()
         client = world.machine("c1").boot()
         await client.run(use(client.env, machine.bootstrap))
-        machine.lose_power()
+        machine.cut_power()
         await machine.start()
     world.run(main())
 """
@@ -44,8 +44,8 @@ T = TypeVar("T")
 
 BROKER_PORT = 9092
 DATA_DIRECTORY = Path("/data")
-_FAREWELL_S = 60.0
-_LAST_WISHES = 20
+_CLEAN_UP_S = 60.0
+_CLOSE_ATTEMPTS = 20
 
 
 class World:
@@ -110,11 +110,11 @@ class World:
                     if machine.process is not None:
                         machine.process.end()
                 self._note_uncaught()
-                self._bury()
+                self._clean_up()
 
     @contextlib.contextmanager
     def _logged(self) -> Iterator[None]:
-        logger, handler = logging.getLogger("felice"), _Ear(self)
+        logger, handler = logging.getLogger("felice"), _TraceHandler(self)
         before = logger.propagate, logger.level
         logger.propagate = False
         logger.setLevel(logging.WARNING)
@@ -129,20 +129,20 @@ class World:
     def _note_uncaught(self) -> None:
         for context in self.loop.uncaught:
             error = context.get("exception")
-            if not isinstance(error, PowerLost):
-                self.errors.append(f"{context.get('message')}: {_told(error) if error else context}")
+            if not isinstance(error, PowerFailure):
+                self.errors.append(f"{context.get('message')}: {_formatted(error) if error else context}")
         self.loop.uncaught.clear()
 
-    def _bury(self) -> None:
+    def _clean_up(self) -> None:
         """Lets what is left of every process end in peace: a coroutine that is merely dropped complains."""
         for machine in self.machines.values():
             machine.disk.heal()
             machine.disk.on_operation = None
         for process in self.loop.processes():
-            process.haunt()
+            process.clean_up()
         logging.disable(logging.CRITICAL)
         try:
-            self.loop.limit_s = self.loop.time() + _FAREWELL_S
+            self.loop.limit_s = self.loop.time() + _CLEAN_UP_S
             with contextlib.suppress(Deadlock, RunsForEver):
                 self.loop.run_until_complete(self._cancel_all())
         finally:
@@ -163,13 +163,13 @@ class World:
 
 def _end(left: Any) -> None:
     """Ends a coroutine for good, however many more things it wants to wait for."""
-    for _ in range(_LAST_WISHES):
+    for _ in range(_CLOSE_ATTEMPTS):
         with contextlib.suppress(RuntimeError):
             left.close()
             return
 
 
-class _Ear(logging.Handler):
+class _TraceHandler(logging.Handler):
     """Hears what the code under test logs: into the trace, and errors with a traceback among the faults."""
 
     def __init__(self, world: World) -> None:
@@ -183,14 +183,14 @@ class _Ear(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         # That a disk failed is told, too, and is no fault of the code.
         if error is not None and record.levelno >= logging.ERROR and not isinstance(error, OSError):
-            self._world.errors.append(f"{who}: {record.getMessage()}: {_told(error)}")
+            self._world.errors.append(f"{who}: {record.getMessage()}: {_formatted(error)}")
 
 
-def _told(error: BaseException) -> str:
+def _formatted(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
-class PowerLost(BaseException):
+class PowerFailure(BaseException):
     """Raised where a machine loses its power in the middle of an operation; nobody may catch it."""
 
 
@@ -204,8 +204,8 @@ class Machine:
         self.clock = SimClock(world.loop, skew_ms=skew_ms, monotonic_start_s=random.uniform(10, 1e6))
         self.disk = SimDisk(now_ms=self.clock.now_ms)
         self.process: Process | None = None
-        self.lives = 0
-        self.power_losses = 0
+        self.incarnations = 0
+        self.power_failures = 0
         self._work_delay_s = WORK_DELAY_S
         self._random = world.random(f"fate of {name}")
 
@@ -213,21 +213,21 @@ class Machine:
     def is_running(self) -> bool:
         return self.process is not None and self.process.is_alive
 
-    def boot(self) -> Life:
+    def boot(self) -> Incarnation:
         """A new process, with all that it may touch."""
         assert not self.is_running, f"{self.name} runs"
-        self.lives += 1
-        process = Process(self.world.loop, f"{self.name}#{self.lives}")
+        self.incarnations += 1
+        process = Process(self.world.loop, f"{self.name}#{self.incarnations}")
         process.work_delay_s = self._work_delay_s
         self.process = process
         env = Environment(
             self.clock,
             self.disk,
             self.world.network.of(process, self.name),
-            self.world.random(f"{self.name}#{self.lives}"),
+            self.world.random(f"{self.name}#{self.incarnations}"),
         )
         self.world.note(f"boot {process.name}")
-        return Life(process, env)
+        return Incarnation(process, env)
 
     def kill(self) -> None:
         """kill -9: the process is no more, its page cache is the machine's."""
@@ -236,12 +236,12 @@ class Machine:
             self._end()
             self.disk.kill()
 
-    def lose_power(self) -> None:
+    def cut_power(self) -> None:
         """What was not synced is there or not, by the page or the name; peers hear nothing."""
         if self.is_running:
             self.world.note(f"power lost at {self.name}")
-            self.power_losses += 1
-            self.world.network.lose_power(self.name)
+            self.power_failures += 1
+            self.world.network.cut_power(self.name)
             self._end()
             self.disk.crash(self._random)
 
@@ -251,7 +251,7 @@ class Machine:
         if self.process is not None:
             self.process.work_delay_s = seconds
 
-    def lose_power_within(self, operations: int) -> None:
+    def cut_power_within(self, operations: int) -> None:
         """The power fails at the disk operation of that number from now."""
         left = operations
 
@@ -260,8 +260,8 @@ class Machine:
             left -= 1
             if left == 0:
                 self.world.note(f"{operation} of {path} is not done")
-                self.lose_power()
-                raise PowerLost(f"{operation} {path}")
+                self.cut_power()
+                raise PowerFailure(f"{operation} {path}")
 
         self.disk.on_operation = count
 
@@ -271,7 +271,7 @@ class Machine:
         self.process.end()
 
 
-class Life:
+class Incarnation:
     """One process and its `env`."""
 
     def __init__(self, process: Process, env: Environment) -> None:
@@ -335,4 +335,4 @@ class BrokerMachine(Machine):
         self.disk.kill()
 
 
-__all__ = ["BROKER_PORT", "BrokerMachine", "Life", "Machine", "PowerLost", "ProcessEnded", "World"]
+__all__ = ["BROKER_PORT", "BrokerMachine", "Incarnation", "Machine", "PowerFailure", "ProcessEnded", "World"]

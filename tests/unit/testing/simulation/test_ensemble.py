@@ -18,7 +18,7 @@ from felice.metadata.store import (
 )
 from felice.server.startup import StartupError
 from felice.testing.simulation.ensemble import SimEnsemble, SimSession
-from felice.testing.simulation.world import Life, World
+from felice.testing.simulation.world import Incarnation, World
 
 TIMEOUT_S = 1.0
 
@@ -28,7 +28,7 @@ class Stage:
         self.world = World(1, limit_s=100)
         self.ensemble = SimEnsemble(self.world, timeout_s=TIMEOUT_S)
 
-    async def join(self, name: str) -> tuple[Life, SimSession]:
+    async def join(self, name: str) -> tuple[Incarnation, SimSession]:
         life = self.world.machine(name).boot()
         session = await life.run(self.ensemble.source(name, life.process).open())
         await life.run(session.create(f"/{name}", ephemeral=True))

@@ -239,7 +239,7 @@ def test_a_killed_process_closes_its_connections_and_its_port() -> None:
 def test_a_machine_without_power_says_nothing_until_it_is_back_and_spoken_to() -> None:
     async def scene(two: Two) -> None:
         near, _ = await two.connected()
-        two.network.lose_power("b")
+        two.network.cut_power("b")
         two.b.end()
         await asyncio.sleep(5)
         assert near.ended == "not yet"

@@ -191,7 +191,7 @@ def test_an_atomic_write_leaves_the_old_or_the_new_and_when_it_returns_the_new()
     seen = set()
     for moment in moments(start, disk.journal):
         for seed in range(40):
-            seen.add(moment.after_power_loss(Random(seed)).read_bytes(A))
+            seen.add(moment.after_power_failure(Random(seed)).read_bytes(A))
     assert seen == {b"old", b"new" * 1000}
     assert outcomes(disk, content(A)) == {b"new" * 1000}
 

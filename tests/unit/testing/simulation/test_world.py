@@ -47,7 +47,7 @@ def story(seed: int) -> World:
         client = world.machine("c1").boot()
         reading = asyncio.ensure_future(client.run(write_and_read(client.env, broker.bootstrap)))
         await asyncio.sleep(world.random("story").uniform(0.02, 0.1))
-        broker.lose_power()
+        broker.cut_power()
         await asyncio.sleep(0.2)
         await broker.start()
         values = await reading
@@ -99,7 +99,7 @@ def test_the_power_fails_in_the_middle_of_an_operation() -> None:
         broker = world.broker("b1", {})
 
         async def start_twice() -> bool:
-            broker.lose_power_within(operations)
+            broker.cut_power_within(operations)
             try:
                 await broker.start()
             except ProcessEnded:
@@ -138,7 +138,7 @@ def test_the_store_and_the_log_directory_agree_on_the_cluster_after_the_first_st
 
         async def main(broker: BrokerMachine = broker) -> None:
             await broker.start()
-            broker.lose_power()
+            broker.cut_power()
             await broker.start()
 
         world.run(main())

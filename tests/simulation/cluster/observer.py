@@ -17,30 +17,30 @@ _HEADER = struct.Struct(">qiiBIhi")
 _AT_MOST_BYTES = 1 << 20
 
 
-class Watchtower:
+class ClusterObserver:
     def __init__(self, world: World, ensemble: SimEnsemble, brokers: dict[int, BrokerMachine]) -> None:
         self.replicas = Replicas()
         self._world = world
         self._ensemble = ensemble
         self._brokers = brokers
-        # How far each replica, in each life of its broker, was read.
+        # How far each replica, in each incarnation of its broker, was read.
         self._read_to: dict[tuple[int, int, str], int] = {}
         # The replica of each name and broker: one that was moved away and came back is another.
         self._known: dict[tuple[int, str], tuple[Partition, int]] = {}
 
     # Replicas
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """One look at every replica of every broker that runs."""
         for number, machine in self._brokers.items():
             if machine.is_running:
                 with _undisturbed(machine.disk):
                     for partition in self._partitions(machine):
                         if partition.is_open:
-                            self._see(number, partition)
-                self._look_for_zombies(number, machine)
+                            self._observe(number, partition)
+                self._check_for_zombies(number, machine)
 
-    def _look_for_zombies(self, number: int, machine: BrokerMachine) -> None:
+    def _check_for_zombies(self, number: int, machine: BrokerMachine) -> None:
         """One that is stopped says nothing to anybody, and looks at its clock before it does."""
         ended_s = self._ensemble.unheard.get(machine.name)
         if ended_s is None or machine.process is None or machine.process.is_stopped:
@@ -48,15 +48,18 @@ class Watchtower:
         for partition in self._partitions(machine):
             if partition.is_leader:
                 at_s = self._world.loop.time()
-                self.replicas.see_zombie(at_s, _name(partition), number, partition.leader_epoch, ended_s)
+                self.replicas.report_zombie(at_s, _name(partition), number, partition.leader_epoch, ended_s)
 
     def _on_advance(self, number: int, partition: Partition) -> Callable[[], None]:
         def look() -> None:
             if partition.is_open:
-                self.replicas.see_reach(
-                    self._world.loop.time(), _name(partition), number,
-                    partition.high_watermark, partition.log_end_offset,
-                )  # fmt: skip
+                self.replicas.check_high_watermark(
+                    self._world.loop.time(),
+                    _name(partition),
+                    number,
+                    partition.high_watermark,
+                    partition.log_end_offset,
+                )
 
         return look
 
@@ -66,28 +69,36 @@ class Watchtower:
             return []
         return list(broker.services.partitions)
 
-    def _see(self, number: int, partition: Partition) -> None:
+    def _observe(self, number: int, partition: Partition) -> None:
         name = _name(partition)
         log, mark = partition.log, partition.high_watermark
-        before, life = self._known.get((number, name), (None, -1))
+        before, incarnation = self._known.get((number, name), (None, -1))
         if before is not partition:
-            life += 1
+            incarnation += 1
             partition.on_advance.add(self._on_advance(number, partition))
-        self._known[number, name] = (partition, life)
-        key = (number, life, name)
+        self._known[number, name] = (partition, incarnation)
+        key = (number, incarnation, name)
         read_to = min(self._read_to.get(key, log.log_start_offset), log.log_end_offset)
         batches: tuple[Batch, ...] = ()
         if mark > read_to and not log.config.is_compacted:
             batches = tuple(batches_of(partition, max(read_to, log.log_start_offset)))
             self._read_to[key] = mark
-        self.replicas.see(
+        self.replicas.check(
             Seen(
-                self._world.loop.time(), name, number, life, partition.leader_epoch, partition.is_leader,
-                log.log_start_offset, log.log_end_offset, mark, batches,
+                self._world.loop.time(),
+                name,
+                number,
+                incarnation,
+                partition.leader_epoch,
+                partition.is_leader,
+                log.log_start_offset,
+                log.log_end_offset,
+                mark,
+                batches,
             )
-        )  # fmt: skip
+        )
 
-    def look_at_isrs(self) -> None:
+    def check_isrs(self) -> None:
         """Who is in sync has everything below the watermark."""
         for topic, node in self._topics():
             for number in node.partitions:
@@ -100,7 +111,7 @@ class Watchtower:
                 for member in state.isr:
                     found = self._find(self._brokers[member], topic, number)
                     if found is not None and found.is_open and found.log_end_offset < leader.high_watermark:
-                        self.replicas.faults.append(
+                        self.replicas.anomalies.append(
                             f"in sync without {topic}-{number} up to {leader.high_watermark}: broker {member} "
                             f"ends at {found.log_end_offset}, at {self._world.loop.time():.3f} s"
                         )
@@ -160,7 +171,7 @@ class Watchtower:
                     found.append(set(state.isr) - {broker})
         return found
 
-    def unrest(self) -> str | None:
+    def recovery_obstacle(self) -> str | None:
         """What keeps the cluster from being whole: everybody alive, every ISR full, all replicas alike."""
         alive = self.alive()
         if len(alive) < len(self._brokers):
@@ -179,22 +190,27 @@ class Watchtower:
 
     def states(self) -> list[State]:
         """Every state of every partition that was ever written."""
-        states, lives = [], dict[str, int]()
+        states, incarnations = [], dict[str, int]()
         for written in self._ensemble.history:
             parts = written.path.split("/")
             if len(parts) != 7 or parts[6] != "state":
                 continue
             name = f"{parts[3]}-{parts[5]}"
             if written.data is None:
-                lives[name] = lives.get(name, 0) + 1
+                incarnations[name] = incarnations.get(name, 0) + 1
                 continue
             found = layout.decode_state(written.data)
             states.append(
                 State(
-                    written.at_s, f"{name} ({lives.get(name, 0)})", found.leader, found.leader_epoch,
-                    found.isr, found.controller_epoch, self._number_of(written.by),
+                    written.at_s,
+                    f"{name} ({incarnations.get(name, 0)})",
+                    found.leader,
+                    found.leader_epoch,
+                    found.isr,
+                    found.controller_epoch,
+                    self._number_of(written.by),
                 )
-            )  # fmt: skip
+            )
         return states
 
     def _number_of(self, host: str) -> int:
@@ -202,7 +218,7 @@ class Watchtower:
 
     # Acknowledgements
 
-    def acknowledged(self, topic: str, number: int, offset: int, min_isr: int) -> str | None:
+    def check_acknowledgement(self, topic: str, number: int, offset: int, min_isr: int) -> str | None:
         """At the moment when a producer hears yes: everybody who is in sync has the record, and enough have it."""
         state = self.state(topic, number)
         if state is None:

@@ -1,6 +1,6 @@
 """Who lives in a simulated world: real clients, each on a machine of its own, killed and begun again.
 
-A role keeps what it did in the `Account`; what is in its process is lost with it.
+A role keeps what it did in the `Observations`; what is in its process is lost with it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from random import Random
 from typing import Any
 
 from checkers.history import Read
-from checkers.offsets import Commit, Observed, Owned
-from checkers.reads import Keyed, Mark
-from checkers.transactions import Attempt, Outcome, Sight
+from checkers.offsets import Commit, CommittedOffset, Owned
+from checkers.reads import Keyed, ObservedOffsets
+from checkers.transactions import Attempt, Outcome, TransactionalRead
 from felice.client.admin.model import NewTopic
 from felice.client.aio import Admin, Consumer, Producer
 from felice.client.error import KafkaError, KafkaException
 from felice.client.model import OFFSET_BEGINNING, ConsumerGroupMetadata, Message, TopicPartition
 from felice.env import Environment
 from felice.testing.simulation.world import BrokerMachine, ProcessEnded, World
-from simulation.account import COPY, KEYED, LEDGER, PLAIN, Account, Sent
+from simulation.observations import COPY, KEYED, LEDGER, PLAIN, Observations, Sent
 from simulation.plan import Plan
 
 CLIENT: dict[str, Any] = {
@@ -44,18 +44,20 @@ CONSUMER = {
 GROUP, COPY_GROUP = "readers", "copiers"
 
 
-class Stage:
+class SharedState:
     """What all roles share."""
 
-    def __init__(self, world: World, plan: Plan, brokers: Sequence[BrokerMachine], account: Account) -> None:
+    def __init__(
+        self, world: World, plan: Plan, brokers: Sequence[BrokerMachine], observations: Observations
+    ) -> None:
         self.world = world
         self.plan = plan
         self.brokers = brokers
-        self.account = account
+        self.observations = observations
         bootstrap = {"bootstrap.servers": ",".join(broker.bootstrap for broker in brokers)}
         self.client = {**CLIENT, **bootstrap}
         self.consumer = {**CONSUMER, **bootstrap}
-        self.is_quiet = False  # the faults are over: come to an end
+        self.is_finishing = False  # the faults are over: come to an end
         self.writers_done = asyncio.Event()
 
     @property
@@ -67,96 +69,98 @@ class Stage:
         return range(self.plan.partitions)
 
     @property
-    def power_losses(self) -> int:
-        return sum(broker.power_losses for broker in self.brokers)
+    def power_failures(self) -> int:
+        return sum(broker.power_failures for broker in self.brokers)
 
 
-class Role:
+class WorkloadClient:
     """Lives, dies and lives again until its work is done."""
 
-    def __init__(self, stage: Stage, name: str) -> None:
-        self.stage = stage
-        self.account = stage.account
+    def __init__(self, shared: SharedState, name: str) -> None:
+        self.shared = shared
+        self.observations = shared.observations
         self.name = name
-        self.machine = stage.world.machine(name)
-        self.random: Random = stage.world.random(f"role {name}")
+        self.machine = shared.world.machine(name)
+        self.random: Random = shared.world.random(f"role {name}")
         self.is_done = False
 
-    async def act(self) -> None:
+    async def run_until_done(self) -> None:
         while not self.is_done:
-            life = self.machine.boot()
+            process = self.machine.boot()
             try:
-                await life.run(self.live(life.env, self.machine.lives))
+                await process.run(self.run(process.env, self.machine.incarnations))
                 self.is_done = True
             except ProcessEnded:
                 await asyncio.sleep(self.random.uniform(0.05, 0.6))
                 continue
             except (KafkaException, TimeoutError) as error:
-                self.stage.world.note(f"{self.name} begins again: {error}")
+                self.shared.world.note(f"{self.name} begins again: {error}")
             self.machine.kill()
             await asyncio.sleep(self.random.uniform(0.05, 0.3))
 
-    async def live(self, env: Environment, life: int) -> None:
+    async def run(self, env: Environment, incarnation: int) -> None:
         raise NotImplementedError
 
     async def pause(self, longest_s: float) -> None:
         await asyncio.sleep(self.random.random() ** 2 * longest_s)
 
 
-class Writer(Role):
+class Writer(WorkloadClient):
     """Numbered records to every partition in turn, idempotent; each life is a writer of its own."""
 
-    async def live(self, env: Environment, life: int) -> None:
+    async def run(self, env: Environment, incarnation: int) -> None:
         config = {
-            **self.stage.client, "linger.ms": self.random.choice((0, 0, 3)), "compression.type": self.stage.plan.codec,
+            **self.shared.client,
+            "linger.ms": self.random.choice((0, 0, 3)),
+            "compression.type": self.shared.plan.codec,
             "batch.num.messages": self.random.choice((1, 3, 100)),
-        }  # fmt: skip
+        }
         async with Producer(config, env=env) as producer:
             number = 0
-            while not self.stage.is_quiet:
+            while not self.shared.is_finishing:
                 for _ in range(self.random.randrange(1, 5)):
-                    await self._send(producer, f"{self.name}.{life}", number)
+                    await self._send(producer, f"{self.name}.{incarnation}", number)
                     number += 1
                 await self.pause(0.15)
 
     async def _send(self, producer: Producer, writer: str, number: int) -> None:
-        era = self.stage.power_losses
-        sent = Sent(writer, number, number % self.stage.plan.partitions, era)
-        self.account.sent.append(sent)
+        era = self.shared.power_failures
+        sent = Sent(writer, number, number % self.shared.plan.partitions, era)
+        self.observations.sent.append(sent)
         value = self._filled(f"{writer}:{number}:")
         future = await producer.send(PLAIN, value, partition=sent.partition)
 
         def on_delivery(answered: asyncio.Future[Message]) -> None:
             if not answered.cancelled() and answered.exception() is None:
                 sent.offset = answered.result().offset()
-                sent.acknowledged_era = self.stage.power_losses
-                self.account.on_acknowledged(sent)
+                sent.acknowledged_era = self.shared.power_failures
+                self.observations.on_acknowledged(sent)
 
         future.add_done_callback(on_delivery)
 
     def _filled(self, value: str) -> str:
         """Where a log may lose its tail, batches of several sectors, whatever the codec: they tear."""
-        if self.stage.plan.kind == "lossy":
+        if self.shared.plan.durability == "lossy":
             return value + Random(value).randbytes(self.random.choice((0, 100, 1500, 5000))).hex()
         size = self.random.choice((0, 10, 200, 3000)) if self.random.random() < 0.3 else 0
         return value.ljust(size, ".")
 
 
-class KeyedWriter(Role):
+class KeyedWriter(WorkloadClient):
     """Values and tombstones for a few keys; each life has keys of its own, for requests may outlive a life."""
 
-    async def live(self, env: Environment, life: int) -> None:
-        async with Producer({**self.stage.client, "batch.num.messages": 2}, env=env) as producer:
+    async def run(self, env: Environment, incarnation: int) -> None:
+        async with Producer({**self.shared.client, "batch.num.messages": 2}, env=env) as producer:
             numbers: dict[str, int] = {}
-            while not self.stage.is_quiet:
+            while not self.shared.is_finishing:
                 for _ in range(self.random.randrange(1, 5)):
-                    key = f"{life}.{self.random.randrange(4)}"
+                    key = f"{incarnation}.{self.random.randrange(4)}"
                     numbers[key] = numbers.get(key, -1) + 1
                     await self._send(producer, Keyed(key, numbers[key], self.random.random() < 0.15))
                 await self.pause(0.1)
 
     async def _send(self, producer: Producer, keyed: Keyed) -> None:
-        self.account.keyed.append(keyed)
+        self.observations.keyed.append(keyed)
         value = None if keyed.is_tombstone else b"v" * self.random.randrange(40)
         future = await producer.send(
             KEYED, value, keyed.key, partition=0, headers={"number": str(keyed.number)}
@@ -168,25 +172,25 @@ class KeyedWriter(Role):
         future.add_done_callback(on_delivery)
 
 
-class Ledger(Role):
+class TransactionalWriter(WorkloadClient):
     """Transactions of a few records, most of them committed. Two of one id fence each other again and again."""
 
-    def __init__(self, stage: Stage, name: str, transactional_id: str) -> None:
-        super().__init__(stage, name)
+    def __init__(self, shared: SharedState, name: str, transactional_id: str) -> None:
+        super().__init__(shared, name)
         self._transactional_id = transactional_id
 
-    async def live(self, env: Environment, life: int) -> None:
+    async def run(self, env: Environment, incarnation: int) -> None:
         config = {
-            **self.stage.client,
+            **self.shared.client,
             "transactional.id": self._transactional_id,
             "transaction.timeout.ms": 1500,
         }
         async with Producer(config, env=env) as producer:
             await producer.init_transactions(30)
             turn = 0
-            while not self.stage.is_quiet:
-                attempt = Attempt(f"{self.name}.{life}.{turn}")
-                self.account.attempts.append(attempt)
+            while not self.shared.is_finishing:
+                attempt = Attempt(f"{self.name}.{incarnation}.{turn}")
+                self.observations.attempts.append(attempt)
                 await self._transact(producer, attempt)
                 await self.pause(0.1)
                 turn += 1
@@ -195,7 +199,7 @@ class Ledger(Role):
         await producer.begin_transaction()
         futures = []
         for number in range(self.random.randrange(1, 5)):
-            partition = self.random.choice(self.stage.partitions)
+            partition = self.random.choice(self.shared.partitions)
             attempt.records.append((partition, number))
             futures.append(await producer.send(LEDGER, f"{attempt.name}:{number}:", partition=partition))
             if self.random.random() < 0.3:
@@ -204,21 +208,21 @@ class Ledger(Role):
             if self.random.random() < 0.3:
                 await producer.abort_transaction(30)
             else:
-                attempt.outcome, attempt.commit_asked_s = Outcome.UNKNOWN, self.stage.now_s
+                attempt.outcome, attempt.commit_asked_s = Outcome.UNKNOWN, self.shared.now_s
                 await producer.commit_transaction(30)
                 attempt.outcome = Outcome.COMMITTED
         finally:
             await asyncio.gather(*futures, return_exceptions=True)
 
 
-class Copier(Role):
+class Copier(WorkloadClient):
     """Copies PLAIN to COPY exactly once: records and offsets in one transaction, as one of a group."""
 
-    async def live(self, env: Environment, life: int) -> None:
+    async def run(self, env: Environment, incarnation: int) -> None:
         transactional = {"transactional.id": self.name, "transaction.timeout.ms": 5000}
         async with (
-            Producer({**self.stage.client, **transactional}, env=env) as producer,
-            Consumer({**self.stage.consumer, "group.id": COPY_GROUP}, env=env) as consumer,
+            Producer({**self.shared.client, **transactional}, env=env) as producer,
+            Consumer({**self.shared.consumer, "group.id": COPY_GROUP}, env=env) as consumer,
         ):
             await producer.init_transactions(30)
             await consumer.subscribe([PLAIN])
@@ -230,7 +234,7 @@ class Copier(Role):
                     if owner.generation_id < 0:
                         raise TimeoutError("no longer a member")
                     await self._copy(producer, owner, messages)
-                elif self.stage.writers_done.is_set() and await _is_all_committed(consumer, self.stage):
+                elif self.shared.writers_done.is_set() and await _is_all_committed(consumer, self.shared):
                     return
 
     async def _copy(self, producer: Producer, owner: ConsumerGroupMetadata, messages: list[Message]) -> None:
@@ -250,8 +254,8 @@ class Copier(Role):
             await asyncio.gather(*futures, return_exceptions=True)
 
 
-async def _is_all_committed(consumer: Consumer, stage: Stage) -> bool:
-    partitions = [TopicPartition(PLAIN, partition) for partition in stage.partitions]
+async def _is_all_committed(consumer: Consumer, shared: SharedState) -> bool:
+    partitions = [TopicPartition(PLAIN, partition) for partition in shared.partitions]
     committed = {row.partition: row.offset for row in await consumer.committed(partitions)}
     for partition in partitions:
         _, high = await consumer.watermarks(partition)
@@ -260,12 +264,12 @@ async def _is_all_committed(consumer: Consumer, stage: Stage) -> bool:
     return True
 
 
-class Member(Role):
+class GroupMember(WorkloadClient):
     """Reads PLAIN in a group and commits as it goes."""
 
-    async def live(self, env: Environment, life: int) -> None:
-        strategy = ("range", "cooperative-sticky")[self.stage.plan.seed % 2]
-        config = {**self.stage.consumer, "group.id": GROUP, "partition.assignment.strategy": strategy}
+    async def run(self, env: Environment, incarnation: int) -> None:
+        strategy = ("range", "cooperative-sticky")[self.shared.plan.seed % 2]
+        config = {**self.shared.consumer, "group.id": GROUP, "partition.assignment.strategy": strategy}
         # A rebalance goes on while records are worked on; what is given up must be committed first.
         busy = asyncio.Lock()
 
@@ -274,7 +278,7 @@ class Member(Role):
                 pass
 
         async with Consumer(config, env=env) as consumer:
-            on_assign = self._on_assign(consumer, life)
+            on_assign = self._on_assign(consumer, incarnation)
             await consumer.subscribe([PLAIN], on_assign=on_assign, on_revoke=finish, on_lost=finish)
             while True:
                 messages = [m for m in await consumer.consume(10, 0.25) if m.error() is None]
@@ -282,96 +286,111 @@ class Member(Role):
                     async with busy:
                         await self.pause(0.1)
                         await self._commit(consumer, messages)
-                elif self.stage.writers_done.is_set() and await _is_all_committed(consumer, self.stage):
+                elif self.shared.writers_done.is_set() and await _is_all_committed(consumer, self.shared):
                     return
 
-    def _on_assign(self, consumer: Consumer, life: int) -> Callable[[list[TopicPartition]], None]:
+    def _on_assign(self, consumer: Consumer, incarnation: int) -> Callable[[list[TopicPartition]], None]:
         def note(partitions: list[TopicPartition]) -> None:
             generation = consumer.consumer_group_metadata().generation_id
-            self.account.owned += [
-                Owned(generation, f"{self.name}.{life}", partition.partition) for partition in partitions
+            self.observations.owned += [
+                Owned(generation, f"{self.name}.{incarnation}", partition.partition)
+                for partition in partitions
             ]
 
         return note
 
     async def _commit(self, consumer: Consumer, messages: list[Message]) -> None:
         last = {message.partition(): message.offset() for message in messages}
-        asked = [Commit(partition, offset + 1, self.stage.now_s) for partition, offset in last.items()]
-        self.account.commits += asked
+        asked = [Commit(partition, offset + 1, self.shared.now_s) for partition, offset in last.items()]
+        self.observations.commits += asked
         rows = await consumer.commit(
             offsets=[TopicPartition(PLAIN, commit.partition, commit.offset) for commit in asked]
         )
         good = {row.partition for row in rows if row.error is None}
         for commit in asked:
             if commit.partition in good:
-                commit.acknowledged_s = self.stage.now_s
+                commit.acknowledged_s = self.shared.now_s
 
 
-class Reader(Role):
+class Reader(WorkloadClient):
     """Reads a topic from its beginning, and again in each life."""
 
-    def __init__(self, stage: Stage, name: str, topic: str) -> None:
-        super().__init__(stage, name)
+    def __init__(self, shared: SharedState, name: str, topic: str) -> None:
+        super().__init__(shared, name)
         self._topic = topic
 
-    async def live(self, env: Environment, life: int) -> None:
-        view = self.account.views.setdefault(f"{self.name}.{life}", []) if self._topic == PLAIN else []
-        async with Consumer({**self.stage.consumer, "group.id": f"{self.name}.{life}"}, env=env) as consumer:
-            consumer.assign([TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in self.stage.partitions])
-            while not self.stage.is_quiet:
+    async def run(self, env: Environment, incarnation: int) -> None:
+        view = (
+            self.observations.views.setdefault(f"{self.name}.{incarnation}", [])
+            if self._topic == PLAIN
+            else []
+        )
+        async with Consumer(
+            {**self.shared.consumer, "group.id": f"{self.name}.{incarnation}"}, env=env
+        ) as consumer:
+            consumer.assign(
+                [TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in self.shared.partitions]
+            )
+            while not self.shared.is_finishing:
                 for message in await consumer.consume(50, 0.25):
                     if message.error() is None:
                         read = as_read(message)
                         view.append(read)
                         if self._topic == LEDGER:
-                            self.account.sights.append(Sight(self.stage.now_s, read))
+                            self.observations.transactional_reads.append(
+                                TransactionalRead(self.shared.now_s, read)
+                            )
 
 
-class Observer(Role):
+class OffsetMonitor(WorkloadClient):
     """Asks again and again how far partitions reach and what was committed."""
 
-    async def live(self, env: Environment, life: int) -> None:
-        async with Admin(self.stage.client, env=env) as admin:
-            while not self.stage.is_quiet:
-                await self._marks(admin)
-                if "group" in self.stage.plan.roles:
+    async def run(self, env: Environment, incarnation: int) -> None:
+        async with Admin(self.shared.client, env=env) as admin:
+            while not self.shared.is_finishing:
+                await self._observe_partition_offsets(admin)
+                if "group" in self.shared.plan.workloads:
                     await self._offsets(admin)
                 await self.pause(0.4)
 
-    async def _marks(self, admin: Admin) -> None:
-        asked_s = self.stage.now_s
+    async def _observe_partition_offsets(self, admin: Admin) -> None:
+        asked_s = self.shared.now_s
         ends: list[dict[int, int]] = []
         for timestamp in (-2, -1):
             found = await admin.list_offsets(
-                {(PLAIN, p): timestamp for p in self.stage.partitions}, timeout_s=3
+                {(PLAIN, p): timestamp for p in self.shared.partitions}, timeout_s=3
             )
             ends.append(
                 {key[1]: row.offset for key, row in found.items() if not isinstance(row, Exception | None)}
             )
         for partition in sorted(ends[0].keys() & ends[1].keys()):
-            mark = Mark(partition, ends[0][partition], ends[1][partition], asked_s, self.stage.now_s)
-            self.account.marks.append(mark)
+            mark = ObservedOffsets(
+                partition, ends[0][partition], ends[1][partition], asked_s, self.shared.now_s
+            )
+            self.observations.partition_offsets.append(mark)
 
     async def _offsets(self, admin: Admin) -> None:
-        asked_s = self.stage.now_s
-        wanted = [(PLAIN, p) for p in self.stage.partitions]
+        asked_s = self.shared.now_s
+        wanted = [(PLAIN, p) for p in self.shared.partitions]
         for row in await admin.list_consumer_group_offsets(GROUP, wanted, timeout_s=3):
             if row.error is None:
                 offset = max(row.offset, -1)
-                self.account.observed.append(Observed(row.partition, offset, asked_s, self.stage.now_s))
+                self.observations.observed.append(
+                    CommittedOffset(row.partition, offset, asked_s, self.shared.now_s)
+                )
 
 
-class Administrator(Role):
+class Administrator(WorkloadClient):
     """Makes, widens, configures and deletes topics, and remembers what it was told."""
 
-    def __init__(self, stage: Stage, name: str) -> None:
-        super().__init__(stage, name)
+    def __init__(self, shared: SharedState, name: str) -> None:
+        super().__init__(shared, name)
         # Partitions of a topic that is there, 0 of one that is not; no entry where nobody knows.
         self.known: dict[str, int] = {}
 
-    async def live(self, env: Environment, life: int) -> None:
-        async with Admin(self.stage.client, env=env) as admin:
-            while not self.stage.is_quiet:
+    async def run(self, env: Environment, incarnation: int) -> None:
+        async with Admin(self.shared.client, env=env) as admin:
+            while not self.shared.is_finishing:
                 name = f"scratch-{self.random.randrange(4)}"
                 before = self.known.pop(name, None)
                 await self._change(admin, name, before)
@@ -379,12 +398,12 @@ class Administrator(Role):
 
     async def _change(self, admin: Admin, name: str, before: int | None) -> None:
         if before and self.random.random() < 0.5:
-            if _went_well(await admin.delete_topics([name], timeout_s=3), name):
+            if _succeeded(await admin.delete_topics([name], timeout_s=3), name):
                 self.known[name] = 0
         elif before == 0 or before is None:
             count = self.random.randrange(1, 4)
-            made = await admin.create_topics([NewTopic(name, count, self.stage.plan.replicas)], timeout_s=3)
-            if _went_well(made, name):
+            made = await admin.create_topics([NewTopic(name, count, self.shared.plan.replicas)], timeout_s=3)
+            if _succeeded(made, name):
                 self.known[name] = count
         else:
             self.known[name] = before
@@ -399,7 +418,7 @@ class Administrator(Role):
         ]
 
 
-def _went_well(results: Any, name: str) -> bool:
+def _succeeded(results: Any, name: str) -> bool:
     return not isinstance(results.get(name), Exception)
 
 
@@ -409,12 +428,12 @@ def as_read(message: Message) -> Read:
 
 
 async def read_to_end(
-    stage: Stage, env: Environment, topic: str, count: int, isolation: str
+    shared: SharedState, env: Environment, topic: str, count: int, isolation: str
 ) -> list[Message]:
     """Everything that is in a topic of so many partitions for a reader who comes now."""
     partitions = range(count)
     config = {
-        **stage.consumer,
+        **shared.consumer,
         "group.id": "judge",
         "enable.partition.eof": True,
         "isolation.level": isolation,

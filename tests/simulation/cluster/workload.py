@@ -7,35 +7,35 @@ from felice.client.admin.model import ConfigEntry, ConfigResource, NewPartitions
 from felice.client.aio import Admin
 from felice.client.error import KafkaException
 from felice.env import Environment
-from simulation.account import COPY, LEDGER, PLAIN
-from simulation.roles import Role
+from simulation.observations import COPY, LEDGER, PLAIN
+from simulation.workload import WorkloadClient
 
 _TIMEOUT_S = 3.0
 
 
-class Mover(Role):
+class Reassigner(WorkloadClient):
     """Moves partitions, cancels moves, elects leaders, widens topics and changes their settings, under load."""
 
-    async def live(self, env: Environment, life: int) -> None:
-        async with Admin(self.stage.client, env=env) as admin:
-            while not self.stage.is_quiet:
+    async def run(self, env: Environment, incarnation: int) -> None:
+        async with Admin(self.shared.client, env=env) as admin:
+            while not self.shared.is_finishing:
                 act = self.random.choice(
                     (self._move, self._move, self._cancel, self._elect, self._configure, self._widen)
                 )
                 try:
                     await act(admin)
                 except (KafkaException, TimeoutError) as error:
-                    self.stage.world.note(f"{self.name}: {error}")
+                    self.shared.world.note(f"{self.name}: {error}")
                 await self.pause(0.6)
             await self._cancel(admin)
 
     def _some(self) -> tuple[str, int]:
         topic = self.random.choice((PLAIN, PLAIN, LEDGER, COPY, "__consumer_offsets"))
-        return topic, self.random.choice(self.stage.partitions) if topic[0] != "_" else 0
+        return topic, self.random.choice(self.shared.partitions) if topic[0] != "_" else 0
 
     async def _move(self, admin: Admin) -> None:
-        brokers = range(1, len(self.stage.brokers) + 1)
-        target = self.random.sample(brokers, self.stage.plan.replicas)
+        brokers = range(1, len(self.shared.brokers) + 1)
+        target = self.random.sample(brokers, self.shared.plan.replicas)
         await admin.alter_partition_reassignments({self._some(): target}, timeout_s=_TIMEOUT_S)
 
     async def _cancel(self, admin: Admin) -> None:
@@ -57,5 +57,5 @@ class Mover(Role):
 
     async def _widen(self, admin: Admin) -> None:
         """Beyond the partitions that the others use."""
-        count = self.stage.plan.partitions + self.random.randrange(1, 3)
+        count = self.shared.plan.partitions + self.random.randrange(1, 3)
         await admin.create_partitions([NewPartitions(LEDGER, count)], timeout_s=_TIMEOUT_S)

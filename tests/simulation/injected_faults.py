@@ -36,11 +36,11 @@ from simulation.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
-class PlantedBug:
+class InjectedFault:
     name: str
-    what: str
-    plant: Callable[[], AbstractContextManager[Any]]
-    meets: Callable[[Plan], bool]
+    description: str
+    inject: Callable[[], AbstractContextManager[Any]]
+    applies_to: Callable[[Plan], bool]
     seed: int = 0
 
 
@@ -48,25 +48,25 @@ _ENDS_OF_BROKERS = ("kill", "power", "power at operation", "restart")
 
 
 def _any(plan: Plan) -> bool:
-    return plan.kind != "lossy"
+    return plan.durability != "lossy"
 
 
 def _having(*roles: str) -> Callable[[Plan], bool]:
-    return lambda plan: any(role in plan.roles for role in roles)
+    return lambda plan: any(role in plan.workloads for role in roles)
 
 
 def _synced(plan: Plan) -> bool:
-    return plan.kind == "synced" and any(fault.kind.startswith("power") for fault in plan.faults)
+    return plan.durability == "synced" and any(fault.kind.startswith("power") for fault in plan.faults)
 
 
 def _tears(plan: Plan) -> bool:
-    return plan.kind == "lossy" and any(fault.kind.startswith("power") for fault in plan.faults)
+    return plan.durability == "lossy" and any(fault.kind.startswith("power") for fault in plan.faults)
 
 
 def _begins_again(plan: Plan) -> bool:
     """Producers begin anew after the broker did."""
     ends = [fault.time_s for fault in plan.faults if fault.kind in _ENDS_OF_BROKERS]
-    return plan.kind != "lossy" and any(
+    return plan.durability != "lossy" and any(
         fault.kind == "kill client" and fault.time_s > min(ends, default=plan.length_s)
         for fault in plan.faults
     )
@@ -249,76 +249,217 @@ def _lost_is_delivered(original: Any) -> Any:
     return on_failure
 
 
-BUGS = (
-    PlantedBug("window", "a batch that comes again is not recognised", _no_window, _any, seed=25),
-    PlantedBug("sequences", "sequences are not looked at", _no_sequences, _any, seed=7),
-    PlantedBug("producer ids", "the block of producer ids is not written down, and given again after a restart",
-               _replace(cluster_admin.ClusterAdmin, "_try_allocate", _first_block), _begins_again, seed=226),
-    PlantedBug("stale snapshot", "producers are as the last snapshot says, without the batches after it",
-               _answers(recovery, "_replay", None), _any, seed=12),
-    PlantedBug("lost append", "an append is acknowledged and not done, now and then",
-               _wrap(Log, "_append_valid", lambda original: _every(29, original, _append_nothing)), _any, seed=0),
-    PlantedBug("early answer", "an acknowledgement does not wait for the disk",
-               _replace(Log, "needs_flush", False), _synced, seed=25),
-    PlantedBug("unsynced names", "new segments' names are not brought to disk",
-               _wrap(SimDisk, "sync_dir", lambda original: _not_for("/data/", original)), _synced, seed=12),
-    PlantedBug("unsynced logs", "a sync of a log does nothing",
-               _wrap(SimFile, "sync", lambda original: _not_for(".log", original)), _synced, seed=25),
-    PlantedBug("unsynced store", "a sync of the metadata store's journal does nothing",
-               _wrap(SimFile, "sync", lambda original: _not_for("journal", original)), _synced, seed=31),
-    PlantedBug("cut too far", "recovery cuts the last whole batch, too",
-               _wrap(recovery, "verified_batches", _one_less), _any, seed=0),
-    PlantedBug("torn batches", "recovery does not look at the CRCs of batches",
-               _answers(recovery, "verify_crc", True), _tears, seed=102),
-    PlantedBug("recovery point", "the recovery point is one beyond the log's end",
-               _wrap(Log, "end_flush", _points_run_ahead), _any, seed=2),
-    PlantedBug("head of segment", "a read that begins with a segment begins one too late",
-               _wrap(Log, "read", _skip_head_of_segment), _any, seed=5),
-    PlantedBug("high watermark", "consumers read up to the log's end",
-               _wrap(Partition, "fetch", _sees_everything), _synced, seed=25),
-    PlantedBug("last stable offset", "readers of committed records see up to the high watermark",
-               _replace(Log, "last_stable_offset", lambda self, high_watermark: high_watermark),
-               _having("transactions"), seed=13),
-    PlantedBug("aborted list", "readers are not told what was aborted",
-               _answers(Log, "aborted_transactions", []), _having("transactions"), seed=13),
-    PlantedBug("first aborted", "readers are told of the first aborted transaction only",
-               _wrap(Log, "aborted_transactions", lambda original: lambda *args: original(*args)[:1]),
-               _having("transactions"), seed=20),
-    PlantedBug("transaction index", "the transaction index is not made again by recovery",
-               _wrap(recovery, "_replay",
-                     lambda original: lambda *args, writes_index: original(*args, writes_index=False)),
-               _having("transactions"), seed=12),
-    PlantedBug("markers after restart", "decided transactions are not told again after a restart",
-               _answers(TransactionShard, "_decide_again", Outcome()), _having("transactions", "copier"), seed=29),
-    PlantedBug("transactions in memory", "the state of transactions is not written",
-               _wrap(HostedShard, "_append", _in_memory_only("__transaction_state")),
-               _having("transactions", "copier"), seed=6),
-    PlantedBug("takeover", "a new producer of an id leaves the old one's transaction open",
-               _wrap(initialisation, "initialise", _takes_over_without_abort),
-               _having("transactions", "copier"), seed=13),
-    PlantedBug("fence", "a new producer of an id gets the old one's epoch",
-               _wrap(initialisation, "initialise", _nobody_is_fenced),
-               lambda plan: "transactions" in plan.roles and plan.seed % 4 == 1, seed=141),
-    PlantedBug("wrong marker", "one partition hears the opposite of the decision",
-               _wrap(MarkerWriter, "_append", _last_marker_aborts), _having("transactions"), seed=13),
-    PlantedBug("offsets at once", "offsets of a transaction count before it is committed",
-               _wrap(GroupShard, "replay", _counts_at_once), _having("copier"), seed=103),
-    PlantedBug("unstable offsets", "offsets are told while a transaction is about to change them",
-               _wrap(commits, "_fetch_one", _stable_or_not), _having("copier"), seed=3),
-    PlantedBug("generation", "anybody commits, whatever the generation",
-               lambda: _unchecked_commits(), _having("copier", "group"), seed=31),
-    PlantedBug("offsets in memory", "committed offsets are not written",
-               _wrap(HostedShard, "_append", _in_memory_only("__consumer_offsets")),
-               _having("group", "copier"), seed=2),
-    PlantedBug("sessions", "members that fell silent stay", _answers(rebalance, "on_time", None),
-               _having("group", "copier"), seed=2),
-    PlantedBug("cleaner", "the cleaner drops every batch that it may", _answers(BatchCleaner, "_clean_data", None),
-               _having("keyed"), seed=42),
-    PlantedBug("overtaking", "the client's requests overtake one whose attempt to connect failed",
-               _replace(sender, "_IN_FLIGHT_WHILE_CONNECTING", 5), _tears, seed=436),
-    PlantedBug("client's answer", "the client takes a lost connection for an answer",
-               _wrap(sender.Sender, "_on_failure", _lost_is_delivered), _any, seed=12),
-)  # fmt: skip
+INJECTED_FAULTS = (
+    InjectedFault("window", "a batch that comes again is not recognised", _no_window, _any, seed=25),
+    InjectedFault("sequences", "sequences are not looked at", _no_sequences, _any, seed=7),
+    InjectedFault(
+        "producer ids",
+        "the block of producer ids is not written down, and given again after a restart",
+        _replace(cluster_admin.ClusterAdmin, "_try_allocate", _first_block),
+        _begins_again,
+        seed=226,
+    ),
+    InjectedFault(
+        "stale snapshot",
+        "producers are as the last snapshot says, without the batches after it",
+        _answers(recovery, "_replay", None),
+        _any,
+        seed=12,
+    ),
+    InjectedFault(
+        "lost append",
+        "an append is acknowledged and not done, now and then",
+        _wrap(Log, "_append_valid", lambda original: _every(29, original, _append_nothing)),
+        _any,
+        seed=0,
+    ),
+    InjectedFault(
+        "early answer",
+        "an acknowledgement does not wait for the disk",
+        _replace(Log, "needs_flush", False),
+        _synced,
+        seed=25,
+    ),
+    InjectedFault(
+        "unsynced names",
+        "new segments' names are not brought to disk",
+        _wrap(SimDisk, "sync_dir", lambda original: _not_for("/data/", original)),
+        _synced,
+        seed=12,
+    ),
+    InjectedFault(
+        "unsynced logs",
+        "a sync of a log does nothing",
+        _wrap(SimFile, "sync", lambda original: _not_for(".log", original)),
+        _synced,
+        seed=25,
+    ),
+    InjectedFault(
+        "unsynced store",
+        "a sync of the metadata store's journal does nothing",
+        _wrap(SimFile, "sync", lambda original: _not_for("journal", original)),
+        _synced,
+        seed=31,
+    ),
+    InjectedFault(
+        "cut too far",
+        "recovery cuts the last whole batch, too",
+        _wrap(recovery, "verified_batches", _one_less),
+        _any,
+        seed=0,
+    ),
+    InjectedFault(
+        "torn batches",
+        "recovery does not look at the CRCs of batches",
+        _answers(recovery, "verify_crc", True),
+        _tears,
+        seed=102,
+    ),
+    InjectedFault(
+        "recovery point",
+        "the recovery point is one beyond the log's end",
+        _wrap(Log, "end_flush", _points_run_ahead),
+        _any,
+        seed=2,
+    ),
+    InjectedFault(
+        "head of segment",
+        "a read that begins with a segment begins one too late",
+        _wrap(Log, "read", _skip_head_of_segment),
+        _any,
+        seed=5,
+    ),
+    InjectedFault(
+        "high watermark",
+        "consumers read up to the log's end",
+        _wrap(Partition, "fetch", _sees_everything),
+        _synced,
+        seed=25,
+    ),
+    InjectedFault(
+        "last stable offset",
+        "readers of committed records see up to the high watermark",
+        _replace(Log, "last_stable_offset", lambda self, high_watermark: high_watermark),
+        _having("transactions"),
+        seed=13,
+    ),
+    InjectedFault(
+        "aborted list",
+        "readers are not told what was aborted",
+        _answers(Log, "aborted_transactions", []),
+        _having("transactions"),
+        seed=13,
+    ),
+    InjectedFault(
+        "first aborted",
+        "readers are told of the first aborted transaction only",
+        _wrap(Log, "aborted_transactions", lambda original: lambda *args: original(*args)[:1]),
+        _having("transactions"),
+        seed=20,
+    ),
+    InjectedFault(
+        "transaction index",
+        "the transaction index is not made again by recovery",
+        _wrap(
+            recovery,
+            "_replay",
+            lambda original: lambda *args, writes_index: original(*args, writes_index=False),
+        ),
+        _having("transactions"),
+        seed=12,
+    ),
+    InjectedFault(
+        "markers after restart",
+        "decided transactions are not told again after a restart",
+        _answers(TransactionShard, "_decide_again", Outcome()),
+        _having("transactions", "copier"),
+        seed=29,
+    ),
+    InjectedFault(
+        "transactions in memory",
+        "the state of transactions is not written",
+        _wrap(HostedShard, "_append", _in_memory_only("__transaction_state")),
+        _having("transactions", "copier"),
+        seed=6,
+    ),
+    InjectedFault(
+        "takeover",
+        "a new producer of an id leaves the old one's transaction open",
+        _wrap(initialisation, "initialise", _takes_over_without_abort),
+        _having("transactions", "copier"),
+        seed=13,
+    ),
+    InjectedFault(
+        "fence",
+        "a new producer of an id gets the old one's epoch",
+        _wrap(initialisation, "initialise", _nobody_is_fenced),
+        lambda plan: "transactions" in plan.workloads and plan.seed % 4 == 1,
+        seed=141,
+    ),
+    InjectedFault(
+        "wrong marker",
+        "one partition hears the opposite of the decision",
+        _wrap(MarkerWriter, "_append", _last_marker_aborts),
+        _having("transactions"),
+        seed=13,
+    ),
+    InjectedFault(
+        "offsets at once",
+        "offsets of a transaction count before it is committed",
+        _wrap(GroupShard, "replay", _counts_at_once),
+        _having("copier"),
+        seed=103,
+    ),
+    InjectedFault(
+        "unstable offsets",
+        "offsets are told while a transaction is about to change them",
+        _wrap(commits, "_fetch_one", _stable_or_not),
+        _having("copier"),
+        seed=3,
+    ),
+    InjectedFault(
+        "generation",
+        "anybody commits, whatever the generation",
+        lambda: _unchecked_commits(),
+        _having("copier", "group"),
+        seed=31,
+    ),
+    InjectedFault(
+        "offsets in memory",
+        "committed offsets are not written",
+        _wrap(HostedShard, "_append", _in_memory_only("__consumer_offsets")),
+        _having("group", "copier"),
+        seed=2,
+    ),
+    InjectedFault(
+        "sessions",
+        "members that fell silent stay",
+        _answers(rebalance, "on_time", None),
+        _having("group", "copier"),
+        seed=2,
+    ),
+    InjectedFault(
+        "cleaner",
+        "the cleaner drops every batch that it may",
+        _answers(BatchCleaner, "_clean_data", None),
+        _having("keyed"),
+        seed=42,
+    ),
+    InjectedFault(
+        "overtaking",
+        "the client's requests overtake one whose attempt to connect failed",
+        _replace(sender, "_IN_FLIGHT_WHILE_CONNECTING", 5),
+        _tears,
+        seed=436,
+    ),
+    InjectedFault(
+        "client's answer",
+        "the client takes a lost connection for an answer",
+        _wrap(sender.Sender, "_on_failure", _lost_is_delivered),
+        _any,
+        seed=12,
+    ),
+)
 
 
 @contextlib.contextmanager
@@ -330,4 +471,4 @@ def _unchecked_commits() -> Iterator[None]:
         yield
 
 
-__all__ = ["BUGS", "PlantedBug"]
+__all__ = ["INJECTED_FAULTS", "InjectedFault"]

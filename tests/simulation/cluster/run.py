@@ -11,38 +11,38 @@ from felice.metadata import layout
 from felice.server.local_cluster import local_settings
 from felice.testing.simulation.ensemble import SimEnsemble
 from felice.testing.simulation.world import BrokerMachine, World
-from simulation.account import PLAIN, Account, Sent
+from simulation.cluster.observer import ClusterObserver
 from simulation.cluster.plan import LEADER_FAULTS, SESSION_TIMEOUT_S, cluster_plan_of
-from simulation.cluster.roles import Mover
-from simulation.cluster.throne import Throne
-from simulation.cluster.watchtower import Watchtower
+from simulation.cluster.takeovers import Takeovers
+from simulation.cluster.workload import Reassigner
+from simulation.observations import PLAIN, Observations, Sent
 from simulation.plan import Fault, Plan
-from simulation.roles import Role
-from simulation.story import Keeper, Story, Verdict, _resume, play
+from simulation.run import BrokerSupervisor, RunResult, SimulationRun, _resume, execute
+from simulation.workload import WorkloadClient
 
 # Within this all ISRs are full again and all replicas alike, once nothing goes wrong any more.
-WHOLE_AGAIN_S = 30.0
-_LOOK_S = 0.15
+FULL_REPLICATION_S = 30.0
+_OBSERVE_INTERVAL_S = 0.15
 # How late a controller hears that is to be misled.
 _BEHIND_S = 0.3
 
 
-def run(seed: int, change: Callable[[Plan], Plan] = lambda plan: plan) -> Verdict:
+def simulate(seed: int, change: Callable[[Plan], Plan] = lambda plan: plan) -> RunResult:
     """Plays the story of a cluster that the seed tells."""
-    return play(change(cluster_plan_of(seed)), ClusterStory)
+    return execute(change(cluster_plan_of(seed)), ClusterRun)
 
 
-class ClusterStory(Story):
-    def __init__(self, world: World, plan: Plan, account: Account) -> None:
+class ClusterRun(SimulationRun):
+    def __init__(self, world: World, plan: Plan, observations: Observations) -> None:
         self._ensemble = SimEnsemble(world, timeout_s=SESSION_TIMEOUT_S)
-        super().__init__(world, plan, account)
+        super().__init__(world, plan, observations)
         self._by_number = dict(enumerate(self._brokers, 1))
-        self._tower = Watchtower(world, self._ensemble, self._by_number)
-        self._throne = Throne(world, self._ensemble, self._tower, self._stage)
+        self._observer = ClusterObserver(world, self._ensemble, self._by_number)
+        self._takeovers = Takeovers(world, self._ensemble, self._observer, self._shared)
         # The broker that lost its power and may still count as in sync.
-        self._weak: int | None = None
+        self._without_power: int | None = None
         self._disturbed_until_s = 0.0
-        account.on_acknowledged = self._judge_acknowledgement
+        observations.on_acknowledged = self._check_acknowledgement
 
     def _make_brokers(self) -> list[BrokerMachine]:
         count = self._plan.brokers
@@ -56,37 +56,37 @@ class ClusterStory(Story):
             for number in range(1, count + 1)
         ]
 
-    def _cast(self) -> list[Role]:
-        cast = super()._cast()
-        if "mover" in self._plan.roles:
-            cast.append(Mover(self._stage, "v1"))
-        return cast
+    def _make_clients(self) -> list[WorkloadClient]:
+        clients = super()._make_clients()
+        if "reassignment" in self._plan.workloads:
+            clients.append(Reassigner(self._shared, "v1"))
+        return clients
 
-    async def play(self) -> None:
-        looking = asyncio.ensure_future(self._look())
-        await super().play()
+    async def execute(self) -> None:
+        looking = asyncio.ensure_future(self._observe_repeatedly())
+        await super().execute()
         looking.cancel()
-        self._account.faults += self._tower.replicas.faults
-        self._account.faults += state_anomalies(self._tower.states())
+        self._observations.reported += self._observer.replicas.anomalies
+        self._observations.reported += state_anomalies(self._observer.states())
 
-    async def _look(self) -> None:
+    async def _observe_repeatedly(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_S)
-            self._tower.look()
-            self._look_at_weak()
-            if self._weak is None:
-                self._tower.look_at_isrs()
+            await asyncio.sleep(_OBSERVE_INTERVAL_S)
+            self._observer.observe()
+            self._check_whether_caught_up()
+            if self._without_power is None:
+                self._observer.check_isrs()
 
-    def _judge_acknowledgement(self, sent: Sent) -> None:
+    def _check_acknowledgement(self, sent: Sent) -> None:
         if sent.offset is None:
             return  # it was there already, the broker forgot where
-        if self._weak is not None:
+        if self._without_power is not None:
             return  # it is in the store's ISR yet, and lost what it had
-        fault = self._tower.acknowledged(PLAIN, sent.partition, sent.offset, self._plan.min_isr)
+        fault = self._observer.check_acknowledgement(PLAIN, sent.partition, sent.offset, self._plan.min_isr)
         if fault is not None:
-            self._account.faults.append(f"{fault}, at {self._world.loop.time():.3f} s")
+            self._observations.reported.append(f"{fault}, at {self._world.loop.time():.3f} s")
 
-    def _has_begun(self) -> bool:
+    def _is_ready(self) -> bool:
         """Every broker can be given replicas by every other."""
         images = [
             machine.broker.image for machine in self._brokers if machine.broker and machine.broker.is_composed
@@ -97,36 +97,36 @@ class ClusterStory(Story):
 
     # Harm
 
-    def _hurt(self, fault: Fault) -> None:
-        self._look_at_weak()
-        if self._weak is not None and "client" not in fault.kind:
-            self._world.note(f"no {fault.kind} while {self._weak} is weak")
+    def _inject(self, fault: Fault) -> None:
+        self._check_whether_caught_up()
+        if self._without_power is not None and "client" not in fault.kind:
+            self._world.note(f"no {fault.kind} while {self._without_power} is weak")
             return
         if fault.kind not in ("power", "clock") and "client" not in fault.kind:
             self._disturb(fault, sessions=2 if fault.kind in LEADER_FAULTS else 1)
-        super()._hurt(fault)
+        super()._inject(fault)
 
     def _disturb(self, fault: Fault, sessions: int) -> None:
         """Until it is over, and the store knows: whoever is in sync there now may be about to leave."""
         seconds = 2 * fault.seconds + sessions * SESSION_TIMEOUT_S
         self._disturbed_until_s = max(self._disturbed_until_s, self._world.loop.time() + seconds)
 
-    def _look_at_weak(self) -> None:
-        if self._weak is not None and not self._tower.in_sync_beside(self._weak):
-            self._weak = None
+    def _check_whether_caught_up(self) -> None:
+        if self._without_power is not None and not self._observer.in_sync_beside(self._without_power):
+            self._without_power = None
 
     def _some_broker(self) -> int:
         return self._random.randrange(1, self._plan.brokers + 1)
 
     def _bring_down(self, number: int, seconds: float) -> None:
-        self._keepers[number - 1].down_for(seconds)
+        self._supervisors[number - 1].down_for(seconds)
         self._by_number[number].kill()
 
-    def _do_kill(self, fault: Fault) -> None:
+    def _inject_kill(self, fault: Fault) -> None:
         self._bring_down(self._some_broker(), fault.seconds)
 
-    def _do_kill_leader(self, fault: Fault) -> None:
-        state = self._tower.state(PLAIN, 0)
+    def _inject_kill_leader(self, fault: Fault) -> None:
+        state = self._observer.state(PLAIN, 0)
         if state is not None and state.leader > 0:
             self._bring_down(state.leader, fault.seconds)
 
@@ -134,69 +134,69 @@ class ClusterStory(Story):
         node = self._ensemble.tree.find(layout.CONTROLLER)
         return None if node is None else layout.decode_controller(node.data)
 
-    def _do_kill_controller(self, fault: Fault) -> None:
+    def _inject_kill_controller(self, fault: Fault) -> None:
         if (number := self._controller()) is not None:
             self._bring_down(number, fault.seconds)
 
-    def _do_restart(self, fault: Fault) -> None:
-        keeper = self._keepers[self._some_broker() - 1]
-        self._healing.append(asyncio.ensure_future(keeper.restart(fault.seconds)))
+    def _inject_restart(self, fault: Fault) -> None:
+        supervisor = self._supervisors[self._some_broker() - 1]
+        self._healing.append(asyncio.ensure_future(supervisor.restart(fault.seconds)))
 
-    def _do_rolling_restart(self, fault: Fault) -> None:
+    def _inject_rolling_restart(self, fault: Fault) -> None:
         async def roll() -> None:
-            for keeper in self._keepers:
-                await keeper.restart(0.05)
+            for supervisor in self._supervisors:
+                await supervisor.restart(0.05)
                 await asyncio.sleep(0.3)
 
         self._healing.append(asyncio.ensure_future(roll()))
 
-    def _do_pause(self, fault: Fault) -> None:
+    def _inject_pause(self, fault: Fault) -> None:
         process = self._by_number[self._some_broker()].process
         if process is not None and process.is_alive:
             process.stop()
-            self._later(fault.seconds, lambda: _resume(process))
+            self._after(fault.seconds, lambda: _resume(process))
 
-    def _do_power(self, fault: Fault) -> None:
+    def _inject_power(self, fault: Fault) -> None:
         number = self._some_broker()
         if self._may_lose_power(number):
-            self._keepers[number - 1].down_for(fault.seconds)
-            self._by_number[number].lose_power()
-            self._weak = number if self._plan.kind == "guarded" else None
+            self._supervisors[number - 1].down_for(fault.seconds)
+            self._by_number[number].cut_power()
+            self._without_power = number if self._plan.durability == "guarded" else None
         else:
             self._disturb(fault, sessions=1)
             self._bring_down(number, fault.seconds)
 
-    def _do_power_at_operation(self, fault: Fault) -> None:
+    def _inject_power_at_operation(self, fault: Fault) -> None:
         number = self._some_broker()
-        if self._plan.kind == "synced" and self._by_number[number].is_running:
-            self._by_number[number].lose_power_within(fault.number)
+        if self._plan.durability == "synced" and self._by_number[number].is_running:
+            self._by_number[number].cut_power_within(fault.number)
         else:
-            self._do_power(fault)
+            self._inject_power(fault)
 
-    def _do_power_everywhere(self, fault: Fault) -> None:
-        for keeper in self._keepers:
-            keeper.down_for(fault.seconds * self._random.random())
-            keeper.broker.lose_power()
+    def _inject_power_everywhere(self, fault: Fault) -> None:
+        for supervisor in self._supervisors:
+            supervisor.down_for(fault.seconds * self._random.random())
+            supervisor.broker.cut_power()
 
     def _may_lose_power(self, number: int) -> bool:
         """Whether, for each partition that it has in sync, somebody else has all of it and lives on."""
-        if self._plan.kind == "synced":
+        if self._plan.durability == "synced":
             return True
         if self._world.loop.time() < self._disturbed_until_s or self._plan.replicas < 2:
             return False
-        alive = self._tower.alive()
-        others = self._tower.in_sync_beside(number)
+        alive = self._observer.alive()
+        others = self._observer.in_sync_beside(number)
         return len(alive) == self._plan.brokers and all(beside & alive for beside in others)
 
     # Harm to sessions and ways
 
-    def _do_store_cut(self, fault: Fault) -> None:
+    def _inject_store_cut(self, fault: Fault) -> None:
         self._ensemble.cut(f"b{self._some_broker()}")
 
-    def _do_expire(self, fault: Fault) -> None:
+    def _inject_expire(self, fault: Fault) -> None:
         self._expire(self._some_broker())
 
-    def _do_expire_controller(self, fault: Fault) -> None:
+    def _inject_expire_controller(self, fault: Fault) -> None:
         if (number := self._controller()) is not None:
             self._expire(number)
 
@@ -204,30 +204,30 @@ class ClusterStory(Story):
         for session in self._ensemble.sessions_of(f"b{number}"):
             self._ensemble.expire(session)
 
-    def _do_store_part(self, fault: Fault) -> None:
+    def _inject_store_part(self, fault: Fault) -> None:
         self._part_for(fault.seconds, f"b{self._some_broker()}", self._ensemble.name)
 
-    def _do_store_one_way(self, fault: Fault) -> None:
+    def _inject_store_one_way(self, fault: Fault) -> None:
         self._block_for(fault.seconds, f"b{self._some_broker()}", self._ensemble.name)
 
-    def _do_store_slow(self, fault: Fault) -> None:
+    def _inject_store_slow(self, fault: Fault) -> None:
         self._slow(f"b{self._some_broker()}", self._ensemble.name, min(fault.seconds, 0.5))
 
     def _two_brokers(self) -> tuple[str, str]:
         one, other = self._random.sample(range(1, self._plan.brokers + 1), 2)
         return f"b{one}", f"b{other}"
 
-    def _do_link_part(self, fault: Fault) -> None:
+    def _inject_link_part(self, fault: Fault) -> None:
         self._part_for(fault.seconds, *self._two_brokers())
 
-    def _do_link_one_way(self, fault: Fault) -> None:
+    def _inject_link_one_way(self, fault: Fault) -> None:
         self._block_for(fault.seconds, *self._two_brokers())
 
-    def _do_link_slow(self, fault: Fault) -> None:
+    def _inject_link_slow(self, fault: Fault) -> None:
         self._slow(*self._two_brokers(), fault.seconds)
 
-    def _do_isolate(self, fault: Fault) -> None:
-        """From the other brokers, and half of the time from the store, too; clients still reach it."""
+    def _inject_isolate(self, fault: Fault) -> None:
+        """From the other brokers, and kind of the time from the store, too; clients still reach it."""
         name = f"b{self._some_broker()}"
         others = [broker.name for broker in self._brokers if broker.name != name]
         if fault.number % 2:
@@ -235,9 +235,9 @@ class ClusterStory(Story):
         for other in others:
             self._part_for(fault.seconds, name, other)
 
-    def _do_isolate_leader(self, fault: Fault) -> None:
+    def _inject_isolate_leader(self, fault: Fault) -> None:
         """Clients go on writing to it, in vain, until its session ends and another leads."""
-        state = self._tower.state(PLAIN, fault.number % self._plan.partitions)
+        state = self._observer.state(PLAIN, fault.number % self._plan.partitions)
         if state is not None and state.leader > 0:
             name = f"b{state.leader}"
             for other in [self._ensemble.name, *(broker.name for broker in self._brokers)]:
@@ -249,24 +249,24 @@ class ClusterStory(Story):
     def _some_partition(self, fault: Fault) -> int:
         return fault.number % self._plan.partitions
 
-    def _do_flap(self, fault: Fault) -> None:
+    def _inject_flap(self, fault: Fault) -> None:
         """Leaders follow one another faster than everybody hears of them."""
 
         async def flap() -> None:
             for _ in range(2 + fault.number % 2):
-                self._throne.elect(self._some_partition(fault))
+                self._takeovers.elect(self._some_partition(fault))
                 await asyncio.sleep(self._random.choice((0.0, 0.01, 0.05, 0.2)) * self._random.random())
 
         self._healing.append(asyncio.ensure_future(flap()))
 
-    def _do_late_fetches(self, fault: Fault) -> None:
+    def _inject_late_fetches(self, fault: Fault) -> None:
         """A leader is relieved and led again before it hears of either, and meanwhile what it was asked for under its
         first epoch is under way: the one who asks has more than the one who leads between, and must cut it.
         """
         partition = self._some_partition(fault)
-        state = self._tower.state(PLAIN, partition)
+        state = self._observer.state(PLAIN, partition)
         if state is None or state.leader <= 0 or len(state.isr) < 3:
-            self._do_flap(fault)
+            self._inject_flap(fault)
             return
         leader = f"b{state.leader}"
         others = [replica for replica in state.isr if replica != state.leader]
@@ -277,16 +277,16 @@ class ClusterStory(Story):
             for way in ways:
                 self._world.network.slow(*way, 0.3 + 0.1 * self._random.random())
             await asyncio.sleep(0.4 * self._random.random())
-            self._throne.elect(partition, behind)
+            self._takeovers.elect(partition, behind)
             await asyncio.sleep(0.05 + 0.1 * self._random.random())
-            self._throne.elect(partition, state.leader)
+            self._takeovers.elect(partition, state.leader)
             await asyncio.sleep(1.0)
             for way in ways:
                 self._world.network.slow(*way, 0.0)
 
         self._healing.append(asyncio.ensure_future(relieve()))
 
-    def _do_stale_controller(self, fault: Fault) -> None:
+    def _inject_stale_controller(self, fault: Fault) -> None:
         """The controller hears late: of a broker that is gone, and of a leader that is another by then."""
         if (number := self._controller()) is None:
             return
@@ -297,12 +297,12 @@ class ClusterStory(Story):
             self._lose(lost, 2 * _BEHIND_S)
             for _ in range(5):
                 await asyncio.sleep(0.1 + 0.1 * self._random.random())
-                self._throne.elect(self._some_partition(fault))
+                self._takeovers.elect(self._some_partition(fault))
             self._world.network.slow(self._ensemble.name, f"b{number}", 0.0)
 
         self._healing.append(asyncio.ensure_future(mislead()))
 
-    def _do_depose_controller(self, fault: Fault) -> None:
+    def _inject_depose_controller(self, fault: Fault) -> None:
         """Somebody deletes `/controller`, as operators do; who held it hears of that late, and then has much to do."""
         if (number := self._controller()) is None:
             return
@@ -312,7 +312,7 @@ class ClusterStory(Story):
             self._world.network.slow(self._ensemble.name, f"b{number}", _BEHIND_S)
             self._lose(lost, 2 * _BEHIND_S)
             await asyncio.sleep(2 * _BEHIND_S * self._random.random())
-            self._throne.depose()
+            self._takeovers.depose()
             await asyncio.sleep(2 * _BEHIND_S)
             self._world.network.slow(self._ensemble.name, f"b{number}", 0.0)
 
@@ -323,23 +323,23 @@ class ClusterStory(Story):
         self._bring_down(number, seconds)
         self._expire(number)
 
-    def _do_lagging_preferred(self, fault: Fault) -> None:
+    def _inject_lagging_preferred(self, fault: Fault) -> None:
         """The first replica is cut off from the others, not from the store: it lives and is behind. Elections are
         asked for all the while, and while it catches up.
         """
         partition = self._some_partition(fault)
-        first = self._throne.first_replica(partition)
+        first = self._takeovers.first_replica(partition)
         if first is None:
             return
         seconds = 1.2 + fault.seconds / 2
-        if (state := self._tower.state(PLAIN, partition)) is not None and state.leader == first:
-            self._throne.elect(partition)
+        if (state := self._observer.state(PLAIN, partition)) is not None and state.leader == first:
+            self._takeovers.elect(partition)
         for broker in self._brokers:
             if broker.name != f"b{first}":
                 self._part_for(seconds, f"b{first}", broker.name)
-        self._healing.append(asyncio.ensure_future(self._throne.call_elections(seconds + 0.5)))
+        self._healing.append(asyncio.ensure_future(self._takeovers.request_elections(seconds + 0.5)))
 
-    def _do_client_part(self, fault: Fault) -> None:
+    def _inject_client_part(self, fault: Fault) -> None:
         for client in self._some_clients():
             self._part_for(fault.seconds, client, f"b{self._some_broker()}")
 
@@ -351,13 +351,13 @@ class ClusterStory(Story):
             network.unblock(one, other)
             network.unblock(other, one)
 
-        self._later(seconds, undo)
+        self._after(seconds, undo)
 
     def _block_for(self, seconds: float, one: str, other: str) -> None:
         network = self._world.network
         way = (one, other) if self._random.random() < 0.5 else (other, one)
         network.block(*way)
-        self._later(seconds, lambda: network.unblock(*way))
+        self._after(seconds, lambda: network.unblock(*way))
 
     def _slow(self, one: str, other: str, seconds: float) -> None:
         for way in ((one, other), (other, one)):
@@ -365,58 +365,60 @@ class ClusterStory(Story):
 
     # Harm to machines
 
-    def _do_clock(self, fault: Fault) -> None:
-        names = [role.name for role in self._roles] + [broker.name for broker in self._brokers] * 3
+    def _inject_clock(self, fault: Fault) -> None:
+        names = [client.name for client in self._clients] + [broker.name for broker in self._brokers] * 3
         jump_ms = self._random.choice((-1, 1)) * self._random.randrange(10 ** self._random.randrange(2, 7))
         self._world.machines[self._random.choice(names)].clock.jump(jump_ms)
 
-    def _do_disk_error(self, fault: Fault) -> None:
+    def _inject_disk_error(self, fault: Fault) -> None:
         broker = self._by_number[self._some_broker()]
         operation = self._random.choice(("sync", "write", "create", "rename", "sync_dir", "read"))
         broken = broker.disk.fail(operation, errno.EIO, after=fault.number // 10, times=1 + fault.number % 3)
 
-        def mend() -> None:
+        def repair() -> None:
             broker.disk.heal(broken)
             broker.kill()
 
-        self._later(fault.seconds, mend)
+        self._after(fault.seconds, repair)
 
-    def _do_slow_disk(self, fault: Fault) -> None:
+    def _inject_slow_disk(self, fault: Fault) -> None:
         """A broker's, or everybody's; up to a second for a sync."""
         numbers = self._by_number if fault.number < 15 else [self._some_broker()]
         for number in numbers:
             machine = self._by_number[number]
             machine.slow_disk(fault.number / 120)
-            self._later(fault.seconds, machine.slow_disk)
+            self._after(fault.seconds, machine.slow_disk)
 
-    def _do_full_disk(self, fault: Fault) -> None:
+    def _inject_full_disk(self, fault: Fault) -> None:
         broker = self._by_number[self._some_broker()]
         broker.disk.capacity_bytes = broker.disk.used_bytes + fault.number * 50
 
-        def mend() -> None:
+        def repair() -> None:
             broker.disk.capacity_bytes = None
             directories = broker.broker.directories if broker.broker is not None else []
             if any(directory.failed for directory in directories):
                 # A log that there was no room to open stays offline until its broker starts anew.
                 broker.kill()
 
-        self._later(fault.seconds, mend)
+        self._after(fault.seconds, repair)
 
     # Rest
 
-    async def _comes_to_rest(self, acting: list[asyncio.Task[None]]) -> bool:
-        return await super()._comes_to_rest(acting) and await self._is_whole_again()
+    async def _all_clients_finish(self, running: list[asyncio.Task[None]]) -> bool:
+        return await super()._all_clients_finish(running) and await self._is_fully_replicated()
 
-    async def _is_whole_again(self) -> bool:
-        deadline = self._world.loop.time() + WHOLE_AGAIN_S
-        while (unrest := self._tower.unrest()) is not None:
+    async def _is_fully_replicated(self) -> bool:
+        deadline = self._world.loop.time() + FULL_REPLICATION_S
+        while (recovery_obstacle := self._observer.recovery_obstacle()) is not None:
             if self._world.loop.time() > deadline:
-                self._account.faults.append(f"liveness: not whole again in {WHOLE_AGAIN_S:.0f} s: {unrest}")
+                self._observations.reported.append(
+                    f"liveness: not whole again in {FULL_REPLICATION_S:.0f} s: {recovery_obstacle}"
+                )
                 return False
-            await asyncio.sleep(_LOOK_S)
-        self._tower.look()
-        self._account.faults += copies_anomalies(self._tower.ends())
+            await asyncio.sleep(_OBSERVE_INTERVAL_S)
+        self._observer.observe()
+        self._observations.reported += copies_anomalies(self._observer.ends())
         return True
 
 
-__all__ = ["ClusterStory", "Keeper", "run"]
+__all__ = ["BrokerSupervisor", "ClusterRun", "simulate"]

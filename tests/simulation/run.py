@@ -15,18 +15,18 @@ from felice.server.startup import StartupError
 from felice.testing.simulation.loop import Deadlock, RunsForEver
 from felice.testing.simulation.process import Process
 from felice.testing.simulation.world import BrokerMachine, ProcessEnded, World
-from simulation.account import COPY, KEYED, LEDGER, PLAIN, Account
+from simulation.observations import COPY, KEYED, LEDGER, PLAIN, Observations
 from simulation.plan import Fault, Plan, plan_of
-from simulation.roles import (
+from simulation.workload import (
     Administrator,
     Copier,
+    GroupMember,
     KeyedWriter,
-    Ledger,
-    Member,
-    Observer,
+    OffsetMonitor,
     Reader,
-    Role,
-    Stage,
+    SharedState,
+    TransactionalWriter,
+    WorkloadClient,
     Writer,
     as_read,
     read_to_end,
@@ -34,11 +34,11 @@ from simulation.roles import (
 
 # How long a world may take, in its own time, to come to rest once nothing goes wrong any more.
 LIVENESS_S = 90.0
-_WATCH_S = 0.02
+_POLL_INTERVAL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RunResult:
     plan: Plan
     anomalies: list[str]
     trace: list[str]
@@ -46,39 +46,44 @@ class Verdict:
     records: int
     world_s: float
 
-    def told(self) -> str:
+    def describe(self) -> str:
         faults = "\n".join(f"  {fault}" for fault in self.anomalies)
-        return f"{self.plan.told()}\nanomalies:\n{faults}"
+        return f"{self.plan.describe()}\nanomalies:\n{faults}"
 
 
-def run(seed: int, change: Callable[[Plan], Plan] = lambda plan: plan) -> Verdict:
+def simulate(seed: int, change: Callable[[Plan], Plan] = lambda plan: plan) -> RunResult:
     """Plays the story of one broker that the seed tells."""
-    return play(change(plan_of(seed)), Story)
+    return execute(change(plan_of(seed)), SimulationRun)
 
 
-def play(plan: Plan, story: Callable[[World, Plan, Account], Story]) -> Verdict:
+def execute(plan: Plan, make_run: Callable[[World, Plan, Observations], SimulationRun]) -> RunResult:
     """Garbage is collected between stories, not within: when is not the seed's choice."""
     world = World(plan.seed, limit_s=600)
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        account = Account(is_lossy=plan.kind == "lossy")
-        told = story(world, plan, account)
+        observations = Observations(is_lossy=plan.durability == "lossy")
+        run = make_run(world, plan, observations)
         try:
-            world.run(told.play())
+            world.run(run.execute())
         except (Deadlock, RunsForEver) as error:
-            account.faults.append(f"liveness: {error}")
-        account.losses = told.power_losses
-        account.faults += [f"internal error: {error}" for error in world.errors]
-        return Verdict(
-            plan, account.anomalies(), world.trace, world.fingerprint, len(account.sent), world.loop.time()
+            observations.reported.append(f"liveness: {error}")
+        observations.power_failures = run.power_failures
+        observations.reported += [f"internal error: {error}" for error in world.errors]
+        return RunResult(
+            plan,
+            observations.anomalies(),
+            world.trace,
+            world.fingerprint,
+            len(observations.sent),
+            world.loop.time(),
         )
     finally:
         if was_enabled:
             gc.enable()
 
 
-class Keeper:
+class BrokerSupervisor:
     """Starts its broker whenever it is down and may be up."""
 
     def __init__(self, world: World, broker: BrokerMachine) -> None:
@@ -89,7 +94,7 @@ class Keeper:
         self._is_leaving_alone = False
         self._is_starting = False
 
-    async def keep_running(self) -> None:
+    async def run(self) -> None:
         while not self.is_over:
             broker = self.broker
             if (
@@ -105,7 +110,7 @@ class Keeper:
                 and self._world.loop.time() >= self.up_at_s
             ):
                 await self._start()
-            await asyncio.sleep(_WATCH_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def _start(self) -> None:
         self._is_starting = True
@@ -141,63 +146,71 @@ class Keeper:
                 self._is_leaving_alone = False
 
 
-class Story:
+class SimulationRun:
     """What is alike in all stories; and the faults of a world with one broker."""
 
-    def __init__(self, world: World, plan: Plan, account: Account) -> None:
+    def __init__(self, world: World, plan: Plan, observations: Observations) -> None:
         self._world = world
         self._plan = plan
-        self._account = account
-        self._keepers = [Keeper(world, broker) for broker in self._make_brokers()]
-        self._brokers = [keeper.broker for keeper in self._keepers]
-        self._keeper, self._broker = self._keepers[0], self._brokers[0]
+        self._observations = observations
+        self._supervisors = [BrokerSupervisor(world, broker) for broker in self._make_brokers()]
+        self._brokers = [supervisor.broker for supervisor in self._supervisors]
+        self._supervisor, self._broker = self._supervisors[0], self._brokers[0]
         self._random = world.random("faults")
         self._healing: list[asyncio.Task[None]] = []
-        self._stage = Stage(world, plan, self._brokers, account)
-        self._roles: list[Role] = []
+        self._shared = SharedState(world, plan, self._brokers, observations)
+        self._clients: list[WorkloadClient] = []
 
     @property
-    def power_losses(self) -> int:
-        return self._stage.power_losses
+    def power_failures(self) -> int:
+        return self._shared.power_failures
 
     def _make_brokers(self) -> list[BrokerMachine]:
         return [self._world.broker("b1", self._plan.properties)]
 
-    async def play(self) -> None:
-        watches = [asyncio.ensure_future(keeper.keep_running()) for keeper in self._keepers]
+    async def execute(self) -> None:
+        watches = [asyncio.ensure_future(supervisor.run()) for supervisor in self._supervisors]
         await self._make_topics()
-        self._roles = self._cast()
-        acting = [asyncio.ensure_future(role.act()) for role in self._roles]
+        self._clients = self._make_clients()
+        running = [asyncio.ensure_future(client.run_until_done()) for client in self._clients]
         began_s = self._world.loop.time()
         for fault in self._plan.faults:
             await self._until(began_s + fault.time_s)
-            self._hurt(fault)
+            self._inject(fault)
         await self._until(began_s + self._plan.length_s)
         await self._heal()
-        if await self._comes_to_rest(acting):
-            await self._read_everything()
-        for keeper in self._keepers:
-            keeper.is_over = True
+        if await self._all_clients_finish(running):
+            await self._read_final_contents()
+        for supervisor in self._supervisors:
+            supervisor.is_over = True
         await asyncio.gather(*watches)
 
-    def _cast(self) -> list[Role]:
-        stage, roles = self._stage, self._plan.roles
-        cast: list[Role] = [Writer(stage, "w1"), Reader(stage, "r1", PLAIN), Observer(stage, "o1")]
-        if len(roles) == 1 or self._plan.seed % 3 == 0:
-            cast.append(Writer(stage, "w2"))
-        if "transactions" in roles:
-            cast += [Ledger(stage, "l1", "ledger"), Reader(stage, "r2", LEDGER)]
+    def _make_clients(self) -> list[WorkloadClient]:
+        shared, workloads = self._shared, self._plan.workloads
+        clients: list[WorkloadClient] = [
+            Writer(shared, "w1"),
+            Reader(shared, "r1", PLAIN),
+            OffsetMonitor(shared, "o1"),
+        ]
+        if len(workloads) == 1 or self._plan.seed % 3 == 0:
+            clients.append(Writer(shared, "w2"))
+        if "transactions" in workloads:
+            clients += [TransactionalWriter(shared, "l1", "ledger"), Reader(shared, "r2", LEDGER)]
             if self._plan.seed % 2:
-                cast.append(Ledger(stage, "l2", "ledger" if self._plan.seed % 4 == 1 else "other ledger"))
-        if "copier" in roles:
-            cast += [Copier(stage, "c1"), Copier(stage, "c2")]
-        if "group" in roles:
-            cast += [Member(stage, "m1"), Member(stage, "m2")]
-        if "admin" in roles:
-            cast.append(Administrator(stage, "a1"))
-        if "keyed" in roles:
-            cast.append(KeyedWriter(stage, "k1"))
-        return cast
+                clients.append(
+                    TransactionalWriter(
+                        shared, "l2", "ledger" if self._plan.seed % 4 == 1 else "other ledger"
+                    )
+                )
+        if "copier" in workloads:
+            clients += [Copier(shared, "c1"), Copier(shared, "c2")]
+        if "group" in workloads:
+            clients += [GroupMember(shared, "m1"), GroupMember(shared, "m2")]
+        if "admin" in workloads:
+            clients.append(Administrator(shared, "a1"))
+        if "keyed" in workloads:
+            clients.append(KeyedWriter(shared, "k1"))
+        return clients
 
     async def _make_topics(self) -> None:
         count, replicas = self._plan.partitions, self._plan.replicas
@@ -212,19 +225,19 @@ class Story:
             NewTopic(COPY, count, replicas),
             NewTopic(KEYED, 1, replicas, config=compacted),
         ]
-        life = self._world.machine("a0").boot()
+        incarnation = self._world.machine("a0").boot()
 
         async def make() -> None:
-            async with Admin(self._stage.client, env=life.env) as admin:
+            async with Admin(self._shared.client, env=incarnation.env) as admin:
                 made = await admin.create_topics(topics)
                 assert not any(isinstance(error, Exception) for error in made.values()), made
 
-        while not self._has_begun():
-            await asyncio.sleep(_WATCH_S)
-        await life.run(make())
+        while not self._is_ready():
+            await asyncio.sleep(_POLL_INTERVAL_S)
+        await incarnation.run(make())
         self._world.machine("a0").kill()
 
-    def _has_begun(self) -> bool:
+    def _is_ready(self) -> bool:
         return self._broker.is_running and self._broker.broker is not None
 
     # Harm and healing
@@ -232,96 +245,96 @@ class Story:
     async def _until(self, time_s: float) -> None:
         await asyncio.sleep(max(time_s - self._world.loop.time(), 0))
 
-    def _hurt(self, fault: Fault) -> None:
+    def _inject(self, fault: Fault) -> None:
         self._world.note(f"fault {fault.kind}")
-        getattr(self, "_do_" + fault.kind.replace(" ", "_"))(fault)
+        getattr(self, "_inject_" + fault.kind.replace(" ", "_"))(fault)
 
-    def _later(self, seconds: float, undo: Callable[[], None]) -> None:
+    def _after(self, seconds: float, undo: Callable[[], None]) -> None:
         async def wait() -> None:
             await asyncio.sleep(seconds)
             undo()
 
         self._healing.append(asyncio.ensure_future(wait()))
 
-    def _do_kill(self, fault: Fault) -> None:
-        self._keeper.down_for(fault.seconds)
+    def _inject_kill(self, fault: Fault) -> None:
+        self._supervisor.down_for(fault.seconds)
         self._broker.kill()
 
-    def _do_power(self, fault: Fault) -> None:
-        self._keeper.down_for(fault.seconds)
-        self._broker.lose_power()
+    def _inject_power(self, fault: Fault) -> None:
+        self._supervisor.down_for(fault.seconds)
+        self._broker.cut_power()
 
-    def _do_power_at_operation(self, fault: Fault) -> None:
+    def _inject_power_at_operation(self, fault: Fault) -> None:
         if self._broker.is_running:
-            self._broker.lose_power_within(fault.number)
+            self._broker.cut_power_within(fault.number)
 
-    def _do_restart(self, fault: Fault) -> None:
-        self._healing.append(asyncio.ensure_future(self._keeper.restart(fault.seconds)))
+    def _inject_restart(self, fault: Fault) -> None:
+        self._healing.append(asyncio.ensure_future(self._supervisor.restart(fault.seconds)))
 
-    def _do_cut(self, fault: Fault) -> None:
+    def _inject_cut(self, fault: Fault) -> None:
         network = self._world.network
         for connection in network.connections():
             if self._random.random() < (1.0 if fault.number < 20 else 0.3):
                 network.cut(connection)
 
-    def _do_slow(self, fault: Fault) -> None:
+    def _inject_slow(self, fault: Fault) -> None:
         for client in self._some_clients():
             for way in ((client, "b1"), ("b1", client)):
                 self._world.network.slow(*way, fault.seconds * self._random.random())
 
-    def _do_part(self, fault: Fault) -> None:
+    def _inject_part(self, fault: Fault) -> None:
         for client in self._some_clients():
             self._world.network.part(client, "b1")
-            self._later(fault.seconds, lambda client=client: self._unpart(client))  # type: ignore[misc]
+            self._after(fault.seconds, lambda client=client: self._unpart(client))  # type: ignore[misc]
 
-    def _do_one_way(self, fault: Fault) -> None:
+    def _inject_one_way(self, fault: Fault) -> None:
         for client in self._some_clients():
             way = (client, "b1") if self._random.random() < 0.5 else ("b1", client)
             self._world.network.block(*way)
-            self._later(fault.seconds, lambda client=client: self._unpart(client))  # type: ignore[misc]
+            self._after(fault.seconds, lambda client=client: self._unpart(client))  # type: ignore[misc]
 
     def _unpart(self, client: str) -> None:
         self._world.network.unblock(client, "b1")
         self._world.network.unblock("b1", client)
 
-    def _do_clock(self, fault: Fault) -> None:
-        names = [role.name for role in self._roles] + ["b1", "b1", "b1"]
+    def _inject_clock(self, fault: Fault) -> None:
+        names = [client.name for client in self._clients] + ["b1", "b1", "b1"]
         jump_ms = self._random.choice((-1, 1)) * self._random.randrange(10 ** self._random.randrange(2, 7))
         self._world.machines[self._random.choice(names)].clock.jump(jump_ms)
 
-    def _do_stop_client(self, fault: Fault) -> None:
+    def _inject_stop_client(self, fault: Fault) -> None:
         for name in self._some_clients():
             process = self._world.machines[name].process
             if process is not None and process.is_alive:
                 process.stop()
-                self._later(fault.seconds * 2, lambda process=process: _resume(process))  # type: ignore[misc]
+                self._after(fault.seconds * 2, lambda process=process: _resume(process))  # type: ignore[misc]
 
-    def _do_kill_client(self, fault: Fault) -> None:
-        self._world.machines[self._random.choice(self._roles).name].kill()
+    def _inject_kill_client(self, fault: Fault) -> None:
+        self._world.machines[self._random.choice(self._clients).name].kill()
 
-    def _do_disk_error(self, fault: Fault) -> None:
+    def _inject_disk_error(self, fault: Fault) -> None:
         operation = self._random.choice(("sync", "write", "create", "rename", "sync_dir", "read"))
         broken = self._broker.disk.fail(
             operation, errno.EIO, after=fault.number // 10, times=1 + fault.number % 3
         )
 
-        def mend() -> None:
+        def repair() -> None:
             self._broker.disk.heal(broken)
             self._broker.kill()
 
-        self._later(fault.seconds, mend)
+        self._after(fault.seconds, repair)
 
-    def _do_full_disk(self, fault: Fault) -> None:
+    def _inject_full_disk(self, fault: Fault) -> None:
         disk = self._broker.disk
         disk.capacity_bytes = disk.used_bytes + fault.number * 50
 
-        def mend() -> None:
+        def repair() -> None:
             disk.capacity_bytes = None
 
-        self._later(fault.seconds, mend)
+        self._after(fault.seconds, repair)
 
     def _some_clients(self) -> list[str]:
-        names = [role.name for role in self._roles]
+        names = [client.name for client in self._clients]
         return self._random.sample(names, self._random.randrange(1, len(names) + 1))
 
     async def _heal(self) -> None:
@@ -336,60 +349,60 @@ class Story:
         for machine in self._world.machines.values():
             if machine.process is not None:
                 _resume(machine.process)
-        for keeper in self._keepers:
-            keeper.up_at_s = 0.0
+        for supervisor in self._supervisors:
+            supervisor.up_at_s = 0.0
         self._world.note("healed")
-        self._stage.is_quiet = True
+        self._shared.is_finishing = True
 
-    async def _comes_to_rest(self, acting: list[asyncio.Task[None]]) -> bool:
+    async def _all_clients_finish(self, running: list[asyncio.Task[None]]) -> bool:
         deadline = self._world.loop.time() + LIVENESS_S
-        writing = [t for t, role in zip(acting, self._roles, strict=True) if isinstance(role, Writer)]
+        writing = [t for t, client in zip(running, self._clients, strict=True) if isinstance(client, Writer)]
         await asyncio.wait(writing, timeout=LIVENESS_S)
-        self._stage.writers_done.set()
-        await asyncio.wait(acting, timeout=max(deadline - self._world.loop.time(), 0.1))
-        late = [role.name for role, task in zip(self._roles, acting, strict=True) if not task.done()]
-        for task in acting:
+        self._shared.writers_done.set()
+        await asyncio.wait(running, timeout=max(deadline - self._world.loop.time(), 0.1))
+        late = [client.name for client, task in zip(self._clients, running, strict=True) if not task.done()]
+        for task in running:
             if task.done() and (error := task.exception()) is not None:
                 raise error
         if late:
-            self._account.faults.append(
+            self._observations.reported.append(
                 f"liveness: {', '.join(late)} did not come to an end in {LIVENESS_S:.0f} s after the last fault"
             )
         return not late
 
     # The end
 
-    async def _read_everything(self) -> None:
-        life = self._world.machine("judge").boot()
+    async def _read_final_contents(self) -> None:
+        incarnation = self._world.machine("judge").boot()
         try:
-            await asyncio.wait_for(life.run(self._read(life.env)), LIVENESS_S)  # type: ignore[arg-type]
+            await asyncio.wait_for(incarnation.run(self._read(incarnation.env)), LIVENESS_S)  # type: ignore[arg-type]
         except (TimeoutError, KafkaException) as error:
-            self._account.faults.append(f"liveness: the judge could not read everything: {error!r}")
+            self._observations.reported.append(f"liveness: the judge could not read everything: {error!r}")
 
     async def _read(self, env: object) -> None:
-        account, partitions = self._account, self._plan.partitions
-        plain = await read_to_end(self._stage, env, PLAIN, partitions, "read_uncommitted")  # type: ignore[arg-type]
-        account.final[PLAIN] = [as_read(message) for message in plain]
-        if "transactions" in self._plan.roles:
-            ledger = await read_to_end(self._stage, env, LEDGER, partitions, "read_committed")  # type: ignore[arg-type]
-            account.final[LEDGER] = [as_read(message) for message in ledger]
-        if "copier" in self._plan.roles:
+        observations, partitions = self._observations, self._plan.partitions
+        plain = await read_to_end(self._shared, env, PLAIN, partitions, "read_uncommitted")  # type: ignore[arg-type]
+        observations.final[PLAIN] = [as_read(message) for message in plain]
+        if "transactions" in self._plan.workloads:
+            ledger = await read_to_end(self._shared, env, LEDGER, partitions, "read_committed")  # type: ignore[arg-type]
+            observations.final[LEDGER] = [as_read(message) for message in ledger]
+        if "copier" in self._plan.workloads:
             copy = [
-                as_read(m) for m in await read_to_end(self._stage, env, COPY, partitions, "read_committed")
+                as_read(m) for m in await read_to_end(self._shared, env, COPY, partitions, "read_committed")
             ]  # type: ignore[arg-type]
-            account.copied = [(read.partition, read.writer, read.number) for read in copy]
-        if "keyed" in self._plan.roles:
-            for message in await read_to_end(self._stage, env, KEYED, 1, "read_uncommitted"):  # type: ignore[arg-type]
+            observations.copied = [(read.partition, read.writer, read.number) for read in copy]
+        if "keyed" in self._plan.workloads:
+            for message in await read_to_end(self._shared, env, KEYED, 1, "read_uncommitted"):  # type: ignore[arg-type]
                 number = dict(message.headers() or [])["number"] or b""
-                account.final_keyed.append(((message.key() or b"").decode(), int(number)))
-        async with Admin(self._stage.client, env=env) as admin:  # type: ignore[arg-type]
-            observer = next(role for role in self._roles if isinstance(role, Observer))
-            await observer._marks(admin)
-            if "group" in self._plan.roles:
-                await observer._offsets(admin)
-            for role in self._roles:
-                if isinstance(role, Administrator):
-                    account.faults += await role.check(admin)
+                observations.final_keyed.append(((message.key() or b"").decode(), int(number)))
+        async with Admin(self._shared.client, env=env) as admin:  # type: ignore[arg-type]
+            monitor = next(client for client in self._clients if isinstance(client, OffsetMonitor))
+            await monitor._observe_partition_offsets(admin)
+            if "group" in self._plan.workloads:
+                await monitor._offsets(admin)
+            for client in self._clients:
+                if isinstance(client, Administrator):
+                    observations.reported += await client.check(admin)
 
 
 def _resume(process: Process) -> None:
@@ -397,4 +410,4 @@ def _resume(process: Process) -> None:
         process.resume()
 
 
-__all__ = ["BrokerMachine", "Verdict", "run"]
+__all__ = ["BrokerMachine", "RunResult", "execute", "simulate"]

@@ -12,37 +12,43 @@ from felice.metadata import layout
 from felice.metadata.store import Delete, SetData
 from felice.testing.simulation.ensemble import SimEnsemble
 from felice.testing.simulation.world import World
-from simulation.account import PLAIN
-from simulation.cluster.watchtower import Watchtower
-from simulation.roles import Stage
+from simulation.cluster.observer import ClusterObserver
+from simulation.observations import PLAIN
+from simulation.workload import SharedState
 
-_NOBODYS_SESSION = 0
+_NO_SESSION = 0
 _PAUSE_S = 0.15
 
 
-class Throne:
-    def __init__(self, world: World, ensemble: SimEnsemble, tower: Watchtower, stage: Stage) -> None:
+class Takeovers:
+    def __init__(
+        self, world: World, ensemble: SimEnsemble, observer: ClusterObserver, shared: SharedState
+    ) -> None:
         self._world = world
         self._ensemble = ensemble
-        self._tower = tower
-        self._stage = stage
+        self._observer = observer
+        self._shared = shared
         self._random = world.random("throne")
 
-    def elect(self, partition: int, heir: int | None = None) -> None:
-        """Another replica that is alive and in sync leads from now on: the heir, if it may; nobody new if none may."""
+    def elect(self, partition: int, fallback: int | None = None) -> None:
+        """Write a new leader of a partition into the store, as a controller would.
+
+        The new leader is alive and in the ISR: `fallback` if it qualifies, else a random replica. Nothing is written
+        where no other replica qualifies.
+        """
         path = layout.state_path(PLAIN, partition)
         node = self._ensemble.tree.find(path)
         if node is None:
             return
         state = layout.decode_state(node.data)
-        alive = self._tower.alive()
+        alive = self._observer.alive()
         fallbacks = [broker for broker in state.isr if broker != state.leader and broker in alive]
         if state.leader < 0 or not fallbacks:
             return
-        leader = heir if heir in fallbacks else self._random.choice(fallbacks)
+        leader = fallback if fallback in fallbacks else self._random.choice(fallbacks)
         after = replace(state, leader=leader, leader_epoch=state.leader_epoch + 1)
         self._world.note(f"{PLAIN}-{partition} is given to {leader} in epoch {after.leader_epoch}")
-        self._ensemble.multi([SetData(path, layout.encode_state(after), node.version)], _NOBODYS_SESSION)
+        self._ensemble.multi([SetData(path, layout.encode_state(after), node.version)], _NO_SESSION)
 
     def first_replica(self, partition: int) -> int | None:
         """The preferred one."""
@@ -53,18 +59,18 @@ class Throne:
         """There is no controller any more; who stands first is the next."""
         if self._ensemble.tree.find(layout.CONTROLLER) is not None:
             self._world.note("the controller is deposed")
-            self._ensemble.multi([Delete(layout.CONTROLLER)], _NOBODYS_SESSION)
+            self._ensemble.multi([Delete(layout.CONTROLLER)], _NO_SESSION)
 
-    async def call_elections(self, seconds: float) -> None:
+    async def request_elections(self, seconds: float) -> None:
         """Asks for preferred elections of everything, again and again."""
         machine = self._world.machine("elector")
         if machine.is_running:
             return
-        life = machine.boot()
+        process = machine.boot()
         deadline = self._world.loop.time() + seconds
 
         async def call() -> None:
-            async with Admin(self._stage.client, env=life.env) as admin:
+            async with Admin(self._shared.client, env=process.env) as admin:
                 while self._world.loop.time() < deadline:
                     try:
                         await admin.elect_leaders(ElectionType.PREFERRED, None, timeout_s=1.0)
@@ -72,5 +78,5 @@ class Throne:
                         self._world.note(f"no election: {error}")
                     await asyncio.sleep(_PAUSE_S)
 
-        await life.run(call())
+        await process.run(call())
         machine.kill()

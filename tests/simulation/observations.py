@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from checkers import history, offsets, reads, transactions
 from checkers.history import History, Read, Written
-from checkers.offsets import Commit, Observed, Owned
-from checkers.reads import Keyed, Mark
-from checkers.transactions import Attempt, Sight
+from checkers.offsets import Commit, CommittedOffset, Owned
+from checkers.reads import Keyed, ObservedOffsets
+from checkers.transactions import Attempt, TransactionalRead
 
 PLAIN, LEDGER, COPY, KEYED = "plain", "ledger", "copy", "keyed"
 
@@ -27,54 +27,54 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Account:
+class Observations:
     is_lossy: bool
-    losses: int = 0
+    power_failures: int = 0
     sent: list[Sent] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
-    sights: list[Sight] = field(default_factory=list)
+    transactional_reads: list[TransactionalRead] = field(default_factory=list)
     views: dict[str, list[Read]] = field(default_factory=dict)
     commits: list[Commit] = field(default_factory=list)
-    observed: list[Observed] = field(default_factory=list)
+    observed: list[CommittedOffset] = field(default_factory=list)
     owned: list[Owned] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
+    partition_offsets: list[ObservedOffsets] = field(default_factory=list)
     keyed: list[Keyed] = field(default_factory=list)
     final: dict[str, list[Read]] = field(default_factory=dict)
     final_keyed: list[tuple[str, int]] = field(default_factory=list)
     copied: list[tuple[int, str, int]] | None = None
     # Everything else that went wrong, found where it happened.
-    faults: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
     # Whoever wants to look at the brokers at the moment of an acknowledgement.
     on_acknowledged: Callable[[Sent], None] = lambda sent: None
 
     def anomalies(self) -> list[str]:
-        return [*self.faults, *self._plain(), *self._transactions(), *self._groups(), *self._keyed()]
+        return [*self.reported, *self._plain(), *self._transactions(), *self._groups(), *self._keyed()]
 
     def _plain(self) -> list[str]:
         final = self.final.get(PLAIN)
         if final is None:
             return []
-        written = [Written(s.writer, s.number, s.partition, self._promised(s)) for s in self.sent]
+        written = [Written(s.writer, s.number, s.partition, self._known_offset(s)) for s in self.sent]
         judged, faults = History(written, final), list[str]()
         if self.is_lossy:
             eras = {(s.writer, s.number, s.partition): s.acknowledged_era for s in self.sent}
-            judged, faults = history.forgive_lost_tails(judged, eras, self.losses)
+            judged, faults = history.forgive_lost_tails(judged, eras, self.power_failures)
         else:
             for seen in self.views.values():
                 faults += reads.view_anomalies(seen, final, is_dense=True)
-            faults += reads.mark_anomalies(self.marks)
-            faults += reads.promised_marks(written, self._last_marks())
+            faults += reads.offset_anomalies(self.partition_offsets)
+            faults += reads.acknowledged_offset_anomalies(written, self._offsets_in_order())
         if self.copied is not None:
             faults += transactions.copy_anomalies(final, self.copied)
-        return faults + history.anomalies(judged, self._may_be_late() if self.is_lossy else ())
+        return faults + history.anomalies(judged, self._may_be_out_of_order() if self.is_lossy else ())
 
-    def _may_be_late(self) -> set[tuple[str, int, int]]:
+    def _may_be_out_of_order(self) -> set[tuple[str, int, int]]:
         """Of several batches on their way to a partition that lost its producers, any may be the first to come: what
         was on its way when power was lost, and what its writer sent to that partition between this loss and the next.
         """
         unsettled: set[tuple[str, int, int]] = set()
         for sent in self.sent:
-            last = sent.acknowledged_era if sent.offset is not None else self.losses
+            last = sent.acknowledged_era if sent.offset is not None else self.power_failures
             for era in range(sent.sent_era + 1, last + 1):
                 unsettled.add((sent.writer, sent.partition, era))
         return {
@@ -84,17 +84,17 @@ class Account:
             or (sent.writer, sent.partition, sent.sent_era) in unsettled
         }
 
-    def _promised(self, sent: Sent) -> int | None:
+    def _known_offset(self, sent: Sent) -> int | None:
         # Where a loss fell between sending and hearing, nobody knows which side of it the record was stored on.
         is_sure = not self.is_lossy or sent.sent_era == sent.acknowledged_era
         return sent.offset if is_sure else None
 
-    def _last_marks(self) -> list[Mark]:
-        return sorted(self.marks, key=lambda mark: mark.asked_s)
+    def _offsets_in_order(self) -> list[ObservedOffsets]:
+        return sorted(self.partition_offsets, key=lambda mark: mark.asked_s)
 
     def _transactions(self) -> list[str]:
         final = self.final.get(LEDGER)
-        return [] if final is None else transactions.anomalies(self.attempts, final, self.sights)
+        return [] if final is None else transactions.anomalies(self.attempts, final, self.transactional_reads)
 
     def _groups(self) -> list[str]:
         return [

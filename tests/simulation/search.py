@@ -1,0 +1,46 @@
+"""Plays stories with a planted bug until a judge finds it."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from simulation.cluster.injected_faults import INJECTED_FAULTS as CLUSTER_FAULTS
+from simulation.injected_faults import INJECTED_FAULTS as BROKER_FAULTS
+from simulation.injected_faults import InjectedFault
+from simulation.simulation_kind import BROKER, CLUSTER, SimulationKind
+
+INJECTED_FAULTS = {BROKER.name: BROKER_FAULTS, CLUSTER.name: CLUSTER_FAULTS}
+
+# Stories that are tried for one bug before it counts as not found.
+MAX_RUNS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    seed: int
+    tried: int
+    anomaly: str
+
+
+def search(fault: InjectedFault, max_runs: int, kind: SimulationKind) -> Found | None:
+    for tried, seed in enumerate(itertools.islice(_seeds(fault, kind), max_runs), 1):
+        with fault.inject():
+            result = kind.run(seed)
+        gc.collect(0)
+        if result.anomalies:
+            return Found(seed, tried, result.anomalies[0].splitlines()[0])
+    return None
+
+
+def _seeds(fault: InjectedFault, kind: SimulationKind) -> Iterator[int]:
+    """The one that is known to find it, then every one that may."""
+    yield fault.seed
+    for seed in itertools.count():
+        if seed != fault.seed and fault.applies_to(kind.plan_of(seed)):
+            yield seed
+
+
+__all__ = ["INJECTED_FAULTS", "Found", "InjectedFault", "search"]

@@ -1,0 +1,23 @@
+"""The two kinds of the simulation: stories of one broker, and stories of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from simulation import run as broker
+from simulation.cluster import run as cluster
+from simulation.cluster.plan import cluster_plan_of
+from simulation.plan import Plan, plan_of
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationKind:
+    name: str
+    plan_of: Callable[[int], Plan]
+    run: Callable[[int], broker.RunResult]
+
+
+BROKER = SimulationKind("broker", plan_of, broker.simulate)
+CLUSTER = SimulationKind("cluster", cluster_plan_of, cluster.simulate)
+SIMULATION_KINDS = {kind.name: kind for kind in (BROKER, CLUSTER)}
