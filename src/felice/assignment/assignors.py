@@ -87,8 +87,10 @@ class StickyAssignor:
     def assign(
         self, subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
     ) -> Assignment:
-        remembered = {member_id: _remembering(sub) for member_id, sub in subscriptions.items()}
-        return assign_sticky(remembered, partition_counts)
+        with_previous = {
+            member_id: _with_previous_assignment(sub) for member_id, sub in subscriptions.items()
+        }
+        return assign_sticky(with_previous, partition_counts)
 
 
 class CooperativeStickyAssignor:
@@ -107,9 +109,9 @@ class CooperativeStickyAssignor:
     def assign(
         self, subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
     ) -> Assignment:
-        dated = {member_id: _dated(sub) for member_id, sub in subscriptions.items()}
-        target = assign_sticky(dated, partition_counts)
-        return _withhold_what_others_hold(target, subscriptions)
+        with_generations = {member_id: _with_generation(sub) for member_id, sub in subscriptions.items()}
+        target = assign_sticky(with_generations, partition_counts)
+        return _withhold_held_by_others(target, subscriptions)
 
 
 class UniformAssignor:
@@ -130,20 +132,20 @@ class UniformAssignor:
         return assign_sticky(subscriptions, partition_counts)
 
 
-def _remembering(subscription: Subscription) -> Subscription:
+def _with_previous_assignment(subscription: Subscription) -> Subscription:
     if subscription.user_data is None:
         return subscription
     owned, generation = decode_previous_assignment(subscription.user_data)
     return replace(subscription, owned=owned, generation=generation)
 
 
-def _dated(subscription: Subscription) -> Subscription:
+def _with_generation(subscription: Subscription) -> Subscription:
     if subscription.generation != NO_GENERATION:
         return subscription
     return replace(subscription, generation=decode_generation(subscription.user_data))
 
 
-def _withhold_what_others_hold(target: Assignment, subscriptions: Mapping[str, Subscription]) -> Assignment:
+def _withhold_held_by_others(target: Assignment, subscriptions: Mapping[str, Subscription]) -> Assignment:
     """Even a claim that lost counts here: its member still reads the partition until it gives it up."""
     held = {partition for subscription in subscriptions.values() for partition in subscription.owned}
     return {

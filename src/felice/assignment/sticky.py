@@ -86,8 +86,8 @@ def _assign_by_quota(members: list[str], partitions: list[TopicPartition], owned
     free = [partition for partition in partitions if partition not in taken]
     position = 0
     # One partition a member a round, so that neighbours of one topic are spread over the members.
-    while hungry := [member_id for member_id in members if len(assignment[member_id]) < quota]:
-        for member_id in hungry:
+    while below_quota := [member_id for member_id in members if len(assignment[member_id]) < quota]:
+        for member_id in below_quota:
             assignment[member_id].append(free[position])
             position += 1
     at_quota = [member_id for member_id in members if len(assignment[member_id]) == quota]
@@ -118,28 +118,28 @@ class _Balancing:
     def run(self) -> Assignment:
         for partition in self.partitions:
             if partition not in self.owner:
-                self._give(partition, self._poorest(partition))
-        while self._move_once_around():
+                self._give(partition, self._least_loaded(partition))
+        while self._move_in_cycle():
             pass
         assignment: Assignment = {member_id: [] for member_id in self.load}
         for partition in sorted(self.owner):
             assignment[self.owner[partition]].append(partition)
         return assignment
 
-    def _poorest(self, partition: TopicPartition) -> str:
+    def _least_loaded(self, partition: TopicPartition) -> str:
         return min(self.candidates[partition.topic], key=lambda member_id: (self.load[member_id], member_id))
 
     def _give(self, partition: TopicPartition, member_id: str) -> None:
         self.owner[partition] = member_id
         self.load[member_id] += 1
 
-    def _move_once_around(self) -> bool:
+    def _move_in_cycle(self) -> bool:
         """Each move narrows a difference of two or more, so the sum of squares falls and this must end."""
         moved = False
         for partition in self.partitions:
-            owner, poorest = self.owner[partition], self._poorest(partition)
-            if self.load[owner] > self.load[poorest] + 1:
+            owner, least_loaded = self.owner[partition], self._least_loaded(partition)
+            if self.load[owner] > self.load[least_loaded] + 1:
                 self.load[owner] -= 1
-                self._give(partition, poorest)
+                self._give(partition, least_loaded)
                 moved = True
         return moved

@@ -457,13 +457,6 @@ class BrokerConfig(LimitOptions):
         """This configuration with dynamic changes laid over it; raises `ConfigError`."""
         return BrokerConfig.parse({**self.originals, **properties})[0] if properties else self
 
-    def value_of(self, name: str) -> Any:
-        """The typed value of a broker option by its name."""
-        declared = BROKER_OPTIONS[name]
-        if name in _OWN_OPTIONS:
-            return getattr(self, declared.attribute)
-        return declared.parse(self.originals[name]) if name in self.originals else declared.default
-
     @property
     def parsed_listeners(self) -> list[Listener]:
         return self._without_controllers(self.listeners, "listeners")

@@ -47,13 +47,15 @@ class Scope(Enum):
 
 
 # What a message shows of a text that a client sent.
-_MOST_SHOWN = 200
+_MAX_SHOWN_CHARACTERS = 200
 
 
 def shortened(text: object) -> str:
     """For messages: a client may send a name or a value of megabytes."""
     whole = str(text)
-    return whole if len(whole) <= _MOST_SHOWN else f"{whole[:_MOST_SHOWN]}… ({len(whole)} characters)"
+    if len(whole) <= _MAX_SHOWN_CHARACTERS:
+        return whole
+    return f"{whole[:_MAX_SHOWN_CHARACTERS]}… ({len(whole)} characters)"
 
 
 class ConfigError(ValueError):

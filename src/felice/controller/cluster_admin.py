@@ -18,12 +18,12 @@ from itertools import islice
 
 from felice.config import BrokerConfig, ConfigError, TopicConfig
 from felice.controller import deletion, topic_names
+from felice.controller.duties import MAX_STATES_PER_TRANSACTION
 from felice.controller.election import first_state
 from felice.controller.features import FeatureChange, plan_levels
 from felice.controller.placement import PlacementError, check_assignment, place_replicas
 from felice.controller.writing import (
     LOST_RACE,
-    STATES_A_TRANSACTION,
     EpochPassed,
     answering,
     write_guarded,
@@ -153,7 +153,7 @@ class ClusterAdmin:
 
     async def _try_delete(self, topic: TopicImage) -> bool:
         version = self._image.controller_epoch_version
-        is_large = len(topic.partitions) > STATES_A_TRANSACTION
+        is_large = len(topic.partitions) > MAX_STATES_PER_TRANSACTION
         operations = deletion.begun(topic) if is_large else deletion.whole(topic)
         if await self._store.exists(layout.topic_config_path(topic.name)):
             operations.append(Delete(layout.topic_config_path(topic.name)))
@@ -400,7 +400,7 @@ class ClusterAdmin:
     def _new_partitions(self, topic: str, partitions: Mapping[int, tuple[int, ...]]) -> list[Operation]:
         """A transaction has a size limit: the controller adds the remaining partitions of a very large topic."""
         operations: list[Operation] = []
-        for partition, replicas in islice(partitions.items(), STATES_A_TRANSACTION):
+        for partition, replicas in islice(partitions.items(), MAX_STATES_PER_TRANSACTION):
             state = first_state(replicas, self._image.brokers, self._image.controller_epoch)
             operations.append(Create(layout.partition_path(topic, partition)))
             operations.append(Create(layout.state_path(topic, partition), layout.encode_state(state)))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from felice.controller.writing import STATES_A_TRANSACTION, write_guarded
+from felice.controller.duties import MAX_STATES_PER_TRANSACTION
+from felice.controller.writing import write_guarded
 from felice.metadata import Check, Delete, MetadataStore, SetData, TopicImage, identity, layout
 from felice.metadata.layout import TopicNode
 from felice.metadata.store import Operation
@@ -50,8 +51,8 @@ async def finish(store: MetadataStore, epoch_version: int, topic: str, topic_id:
     parent = layout.partitions_path(topic)
     [found] = await store.children_many([parent])
     names = found or []
-    for at in range(0, len(names), STATES_A_TRANSACTION):
-        paths = [f"{parent}/{name}" for name in names[at : at + STATES_A_TRANSACTION]]
+    for at in range(0, len(names), MAX_STATES_PER_TRANSACTION):
+        paths = [f"{parent}/{name}" for name in names[at : at + MAX_STATES_PER_TRANSACTION]]
         operations: list[Operation] = [doom]
         for path, below in zip(paths, await store.children_many(paths), strict=True):
             operations += [Delete(f"{path}/{name}") for name in below or ()]

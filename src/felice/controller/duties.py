@@ -15,7 +15,8 @@ from felice.controller.reassignment import Assignment, Move, completed
 from felice.metadata.image import ClusterImage, PartitionImage, TopicImage
 from felice.metadata.layout import StateNode, TopicNode
 
-MOVES_A_TRANSACTION = 500
+# Partition states that one store transaction changes. They fit well into 1 MB, ZooKeeper's limit of a request.
+MAX_STATES_PER_TRANSACTION = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def due(
         moved = {move.partition.partition for move in moves}
         if moves:
             # The other partitions are still due after this write: a transaction has a size limit.
-            decisions.append(topic_change(topic, moves[:MOVES_A_TRANSACTION]))
+            decisions.append(topic_change(topic, moves[:MAX_STATES_PER_TRANSACTION]))
         for partition in topic.partitions:
             if partition.partition not in moved:
                 state = _next_state(partition, image, controller_epoch, may_lose)

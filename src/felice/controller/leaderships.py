@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from felice.controller import reassignment
-from felice.controller.duties import MOVES_A_TRANSACTION, Decision, StateChange, state_change, topic_change
+from felice.controller.duties import (
+    MAX_STATES_PER_TRANSACTION,
+    Decision,
+    StateChange,
+    state_change,
+    topic_change,
+)
 from felice.controller.election import elect_after_liveness_change, preferred
 from felice.controller.reassignment import Move
 from felice.controller.writing import answering, carry_out
@@ -61,8 +67,8 @@ class Leaderships:
         """
         outcome: dict[int, ApiError | None] = {}
         rows = list(wanted.items())
-        for at in range(0, len(rows), MOVES_A_TRANSACTION):
-            some = dict(rows[at : at + MOVES_A_TRANSACTION])
+        for at in range(0, len(rows), MAX_STATES_PER_TRANSACTION):
+            some = dict(rows[at : at + MAX_STATES_PER_TRANSACTION])
             outcome.update(await self._reassign(topic, some, may_change_factor))
         return outcome
 

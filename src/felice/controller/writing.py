@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from felice.controller.duties import Decision, StateChange, TopicChange
+from felice.controller.duties import MAX_STATES_PER_TRANSACTION, Decision, StateChange, TopicChange
 from felice.metadata import (
     BadVersion,
     Check,
@@ -39,8 +39,6 @@ T = TypeVar("T")
 
 _log = logging.getLogger("felice.controller")
 
-# Fits into a transaction of 1 MB, ZooKeeper's limit, with room to spare.
-STATES_A_TRANSACTION = 500
 FOLLOW_TIMEOUT_S = 10.0
 # Version conflicts: another writer was first.
 LOST_RACE = (BadVersion, NodeExists, NoNode)
@@ -159,7 +157,7 @@ def _batches(decisions: Iterable[Decision]) -> Iterator[list[Decision]]:
             yield [decision]
             continue
         states.append(decision)
-        if len(states) == STATES_A_TRANSACTION:
+        if len(states) == MAX_STATES_PER_TRANSACTION:
             yield states
             states = []
     if states:

@@ -284,10 +284,6 @@ def decode_config(data: bytes) -> dict[str, str]:
     return dict(json.loads(data)["config"]) if data else {}
 
 
-def encode_config_change(entity_path: str) -> bytes:
-    return _json({"version": 2, "entity_path": entity_path})
-
-
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
     value = {
         "version": 1,

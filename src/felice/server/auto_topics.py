@@ -78,7 +78,7 @@ class AutoTopics:
 
     async def _create_once(self, name: str) -> int:
         try:
-            await self._cluster_admin.create_topic(self._wish_for(name))
+            await self._cluster_admin.create_topic(self._new_topic(name))
         except ApiError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 self._report(name, error.message)
@@ -97,7 +97,7 @@ class AutoTopics:
         if name in topic_names.INTERNAL_TOPICS:
             self._reported[name] = reason
 
-    def _wish_for(self, name: str) -> NewTopic:
+    def _new_topic(self, name: str) -> NewTopic:
         config = self._settings.config
         if name == topic_names.CONSUMER_OFFSETS:
             count, wanted = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
@@ -109,7 +109,7 @@ class AutoTopics:
             min_isr = config.transaction_state_log_min_isr
         else:
             return NewTopic(name)
-        replicas = self._as_many_as_there_can_be(name, wanted)
+        replicas = self._possible_replicas(name, wanted)
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -122,10 +122,10 @@ class AutoTopics:
         """Kafka leaves it at the brokers' default of 1: one broker's death can then take back an answered commit."""
         config = self._settings.config
         asked = int(config.topic_defaults().get("min_insync_replicas", 1))
-        is_told = "min.insync.replicas" in config.originals
-        return asked if is_told or replicas < _REPLICAS_FOR_SAFETY else max(asked, _MIN_ISR_OF_OFFSETS)
+        is_set = "min.insync.replicas" in config.originals
+        return asked if is_set or replicas < _REPLICAS_FOR_SAFETY else max(asked, _MIN_ISR_OF_OFFSETS)
 
-    def _as_many_as_there_can_be(self, name: str, wanted: int) -> int:
+    def _possible_replicas(self, name: str, wanted: int) -> int:
         alive = max(1, len(self._watcher.image.brokers))
         if wanted <= alive or not self._stands_alone:
             return wanted

@@ -210,7 +210,7 @@ class Broker:
         services.replica_moves.start()
         for listener in self.listeners:
             listener.open()
-        parts.membership.look_for_itself()
+        parts.membership.check_own_addresses()
         # The loop calls this before it reads the first request.
         asyncio.get_running_loop().call_soon(self._start_coordinators)
 

@@ -119,7 +119,7 @@ class Cleaner:
 
     async def _clean_next(self, pool: ThreadPoolExecutor) -> bool:
         """Cleans the filthiest partition; False if none is due, or the one that was came to no end."""
-        choice = self._filthiest()
+        choice = self._dirtiest()
         if choice is None:
             return False
         name = choice.partition.log.name
@@ -141,7 +141,7 @@ class Cleaner:
             self.status.running.pop(name, None)
         return False
 
-    def _filthiest(self) -> _Choice | None:
+    def _dirtiest(self) -> _Choice | None:
         now_ms = self._env.clock.now_ms()
         due = []
         self._forget_replaced()

@@ -1,6 +1,6 @@
 """What the log says of connections that the broker closes or refuses: why, whose, and not too often.
 
-Keeps true: one line a minute for each client software and kind of reason, and no more than `MOST_LINES_A_MINUTE`
+Keeps true: one line a minute for each client software and kind of reason, and no more than `MAX_LINES_PER_MINUTE`
             in all, whatever names clients give themselves.
 """
 
@@ -16,7 +16,7 @@ from felice.env.clock import RateLimit
 _log = logging.getLogger("felice.server")
 
 _INTERVAL_S = 60.0
-MOST_LINES_A_MINUTE = 60
+MAX_LINES_PER_MINUTE = 60
 
 
 class Closing(Enum):
@@ -54,11 +54,7 @@ class Closings:
         self, connection: Connection, kind: Closing, reason: str, message: str = "connection closed"
     ) -> None:
         client = connection.client_software or connection.client_id or connection.peer
-        if (
-            not _log.isEnabledFor(kind.level)
-            or not self._lines.allows((kind, client))
-            or not self._has_room()
-        ):
+        if not _log.isEnabledFor(kind.level) or not self._lines.allows((kind, client)) or not self._may_log():
             return
         extra = {
             "peer": connection.address,
@@ -77,9 +73,9 @@ class Closings:
         if self._lines.allows((type(error), place)):
             _log.error("a request failed", exc_info=error, extra={"peer": connection.address})
 
-    def _has_room(self) -> bool:
+    def _may_log(self) -> bool:
         now = self._monotonic()
         if now - self._minute >= _INTERVAL_S:
             self._minute, self._lines_in_minute = now, 0
         self._lines_in_minute += 1
-        return self._lines_in_minute <= MOST_LINES_A_MINUTE
+        return self._lines_in_minute <= MAX_LINES_PER_MINUTE

@@ -65,7 +65,7 @@ class FetchedPartition:
         self.last_fetched_epoch = asked.last_fetched_epoch
         self.log_start_offset = asked.log_start_offset
 
-    def must_be_told(self, row: PartitionData) -> bool:
+    def must_be_reported(self, row: PartitionData) -> bool:
         """Whether an incremental reply has to name this row; remembers it as told."""
         changed = (
             bool(row.records)
@@ -147,9 +147,9 @@ class FetchPlan:
         session = self.session
         if session is None or not self.is_incremental:
             for partition, row in served:
-                partition.must_be_told(row)
+                partition.must_be_reported(row)
             return served
-        told = [(partition, row) for partition, row in served if partition.must_be_told(row)]
+        told = [(partition, row) for partition, row in served if partition.must_be_reported(row)]
         for partition, row in told:
             if row.records:
                 session.reading.move_to_end(partition)
@@ -236,7 +236,7 @@ class FetchSessions:
         if size > self._max_partitions:
             return False
         while len(self._sessions) >= self._slots or self._partition_count() + size > self._max_partitions:
-            victim = self._victim(size, is_follower, now_ms)
+            victim = self._evictable(size, is_follower, now_ms)
             if victim is None:
                 return False
             self._drop(victim.session_id)
@@ -245,7 +245,7 @@ class FetchSessions:
     def _partition_count(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    def _victim(self, size: int, is_follower: bool, now_ms: int) -> FetchSession | None:
+    def _evictable(self, size: int, is_follower: bool, now_ms: int) -> FetchSession | None:
         """An unused session; else, among those old enough, one that matters less than the newcomer."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now_ms - oldest.last_used_ms > EVICTION_MS:

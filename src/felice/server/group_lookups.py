@@ -20,7 +20,7 @@ _log = logging.getLogger("felice.server")
 
 # A member of a classic group joins within milliseconds.
 WAIT_S = 10.0
-_MOST_CLIENTS = 1000
+_MAX_CLIENTS = 1000
 # Clients on top of librdkafka name themselves, then `rdkafka` and its version.
 _LIBRDKAFKA = "rdkafka"
 _INTERVAL_S = 60.0
@@ -53,7 +53,7 @@ class GroupLookups:
         """After a client was told that this broker coordinates the group."""
         software = context.session.client_software
         key = _key(context)
-        if _LIBRDKAFKA not in software or key in self._waiting or len(self._waiting) >= _MOST_CLIENTS:
+        if _LIBRDKAFKA not in software or key in self._waiting or len(self._waiting) >= _MAX_CLIENTS:
             return
         loop = asyncio.get_running_loop()
         self._waiting[key] = loop.call_later(self._wait_s, self._report, key, group, software)

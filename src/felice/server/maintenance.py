@@ -24,7 +24,7 @@ _MAX_FLUSH_CHECK_MS = 1_000
 _FILE_REMOVAL_MS = 5_000
 _IDLE_CHECK_MS = 5_000
 _FRAME_MEMORY_MS = 10_000
-_ROOM_CHECK_MS = 10_000
+_RETRY_LOGS_MS = 10_000
 _MAX_SLEEP_MS = 24 * 3_600_000
 
 Chore = Callable[[], Awaitable[None]]
@@ -66,7 +66,7 @@ class Maintenance:
             ("in-sync replicas", max(1, config.replica_lag_time_max_ms // 2), self._shrink_isrs),
             ("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers),
             ("frame memory", _FRAME_MEMORY_MS, self._forget_frame_memory),
-            ("logs without room", _ROOM_CHECK_MS, self._image_follower.retry_logs),
+            ("logs without room", _RETRY_LOGS_MS, self._image_follower.retry_logs),
             ("idle connections", min(_IDLE_CHECK_MS, config.connections_max_idle_ms), self._close_idle),
         ]
         for name, interval_ms, chore in chores:

@@ -31,7 +31,7 @@ from felice.metadata import (
 )
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode
 from felice.server.listener import Listener
-from felice.server.reaching import why_not_found
+from felice.server.own_address import why_not_reached
 from felice.server.services import Services
 from felice.server.startup import StartupError
 
@@ -82,12 +82,12 @@ class Membership:
 
         if not await self._watcher.wait_until(is_known, FOLLOW_TIMEOUT_S):
             raise StartupError("the metadata store does not tell of its changes")
-        await self._end_earlier_life()
+        await self._resign_previous_incarnation()
 
     async def _register(self) -> None:
         """Tells the cluster of this broker, at the addresses that clients are to use."""
         description = self._description()
-        self._check_addresses(description)
+        self._check_addresses_unique(description)
         path, data = layout.broker_path(self._broker_id), layout.encode_broker(description)
         deadline = self._env.clock.monotonic() + self._session_timeout_ms / 1000
         while True:
@@ -106,7 +106,7 @@ class Membership:
             # The session of this broker's earlier life may have some time left.
             await asyncio.sleep(_POLL_S)
 
-    def _check_addresses(self, description: BrokerNode) -> None:
+    def _check_addresses_unique(self, description: BrokerNode) -> None:
         """Clients of two brokers with one address would all come to one of them."""
         for other in self._watcher.image.brokers.values():
             for endpoint in description.endpoints:
@@ -129,19 +129,21 @@ class Membership:
             endpoints, protocols, config.broker_rack, self._env.clock.now_ms(), features.SUPPORTED
         )
 
-    def look_for_itself(self) -> None:
+    def check_own_addresses(self) -> None:
         """Warns, a little later, of addresses that were told to others and lead nowhere, or to somebody else. (No
         reason not to serve: a name may come to mean something, and some networks let nobody come back to themselves.)
         """
         config = self._settings.config
         # Where an address to listen on is told as it is, it has led here.
         if config.advertised_listeners is not None or not all(one.host for one in config.parsed_listeners):
-            self._reaching = asyncio.get_running_loop().create_task(self._reach_itself())
+            self._reaching = asyncio.get_running_loop().create_task(self._check_addresses_reach_self())
 
-    async def _reach_itself(self) -> None:
+    async def _check_addresses_reach_self(self) -> None:
         env, image = self._env, self._watcher.image
         for endpoint in self._description().endpoints:
-            reason = await why_not_found(env.network, env.clock, endpoint, self._broker_id, image.cluster_id)
+            reason = await why_not_reached(
+                env.network, env.clock, endpoint, self._broker_id, image.cluster_id
+            )
             if reason is not None:
                 _log.warning(
                     "clients and other brokers are told an address at which this broker does not find itself; "
@@ -152,7 +154,7 @@ class Membership:
                     },
                 )
 
-    async def _end_earlier_life(self) -> None:
+    async def _resign_previous_incarnation(self) -> None:
         broker_id = self._broker_id
 
         def next_state(partition: PartitionImage, image: ClusterImage, epoch: int) -> StateNode | None:
@@ -180,13 +182,13 @@ class Membership:
             except StoreError as error:
                 _log.warning("leaderships could not be given away", extra={"reason": str(error)})
                 return
-            stuck = self._led_though_shared()
+            stuck = self._led_with_live_replica()
             if not stuck or attempt == retries:
                 break
             _log.info("nobody is in sync to lead what this broker leads", extra={"partitions": len(stuck)})
             backoff_s = config.controlled_shutdown_retry_backoff_ms / 1000
             # Somebody may catch up meanwhile.
-            await self._watcher.wait_until(self._can_be_relieved, backoff_s)
+            await self._watcher.wait_until(self._can_be_replaced, backoff_s)
 
     async def _step_down(self, pending: set[tuple[str, int]]) -> None:
         broker_id = self._broker_id
@@ -206,7 +208,7 @@ class Membership:
             if broker_id in partition.isr
         }
 
-    def _led_though_shared(self) -> list[PartitionImage]:
+    def _led_with_live_replica(self) -> list[PartitionImage]:
         """What this broker leads though another replica is alive."""
         image, broker_id = self._watcher.image, self._broker_id
         others = _others(image, broker_id)
@@ -217,10 +219,10 @@ class Membership:
             if partition.leader == broker_id and any(replica in others for replica in partition.replicas)
         ]
 
-    def _can_be_relieved(self, image: ClusterImage) -> bool:
+    def _can_be_replaced(self, image: ClusterImage) -> bool:
         """Or there is nobody left to hope for, as when all brokers stop together."""
         others = _others(image, self._broker_id)
-        led = self._led_though_shared()
+        led = self._led_with_live_replica()
         return not led or any(replica in others for partition in led for replica in partition.isr)
 
     async def _write_states(

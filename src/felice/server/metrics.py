@@ -32,7 +32,7 @@ _SESSIONS = "kafka.server:type=SessionExpireListener,name="
 _MAX_LAG = "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica"
 _OFFLINE_DIRECTORIES = "kafka.log:type=LogManager,name=OfflineLogDirectoryCount"
 # Kafka has no number for logs with records that were set aside.
-_STRAYS = "felice.log:type=LogManager,name=StrayLogCount"
+_LOGS_SET_ASIDE = "felice.log:type=LogManager,name=StrayLogCount"
 _REQUESTS = "kafka.network:type=RequestMetrics,name=RequestsPerSec,request="
 
 
@@ -104,7 +104,7 @@ class Metrics:
         offline = sum(directory.offline_reason is not None for directory in self._directories)
         directories = {
             _OFFLINE_DIRECTORIES: offline,
-            _STRAYS: sum(len(directory.strays.present()) for directory in self._directories),
+            _LOGS_SET_ASIDE: sum(len(directory.strays.present()) for directory in self._directories),
         }
         lag = max(map(_lag, partitions), default=0)
         return {**_named(_REPLICA_MANAGER, values), **directories, _MAX_LAG: lag}

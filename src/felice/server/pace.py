@@ -13,7 +13,7 @@ Row = TypeVar("Row")
 Answer = TypeVar("Answer")
 
 _WORK_S = 0.005
-_AT_ONCE = 1000
+_MAX_ITEMS_WITHOUT_PAUSE = 1000
 
 
 async def paced(items: Iterable[T], clock: Clock) -> AsyncIterator[T]:
@@ -30,7 +30,7 @@ def each(
     items: Collection[T], row: Callable[[T], Row], answer: Callable[[list[Row]], Answer], clock: Clock
 ) -> Answer | Awaitable[Answer]:
     """The answer that has a row for each item: at once, or for thousands of items with pauses."""
-    if len(items) <= _AT_ONCE:
+    if len(items) <= _MAX_ITEMS_WITHOUT_PAUSE:
         return answer([row(item) for item in items])
     return _each_paced(items, row, answer, clock)
 

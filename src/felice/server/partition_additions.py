@@ -21,7 +21,7 @@ from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from felice.protocol.topic_partition import TopicPartition
-from felice.server.transactions import as_client_error, settled
+from felice.server.transactions import as_client_error, resolved
 
 _SEVERAL_SINCE = 4
 _FENCED_SINCE = 2
@@ -73,7 +73,7 @@ async def _one(
     )
     client_version = V2 if version >= _SEVERAL_SINCE else V1
     adding = transactions.add_partitions(who, partitions, client_version)
-    error = await settled(adding)
+    error = await resolved(adding)
     return _everywhere(asked.topics, as_client_error(error, version >= _FENCED_SINCE))
 
 

@@ -31,13 +31,13 @@ _log = logging.getLogger("felice.server")
 SESSION_TIMEOUT_S = 6.0
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 60.0
-_LAST_WORDS_S = 5.0
+_FAILED_START_WAIT_S = 5.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
 # In good order, or before it had learnt what SIGTERM means: somebody wanted that.
-_ASKED_TO_END = (0, -signal.SIGTERM)
+_STOP_EXIT_CODES = (0, -signal.SIGTERM)
 # One that ran so long did not die of its start.
-_SOUND_AFTER_S = 60.0
+_STABLE_AFTER_S = 60.0
 
 CommandOf = Callable[[int, int], Sequence[str]]
 """The command of a broker by its number, and the descriptor that leads to the store."""
@@ -79,7 +79,9 @@ class ProcessGroup:
         except BaseException:
             await self.stop()
             raise
-        self._tasks = [asyncio.create_task(self._keep_up(broker)) for broker in self.processes.values()]
+        self._tasks = [
+            asyncio.create_task(self._restart_when_ended(broker)) for broker in self.processes.values()
+        ]
 
     async def stop(self) -> None:
         """Ends every broker in good order, then the store."""
@@ -109,16 +111,16 @@ class ProcessGroup:
         self._serving.add(serving)
         serving.add_done_callback(self._serving.discard)
 
-    async def _keep_up(self, broker: BrokerProcess) -> None:
+    async def _restart_when_ended(self, broker: BrokerProcess) -> None:
         """Starts a broker again whenever it ends."""
         clock, pause_s = self._env.clock, _FIRST_PAUSE_S
         while True:
             began_s = clock.monotonic()
             code = await broker.wait()
-            if clock.monotonic() - began_s >= _SOUND_AFTER_S:
+            if clock.monotonic() - began_s >= _STABLE_AFTER_S:
                 pause_s = _FIRST_PAUSE_S
             _log.log(
-                logging.INFO if code in _ASKED_TO_END else logging.ERROR,
+                logging.INFO if code in _STOP_EXIT_CODES else logging.ERROR,
                 "a broker process ended and is started again",
                 extra={"broker": broker.broker_id, "exit_code": code, "pause_s": pause_s},
             )
@@ -157,15 +159,15 @@ class BrokerProcess:
                 f"broker {self.broker_id} did not start within {_START_TIMEOUT_S:g} s"
             ) from None
         if not line.startswith(ready_word):
-            code = await self._last_words()
+            code = await self._wait_after_failed_start()
             raise StartupError(f"broker {self.broker_id} did not start (exit code {code}); it said why above")
         self.addresses = line.removeprefix(ready_word).strip()
         self._reading = asyncio.create_task(_drain(self._process.stdout))
 
-    async def _last_words(self) -> int:
+    async def _wait_after_failed_start(self) -> int:
         """How a process that does not serve ends: by itself, or because it is asked to."""
         try:
-            async with asyncio.timeout(_LAST_WORDS_S):
+            async with asyncio.timeout(_FAILED_START_WAIT_S):
                 return await self.wait()
         except TimeoutError:
             await self.end()

@@ -37,7 +37,7 @@ _CLEANER_CHECK_S = 0.05
 _ANY_EPOCH = 2**31 - 1
 
 
-class _CalledOff(Exception):
+class _MoveCancelled(Exception):
     """The move makes no sense any more."""
 
 
@@ -138,7 +138,7 @@ class ReplicaMoves:
         try:
             await self._copy(move)
             _log.info("replica moved", extra={"partition": name, "to": str(move.target.path)})
-        except _CalledOff as reason:
+        except _MoveCancelled as reason:
             _log.info("move called off", extra={"partition": name, "reason": str(reason)})
         except (ApiError, LogDirectoryError, OSError) as error:
             _log.error("replica was not moved", extra={"partition": name, "reason": str(error)})
@@ -172,9 +172,9 @@ class ReplicaMoves:
             future.truncate_fully_and_start_at(source.log_start_offset)
         _follow_start(source, future)
         if future.log_end_offset >= source.log_end_offset:
-            await self._bring_to_disk(future)
+            await self._flush_copy(future)
             await move.partition.finish_flush()
-            return self._change_places(move, future)
+            return self._swap_in(move, future)
         piece = source.read(future.log_end_offset, _CHUNK_BYTES, end_offset=source.log_end_offset)
         if piece is None:
             raise ApiError(
@@ -191,12 +191,12 @@ class ReplicaMoves:
         now_ms = self._clock.now_ms()
         future.append(records, leader_epoch=_ANY_EPOCH, now_ms=now_ms, origin=AppendOrigin.REPLICATION)
 
-    async def _bring_to_disk(self, future: Log) -> None:
+    async def _flush_copy(self, future: Log) -> None:
         flush = future.begin_flush()
         await asyncio.get_running_loop().run_in_executor(None, flush.run)
         future.end_flush(flush)
 
-    def _change_places(self, move: _Move, future: Log) -> bool:
+    def _swap_in(self, move: _Move, future: Log) -> bool:
         """The last step, without a pause; False if the replica grew too much for it meanwhile."""
         self._check_wanted(move)
         partition, source = move.partition, move.partition.log
@@ -219,9 +219,9 @@ class ReplicaMoves:
 
     def _check_wanted(self, move: _Move) -> None:
         if not move.is_wanted:
-            raise _CalledOff("another directory was asked for")
+            raise _MoveCancelled("another directory was asked for")
         if not move.partition.is_open or self._partitions.get(*move.key) is not move.partition:
-            raise _CalledOff("the replica is gone")
+            raise _MoveCancelled("the replica is gone")
 
 
 def _follow_start(source: Log, future: Log) -> None:

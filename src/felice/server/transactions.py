@@ -121,5 +121,5 @@ def as_client_error(error: ErrorCode, knows_fenced: bool) -> ErrorCode:
     return error
 
 
-async def settled(answer: ErrorCode | Awaitable[ErrorCode]) -> ErrorCode:
+async def resolved(answer: ErrorCode | Awaitable[ErrorCode]) -> ErrorCode:
     return answer if isinstance(answer, ErrorCode) else await answer

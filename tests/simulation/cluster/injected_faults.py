@@ -287,7 +287,7 @@ INJECTED_FAULTS = (
     InjectedFault(
         "earlier incarnation",
         "a broker that starts keeps the leaderships of its earlier life",
-        _replace(membership.Membership, "_end_earlier_life", _nothing_to_end),
+        _replace(membership.Membership, "_resign_previous_incarnation", _nothing_to_end),
         _hit("kill", "kill leader", "power"),
         seed=7,
     ),

@@ -412,7 +412,7 @@ def test_what_the_store_will_never_take_is_told_and_costs_nobody_the_connection(
 
 
 def test_a_large_reassignment_is_written_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaderships, "MOVES_A_TRANSACTION", 2)
+    monkeypatch.setattr(leaderships, "MAX_STATES_PER_TRANSACTION", 2)
     count = 5
 
     async def scenario(f: Fixture) -> None:
@@ -473,7 +473,7 @@ def test_decisions_that_lost_a_race_are_told_of_every_transaction(monkeypatch: p
         for outrun in ("a", "c", "e"):
             node = await f.store.get(layout.state_path(outrun, 0))
             await f.store.set(layout.state_path(outrun, 0), node.data)
-        monkeypatch.setattr(writing, "STATES_A_TRANSACTION", 2)
+        monkeypatch.setattr(writing, "MAX_STATES_PER_TRANSACTION", 2)
         version = f.watcher.image.controller_epoch_version
         lost = await write_decisions(f.store, version, decisions)
         assert [decision.topic for decision in lost] == ["a", "c", "e"]
@@ -530,7 +530,7 @@ def test_a_large_topic_that_changes_while_its_end_begins_is_deleted_as_it_is_the
 ) -> None:
     async def scenario(f: Fixture) -> None:
         planned = await f.admin.create_topic(NewTopic("a", 1))
-        monkeypatch.setattr(cluster_admin, "STATES_A_TRANSACTION", 0)
+        monkeypatch.setattr(cluster_admin, "MAX_STATES_PER_TRANSACTION", 0)
         node = await f.store.get(layout.topic_path("a"))
         deleting = asyncio.ensure_future(f.admin.delete_topic("a"))
         # As when a reassignment ends: the image is of before.

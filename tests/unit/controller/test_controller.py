@@ -16,7 +16,7 @@ from felice.controller import cluster_admin
 from felice.controller import controller as controller_module
 from felice.controller.cluster_admin import ClusterAdmin, NewTopic
 from felice.controller.controller import Controller
-from felice.controller.writing import STATES_A_TRANSACTION
+from felice.controller.duties import MAX_STATES_PER_TRANSACTION
 from felice.env import Environment, SystemClock, SystemDisk, SystemNetwork
 from felice.metadata import ClusterImage, Create, Node, SetData, StoreUnavailable, layout
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode, TopicNode
@@ -106,7 +106,7 @@ def test_nothing_is_decided_twice_while_the_image_lags(caplog: pytest.LogCapture
     async def scenario(ensemble: MemoryEnsemble) -> None:
         one, admin = Candidate(ensemble.connect(), 1), ensemble.connect()
         await _topic_led_by_the_dead(admin)
-        count = 2 * STATES_A_TRANSACTION + 1
+        count = 2 * MAX_STATES_PER_TRANSACTION + 1
         replicas: dict[int, tuple[int, ...]] = dict.fromkeys(range(count), (2,))
         await admin.create(
             layout.topic_path("b"), layout.encode_topic(TopicNode(SECOND_ID, replicas, {}, {}))
@@ -263,7 +263,7 @@ def test_where_leaders_are_not_balanced_automatically_they_stay() -> None:
     run(scenario)
 
 
-COUNT = 2 * STATES_A_TRANSACTION + 1
+COUNT = 2 * MAX_STATES_PER_TRANSACTION + 1
 
 
 async def _large_topic_of(one: Candidate) -> ClusterAdmin:
@@ -281,7 +281,7 @@ def _limited(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, writes: int) -
     multi, left = store.multi, [writes]
 
     async def write(operations: Sequence[Operation]) -> list[str | int | None]:
-        assert len(operations) <= 3 * STATES_A_TRANSACTION
+        assert len(operations) <= 3 * MAX_STATES_PER_TRANSACTION
         if not left[0]:
             raise StoreUnavailable("/", "it was killed here")
         left[0] -= 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from felice.config import TOPIC_OPTIONS
 from felice.controller import topic_names
 from felice.controller.config_changes import ChangeKind, ConfigChange, apply_changes
-from felice.controller.duties import MOVES_A_TRANSACTION, StateChange, TopicChange, due
+from felice.controller.duties import MAX_STATES_PER_TRANSACTION, StateChange, TopicChange, due
 from felice.controller.election import (
     elect_after_liveness_change,
     fence_previous_incarnation,
@@ -202,15 +202,15 @@ def test_impossible_changes_are_refused(changes: list[ConfigChange], code: Error
 def test_as_many_moves_end_at_once_as_fit_into_a_transaction() -> None:
     moved = tuple(
         PartitionImage(number, (2, 1), 1, 0, (2, 1), 0, adding=(2,), removing=(1,))
-        for number in range(2 * MOVES_A_TRANSACTION + 1)
+        for number in range(2 * MAX_STATES_PER_TRANSACTION + 1)
     )
     brokers = {broker_id: BrokerImage(broker_id, {}, None, 0) for broker_id in (1, 2)}
     image = ClusterImage(brokers=brokers, topics={"t": TopicImage("t", ZERO_UUID, moved)})
     [decision] = due(image, 1, lambda topic: False)
     assert isinstance(decision, TopicChange)
-    assert len(decision.states) == MOVES_A_TRANSACTION
+    assert len(decision.states) == MAX_STATES_PER_TRANSACTION
     # The rest goes on as it was.
-    assert decision.node.adding == dict.fromkeys(range(MOVES_A_TRANSACTION, len(moved)), (2,))
+    assert decision.node.adding == dict.fromkeys(range(MAX_STATES_PER_TRANSACTION, len(moved)), (2,))
 
 
 def test_a_changed_configuration_makes_elections_due_in_topics_that_did_not_change() -> None:

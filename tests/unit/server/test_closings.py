@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from felice.protocol.messages.delete_records import DeleteRecordsResponse
-from felice.server.closings import MOST_LINES_A_MINUTE, Closing, Closings
+from felice.server.closings import MAX_LINES_PER_MINUTE, Closing, Closings
 from felice.server.logs import MAX_VALUE_CHARACTERS, configure_logs
 from unit.server.test_session import KEY, Peer, echo, question
 
@@ -94,10 +94,10 @@ def test_many_names_make_no_more_lines_than_allowed(caplog: pytest.LogCaptureFix
     for _ in range(2):
         for number in range(3_000):
             closings.report(Sender(f"{number}"), Closing.NOT_UNDERSTOOD, "old")  # type: ignore[arg-type]
-    assert len(caplog.records) == MOST_LINES_A_MINUTE
+    assert len(caplog.records) == MAX_LINES_PER_MINUTE
     now[0] += 60
     closings.report(Sender("burrow"), Closing.NOT_UNDERSTOOD, "old")  # type: ignore[arg-type]
-    assert len(caplog.records) == MOST_LINES_A_MINUTE + 1
+    assert len(caplog.records) == MAX_LINES_PER_MINUTE + 1
 
 
 def test_a_fault_of_ours_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

@@ -92,7 +92,7 @@ def test_a_group_that_the_machine_has_no_room_for_says_so(
 def test_a_broker_that_says_something_else_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_group, "_LAST_WORDS_S", 0.1, raising=False)
+    monkeypatch.setattr(process_group, "_FAILED_START_WAIT_S", 0.1, raising=False)
 
     async def scenario() -> None:
         with pytest.raises(StartupError, match="broker 1 did not start"):

@@ -45,8 +45,8 @@ def test_what_a_leader_cut_off_while_the_copy_was_synced_is_not_in_the_copy(
     class Overtaken(ReplicaMoves):
         overtaken: Log | None = None
 
-        async def _bring_to_disk(self, future: Log) -> None:
-            await super()._bring_to_disk(future)
+        async def _flush_copy(self, future: Log) -> None:
+            await super()._flush_copy(future)
             log, self.overtaken = self.overtaken, None
             if log is not None:
                 log.truncate_to(1)

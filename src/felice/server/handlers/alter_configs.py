@@ -40,7 +40,7 @@ async def _replace(resource: AlterConfigsResource, validate_only: bool, context:
         await change_topic(name, lambda _: wanted, validate_only, context)
     elif resource.resource_type == ResourceType.BROKER:
         in_force = {entry.name: entry.value for entry in broker_entries(context.services.config_layers)}
-        new = {key: value for key, value in wanted.items() if not _is_echo(key, value, in_force)}
+        new = {key: value for key, value in wanted.items() if not _is_value_in_force(key, value, in_force)}
         await change_broker(name, lambda _: new, validate_only, context)
     else:
         raise unsupported(resource.resource_type)
@@ -59,6 +59,6 @@ def _wanted(resource: AlterConfigsResource) -> dict[str, str]:
     return wanted
 
 
-def _is_echo(name: str, value: str, in_force: Mapping[str, str | None]) -> bool:
+def _is_value_in_force(name: str, value: str, in_force: Mapping[str, str | None]) -> bool:
     option = BROKER_OPTIONS.get(name) or FIXED.get(name)
     return option is not None and option.scope is Scope.READ_ONLY and in_force.get(name) == value

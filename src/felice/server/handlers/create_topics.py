@@ -36,7 +36,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
         try:
             if times[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic name: {topic.name}")
-            requested = _wish(topic)
+            requested = _new_topic(topic)
             planned = await context.services.cluster_admin.create_topic(
                 requested, validate_only=request.validate_only
             )
@@ -48,7 +48,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     return CreateTopicsResponse(topics=results)
 
 
-def _wish(topic: CreatableTopic) -> NewTopic:
+def _new_topic(topic: CreatableTopic) -> NewTopic:
     # KIP-464's -1 for the broker's defaults is taken in every version, as Kafka 4 does.
     assignment = {row.partition_index: tuple(row.broker_ids) for row in topic.assignments}
     if len(assignment) != len(topic.assignments):

@@ -35,7 +35,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     refused = [_refused(topic) for topic in asked if _ref(topic) is None]
     times = Counter(ref for topic in asked if (ref := _ref(topic)) is not None)
     results = []
-    async for ref in paced(_narrowed(times, context), context.services.env.clock):
+    async for ref in paced(_merge_duplicates(times, context), context.services.env.clock):
         results.append(await _result(ref, times, context))
     return DeleteTopicsResponse(responses=refused + results)
 
@@ -56,7 +56,7 @@ def _refused(topic: DeleteTopicState) -> DeletableTopicResult:
     )
 
 
-def _narrowed(times: Counter[TopicRef], context: RequestContext) -> list[TopicRef]:
+def _merge_duplicates(times: Counter[TopicRef], context: RequestContext) -> list[TopicRef]:
     """One of each; where a name and an id mean the same topic the name is left, and counts as named twice."""
     names = context.services.image.topic_names
     doubled = {ref: names[ref] for ref in times if isinstance(ref, UUID) and names.get(ref) in times}

@@ -20,14 +20,16 @@ def handle(
     answer = context.services.coordinators.groups.join(request, client_of(context))
     if context.version >= _NULL_NAME_SINCE:
         return answer
-    return _named(answer) if isinstance(answer, JoinGroupResponse) else _wait_named(answer)
+    return (
+        _without_protocol(answer) if isinstance(answer, JoinGroupResponse) else _wait_without_protocol(answer)
+    )
 
 
-def _named(answer: JoinGroupResponse) -> JoinGroupResponse:
+def _without_protocol(answer: JoinGroupResponse) -> JoinGroupResponse:
     """With an error there is no protocol, which old versions can only say by an empty name."""
     answer.protocol_name = answer.protocol_name or ""
     return answer
 
 
-async def _wait_named(answer: Awaitable[JoinGroupResponse]) -> JoinGroupResponse:
-    return _named(await answer)
+async def _wait_without_protocol(answer: Awaitable[JoinGroupResponse]) -> JoinGroupResponse:
+    return _without_protocol(await answer)

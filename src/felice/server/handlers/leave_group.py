@@ -22,14 +22,14 @@ def handle(
     if context.version >= _MANY_MEMBERS_SINCE:
         return groups.leave(request.group_id, request.members, client)
     answer = groups.leave(request.group_id, [MemberIdentity(member_id=request.member_id)], client)
-    return _as_one(answer) if isinstance(answer, LeaveGroupResponse) else _wait_as_one(answer)
+    return _single_member(answer) if isinstance(answer, LeaveGroupResponse) else _wait_single_member(answer)
 
 
-async def _wait_as_one(answer: Awaitable[LeaveGroupResponse]) -> LeaveGroupResponse:
-    return _as_one(await answer)
+async def _wait_single_member(answer: Awaitable[LeaveGroupResponse]) -> LeaveGroupResponse:
+    return _single_member(await answer)
 
 
-def _as_one(answer: LeaveGroupResponse) -> LeaveGroupResponse:
+def _single_member(answer: LeaveGroupResponse) -> LeaveGroupResponse:
     code = answer.error_code
     if code == ErrorCode.NONE and answer.members:
         code = answer.members[0].error_code

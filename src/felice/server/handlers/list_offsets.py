@@ -57,11 +57,11 @@ def handle(
     request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     if any(_searches(asked.timestamp) for topic in request.topics for asked in topic.partitions):
-        return _look_into_batches(request, context)
+        return _answer_with_searches(request, context)
     return _answer(request, context, BatchSearch.find)
 
 
-async def _look_into_batches(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+async def _answer_with_searches(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Batches are looked into on threads. The log may change meanwhile, so the search begins anew after each."""
     times = _times_asked(request)
     response = ListOffsetsResponse()
@@ -74,7 +74,7 @@ async def _look_into_batches(request: ListOffsetsRequest, context: RequestContex
                     times_asked = times[topic.name, asked.partition_index]
                     rows.append(_row(topic.name, asked, times_asked, request, context, _among(known)))
                     break
-                except _NotLookedInto as missing:
+                except _UnknownSearch as missing:
                     search = missing.search
                 try:
                     known[search.key] = await context.services.batch_validation.on_thread(search.find)
@@ -84,17 +84,17 @@ async def _look_into_batches(request: ListOffsetsRequest, context: RequestContex
     return response
 
 
-class _NotLookedInto(Exception):
+class _UnknownSearch(Exception):
     def __init__(self, search: BatchSearch) -> None:
         self.search = search
 
 
 def _among(known: _Known) -> Find:
-    """Finds what was found before; asks for the rest by `_NotLookedInto`."""
+    """Finds what was found before; asks for the rest by `_UnknownSearch`."""
 
     def find(search: BatchSearch) -> TimestampOffset | None:
         if search.key not in known:
-            raise _NotLookedInto(search)
+            raise _UnknownSearch(search)
         found = known[search.key]
         if isinstance(found, Exception):
             raise found

@@ -82,7 +82,7 @@ def _as_single(
     request: OffsetFetchRequest, found: OffsetFetchResponseGroup, version: int
 ) -> OffsetFetchResponse:
     if found.error_code != ErrorCode.NONE and version < _GROUP_ERROR_SINCE:
-        return OffsetFetchResponse(topics=_error_everywhere(request, found.error_code))
+        return OffsetFetchResponse(topics=_error_in_each_partition(request, found.error_code))
     topics = [
         OffsetFetchResponseTopic(
             name=topic.name,
@@ -102,7 +102,7 @@ def _as_single(
     return OffsetFetchResponse(topics=topics, error_code=found.error_code)
 
 
-def _error_everywhere(request: OffsetFetchRequest, error_code: int) -> list[OffsetFetchResponseTopic]:
+def _error_in_each_partition(request: OffsetFetchRequest, error_code: int) -> list[OffsetFetchResponseTopic]:
     return [
         OffsetFetchResponseTopic(
             name=topic.name,

@@ -12,13 +12,13 @@ from felice.server.group_client import client_of
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
-_PROTOCOL_TOLD_SINCE = 5  # KIP-559: from here on the client must say which protocol it means
+_PROTOCOL_SENT_SINCE = 5  # KIP-559: from here on the client must say which protocol it means
 
 
 def handle(
     request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     told = request.protocol_type is not None and request.protocol_name is not None
-    if context.version >= _PROTOCOL_TOLD_SINCE and not told:
+    if context.version >= _PROTOCOL_SENT_SINCE and not told:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return context.services.coordinators.groups.sync(request, client_of(context))

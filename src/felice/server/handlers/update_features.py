@@ -24,23 +24,23 @@ _UPGRADE_TYPE_SINCE = 1
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     try:
-        wishes = [_wish(update, context.version) for update in request.feature_updates]
-        _check_distinct(wishes)
-        await context.services.cluster_admin.update_features(wishes, validate_only=request.validate_only)
+        changes = [_change(update, context.version) for update in request.feature_updates]
+        _check_distinct(changes)
+        await context.services.cluster_admin.update_features(changes, validate_only=request.validate_only)
     except ApiError as error:
         return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
     return UpdateFeaturesResponse(
-        results=[UpdatableFeatureResult(feature=requested.feature) for requested in wishes]
+        results=[UpdatableFeatureResult(feature=change.feature) for change in changes]
     )
 
 
-def _wish(update: FeatureUpdateKey, version: int) -> FeatureChange:
+def _change(update: FeatureUpdateKey, version: int) -> FeatureChange:
     upgrade_type = update.upgrade_type
     if version < _UPGRADE_TYPE_SINCE:
         upgrade_type = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
     return FeatureChange(update.feature, update.max_version_level, upgrade_type)
 
 
-def _check_distinct(wishes: list[FeatureChange]) -> None:
-    if len({requested.feature for requested in wishes}) < len(wishes):
+def _check_distinct(changes: list[FeatureChange]) -> None:
+    if len({change.feature for change in changes}) < len(changes):
         raise ApiError(ErrorCode.INVALID_REQUEST, "a feature is named twice")

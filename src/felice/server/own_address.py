@@ -18,14 +18,14 @@ from felice.replication.peers import Destination, Peers, PeerUnavailable
 _TIMEOUT_S = 5.0
 
 
-async def why_not_found(
+async def why_not_reached(
     network: Network, clock: Clock, endpoint: Endpoint, broker_id: int, cluster_id: str | None
 ) -> str | None:
     """What a client would meet at `endpoint` instead of this broker; None where it is this broker."""
     peers = Peers(network, clock, broker_id, lambda _: Destination(endpoint.host, endpoint.port, epoch=0))
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            return await _who_else(peers, broker_id, cluster_id)
+            return await _other_answerer(peers, broker_id, cluster_id)
     except TimeoutError:
         return f"no answer in {_TIMEOUT_S:g} s"
     except PeerUnavailable as error:
@@ -34,7 +34,7 @@ async def why_not_found(
         await peers.close()
 
 
-async def _who_else(peers: Peers, broker_id: int, cluster_id: str | None) -> str | None:
+async def _other_answerer(peers: Peers, broker_id: int, cluster_id: str | None) -> str | None:
     metadata = await peers.call(broker_id, API.METADATA, MetadataRequest(topics=[]), _TIMEOUT_S)
     if metadata.cluster_id != cluster_id:
         return f"a broker of cluster {metadata.cluster_id} answers there"

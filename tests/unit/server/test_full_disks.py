@@ -46,7 +46,7 @@ from .test_disk_failures import (
 
 @pytest.fixture(autouse=True)
 def looked_after_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "_ROOM_CHECK_MS", 20)
+    monkeypatch.setattr(maintenance, "_RETRY_LOGS_MS", 20)
 
 
 def fill(disk: SimDisk, where: str) -> DiskFault:
