@@ -27,6 +27,7 @@ class Environment:
 
     @classmethod
     def system(cls) -> Environment:
+        """The real machine's clock, disk and network."""
         return cls(clock=SystemClock(), disk=SystemDisk(), network=SystemNetwork())
 
 

@@ -14,6 +14,8 @@ from typing import Protocol
 
 
 class Clock(Protocol):
+    """Wall time and monotonic time. A simulation has virtual ones."""
+
     def now_ms(self) -> int:
         """Wall time in milliseconds since the Unix epoch."""
         ...
@@ -44,6 +46,7 @@ class RateLimit:
         self._last: OrderedDict[Hashable, float] = OrderedDict()
 
     def allows(self, key: Hashable) -> bool:
+        """Whether the event may happen now; if so, its key has to wait for the interval."""
         now, last = self._monotonic(), self._last.get(key)
         if last is not None and now - last < self._interval_s:
             return False

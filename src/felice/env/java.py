@@ -40,6 +40,8 @@ class JavaNotFound(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class JavaRuntime:
+    """A Java found on this machine."""
+
     home: Path
     version: int
     bundled: bool = False

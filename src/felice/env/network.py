@@ -25,6 +25,8 @@ _WAITING_BYTES = 4 * 1024
 
 
 class Network(Protocol):
+    """Listening and connecting with TCP, optionally with TLS."""
+
     async def check_free(self, host: str | None, port: int) -> None:
         """Raises OSError if `listen` could not bind this address now. Nobody can connect meanwhile."""
 
@@ -36,7 +38,8 @@ class Network(Protocol):
         *,
         backlog: int = 50,
         ssl_context: ssl.SSLContext | None = None,
-    ) -> asyncio.AbstractServer: ...
+    ) -> asyncio.AbstractServer:
+        """Accepts connections at the address until the result is closed. Raises OSError."""
 
     async def connect(
         self,
@@ -45,7 +48,8 @@ class Network(Protocol):
         port: int,
         *,
         ssl_context: ssl.SSLContext | None = None,
-    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]: ...
+    ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        """Opens a connection. Raises OSError."""
 
 
 class SystemNetwork:
@@ -110,6 +114,7 @@ class SliceSender:
 
     @property
     def uses_sendfile(self) -> bool:
+        """Whether the transport has a plain socket."""
         return self._socket is not None
 
     def send(self, piece: FileSlice, done: Callable[[OSError | None], Any]) -> None:

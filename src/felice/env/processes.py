@@ -30,5 +30,6 @@ def ask_to_end(process: Process) -> None:
 
 
 def kill(process: Process) -> None:
+    """Sends SIGKILL. Does nothing if the process has ended."""
     if process.returncode is None:
         process.kill()

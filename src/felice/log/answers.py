@@ -9,6 +9,8 @@ from felice.log.retention import Reason
 
 
 class AppendOrigin(Enum):
+    """Where appended batches come from. It determines the checks."""
+
     CLIENT = "client"
     """A producer sends exactly one batch. All checks apply."""
     COORDINATOR = "coordinator"
@@ -18,6 +20,8 @@ class AppendOrigin(Enum):
 
 
 class AppendInfo(NamedTuple):
+    """Result of an append. `log_append_time_ms` is -1 if the producer's timestamps stay."""
+
     base_offset: int
     last_offset: int
     log_append_time_ms: int
@@ -26,12 +30,16 @@ class AppendInfo(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
+    """A record found by its timestamp."""
+
     timestamp: int
     offset: int
     leader_epoch: int
 
 
 class DeletedSegment(NamedTuple):
+    """A segment that retention deleted."""
+
     base_offset: int
     size_bytes: int
     reason: Reason

@@ -14,6 +14,8 @@ from felice.env import Disk
 
 
 class CapturedFile:
+    """One small file in `directory`. See the module."""
+
     __slots__ = ("_captured", "_content", "_directory", "_disk", "_lock", "_name", "_written")
 
     def __init__(self, disk: Disk, directory: Path, name: str) -> None:
@@ -27,6 +29,7 @@ class CapturedFile:
 
     @property
     def path(self) -> Path:
+        """The file's path."""
         # Built when needed: every partition has such a file and hardly ever writes it, and a stored path would
         # take as much memory as all the rest.
         return self._directory / self._name

@@ -35,6 +35,7 @@ _COSTS = {
 
 
 def parse(text: str) -> dict[PartitionKey, int]:
+    """Parses the file's text. Raises ValueError if it is damaged."""
     lines = text.split("\n")
     if lines[0] != "0" or len(lines) < 2:
         raise ValueError(f"version {lines[0]!r} is not 0")
@@ -49,11 +50,14 @@ def parse(text: str) -> dict[PartitionKey, int]:
 
 
 def format_offsets(offsets: Mapping[PartitionKey, int]) -> str:
+    """The file's text for these offsets, sorted by partition."""
     lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())]
     return "".join([f"0\n{len(lines)}\n", *lines])
 
 
 class Checkpoint:
+    """One checkpoint file."""
+
     def __init__(self, disk: Disk, path: Path) -> None:
         self._file = CapturedFile(disk, path.parent, path.name)
 

@@ -33,6 +33,8 @@ class CleanedBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchCleaner:
+    """Decides for the batches of one pass. The caller passes them in offset order."""
+
     offsets: OffsetMap
     end_offset: int
     """Records from this offset on are not in the map and stay."""

@@ -89,13 +89,16 @@ class _Output:
 
     @property
     def waiting_bytes(self) -> int:
+        """Bytes that were added and not yet written."""
         return len(self._data)
 
     def add(self, batch: Buffer, header: BatchHeader) -> None:
+        """Adds a batch without writing it."""
         self._data += batch
         self._headers.append(header)
 
     def write(self) -> None:
+        """Appends the waiting batches to the segment. Raises OSError."""
         if self._data:
             self.segment.append(self._data, self._headers, self._index_interval_bytes)
             self._data, self._headers = bytearray(), []
@@ -336,6 +339,7 @@ def _is_passed_over(window: Buffer, header: BatchHeader, transactions: CleanedTr
 
 
 def facts_of(segment: Segment, *, with_first_timestamp: bool = False) -> SegmentFacts:
+    """The facts that the plan needs of a segment. The first timestamp costs a read, so it is optional."""
     first_timestamp = segment.first_timestamp if with_first_timestamp else None
     return SegmentFacts(
         segment.base_offset,

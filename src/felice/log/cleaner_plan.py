@@ -20,6 +20,8 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
+    """Facts about one segment that the plan depends on."""
+
     base_offset: int
     next_offset: int
     size_bytes: int
@@ -58,11 +60,13 @@ class Cleanable:
 
     @property
     def dirty_ratio(self) -> float:
+        """Dirty bytes as a share of all cleanable bytes."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
 
 def cleanable(log: LogFacts, now_ms: int) -> Cleanable:
+    """Determines the clean part, the dirty part and the end of a pass over `log`."""
     first_dirty = log.clean_offset if log.clean_offset is not None else log.log_start_offset
     is_reset = not log.log_start_offset <= first_dirty <= log.log_end_offset
     if is_reset:
@@ -112,6 +116,7 @@ def _is_overdue(dirty: Iterable[SegmentFacts], max_lag_ms: int, now_ms: int) -> 
 
 
 def is_due(found: Cleanable, config: TopicConfig) -> bool:
+    """Whether a pass should run: a record is overdue, or min.cleanable.dirty.ratio is exceeded."""
     if found.dirty_bytes == 0:
         return False
     return found.is_overdue or found.dirty_ratio > config.min_cleanable_dirty_ratio

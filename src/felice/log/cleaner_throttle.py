@@ -15,6 +15,8 @@ _IDLE_S = 1.0
 
 
 class Throttle:
+    """Shared by all cleaner threads. `bytes_per_second` may be infinite."""
+
     def __init__(self, clock: Clock, bytes_per_second: float) -> None:
         self.bytes_per_second = bytes_per_second
         self.stopping = Event()

@@ -81,12 +81,14 @@ class LastOfProducer:
     epoch: int
 
     def is_in(self, header: BatchHeader) -> bool:
+        """Whether the batch is the one to keep."""
         if self.last_data_offset is not None:
             return header.last_offset == self.last_data_offset
         return header.is_control and header.producer_epoch == self.epoch
 
 
 def last_of_producers(states: Iterable[ProducerState]) -> Mapping[int, LastOfProducer]:
+    """For each producer id, what cleaning must keep of it."""
     return {
         state.producer_id: LastOfProducer(
             state.batches[-1].last_offset if state.batches else None, state.epoch

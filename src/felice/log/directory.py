@@ -522,6 +522,7 @@ class LogDirectory:
         return due
 
     def remove_paths(self, paths: Iterable[Path]) -> None:
+        """Deletes files and directories. Blocks; may run on any thread. Raises OSError."""
         for path in paths:
             if self._disk.is_dir(path):
                 self._disk.remove_tree(path)
@@ -556,6 +557,7 @@ class LogDirectory:
         return self._log_starts.capture({**self._kept(self._read_log_starts), **moved})
 
     def capture_high_watermarks(self, offsets: Mapping[PartitionKey, int]) -> Callable[[], None]:
+        """Takes these high watermarks, keeping those of failed partitions. The result writes them."""
         return self._high_watermarks.capture({**self._kept(self.high_watermarks), **offsets})
 
     def capture_clean_offsets(self) -> Callable[[], None]:

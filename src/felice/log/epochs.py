@@ -27,6 +27,8 @@ UNDEFINED_OFFSET = -1
 
 
 class EpochEntry(NamedTuple):
+    """The first offset of one leader epoch."""
+
     epoch: int
     start_offset: int
 
@@ -40,6 +42,7 @@ class EpochEndOffset:
 
 
 def parse(text: str) -> list[EpochEntry]:
+    """Parses the file's text. Raises ValueError if it is damaged."""
     lines = text.split("\n")
     if lines[0] != "0" or len(lines) < 2:
         raise ValueError(f"version {lines[0]!r} is not 0")
@@ -58,6 +61,7 @@ def _entry(line: str) -> EpochEntry:
 
 
 def format_entries(entries: list[EpochEntry]) -> str:
+    """The file's text for these entries."""
     return "".join([f"0\n{len(entries)}\n", *(f"{epoch} {start}\n" for epoch, start in entries)])
 
 
@@ -145,6 +149,7 @@ class LeaderEpochs:
         self._changed = True
 
     def clear(self) -> None:
+        """Forgets the history, as for an empty log."""
         self._changed = self._changed or bool(self.entries)
         self.entries.clear()
 
@@ -170,5 +175,6 @@ class LeaderEpochs:
         return write_or_try_again
 
     def flush(self) -> None:
+        """Writes the history, and syncs it, if the file does not have it. Raises OSError."""
         if (write := self.capture()) is not None:
             write()

@@ -48,10 +48,12 @@ def _mark(disk: Disk, log_directory: Path) -> None:
 
 
 def is_marked(disk: Disk, log_directory: Path) -> bool:
+    """Whether a sync in the log directory failed and the files were not written again since."""
     return disk.exists(log_directory / MARK_NAME)
 
 
 def unmark(disk: Disk, log_directory: Path) -> None:
+    """Removes the marker file, after everything above the recovery points was written again."""
     disk.remove(log_directory / MARK_NAME)
 
 

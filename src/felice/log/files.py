@@ -58,6 +58,7 @@ class OpenFiles:
                 self._drop(path)
 
     def forget_under(self, directory: Path) -> None:
+        """Drops all files in `directory`."""
         with self._lock:
             for path in self._by_directory.pop(directory, ()):
                 del self._files[path]

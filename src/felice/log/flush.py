@@ -24,6 +24,8 @@ from felice.log.errors import is_shortage
 
 @dataclass(slots=True)
 class Flush:
+    """One flush. `error` and `shortage` are set by `run`."""
+
     end_offset: int
     truncations: int
     files: list[File]
@@ -38,6 +40,7 @@ class Flush:
     shortage: OSError | None = None
 
     def run(self) -> None:
+        """Writes and syncs everything. Blocks; sets `error` or `shortage` instead of raising OSError."""
         try:
             failed_sync.sync(self.disk, self.directory.parent, self.files)
             writes_files = self.write_epochs is not None or bool(self.snapshots)

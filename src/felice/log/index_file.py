@@ -89,10 +89,12 @@ class IndexFile:
 
     @property
     def count(self) -> int:
+        """Number of entries, in the file and in memory."""
         return self._count
 
     @property
     def is_full(self) -> bool:
+        """Whether no further entry may be appended."""
         return self._count >= self._max_entries
 
     def read_entry(self, number: int) -> tuple[int, int]:
@@ -102,12 +104,14 @@ class IndexFile:
         return key, value
 
     def entry(self, number: int) -> tuple[int, int]:
+        """The entry with this number, from memory or from the file."""
         if self._keys is None and number < self._written:
             return self.read_entry(number)
         keys, values = self._columns()
         return keys[number], values[number]
 
     def last(self) -> tuple[int, int] | None:
+        """The last entry, None if the index is empty."""
         return self.entry(self._count - 1) if self._count else None
 
     def floor(self, key: int) -> tuple[int, int] | None:
@@ -203,6 +207,7 @@ class IndexFile:
 
     @property
     def sealed(self) -> bool:
+        """Whether the segment is closed, so that lookups search the file."""
         return self._sealed
 
     def fault(self) -> str | None:

@@ -187,10 +187,12 @@ class Log:
 
     @property
     def name(self) -> str:
+        """The partition's name, `topic-partition`, as its directory is called."""
         return f"{self.topic}-{self.partition}"
 
     @property
     def size_bytes(self) -> int:
+        """Size of all segments without their indexes."""
         return sum(segment.size_bytes for segment in self.segments)
 
     @property
@@ -209,6 +211,7 @@ class Log:
         return self._rules
 
     def update_config(self, config: TopicConfig) -> None:
+        """Takes the topic's new configuration. It applies from the next append on."""
         self.config, self._rules = config, ProduceRules.of(config)
         self._jitter_ms = self._jitter_of(self.segments.active)
 
@@ -512,6 +515,7 @@ class Log:
         return self._fail(error)
 
     def read_bytes(self, offset: int, max_bytes: int, *, end_offset: int, min_one: bool = True) -> bytes:
+        """Same as `read`, but copies the bytes; empty if there is no batch."""
         found = self.read(offset, max_bytes, end_offset=end_offset, min_one=min_one)
         return found.read() if found is not None else b""
 
@@ -570,6 +574,7 @@ class Log:
                     return
 
     def expire_producers(self, now_ms: int) -> int:
+        """Forgets idle producers; returns how many."""
         return self.producers.expire(now_ms)
 
     # -- removing --------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ _NODE_ID_KEYS = {"0": "broker.id", "1": "node.id"}
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
+    """The content of `meta.properties`. Version 0 has no directory id."""
+
     node_id: int
     cluster_id: str
     directory_id: UUID | None
@@ -51,6 +53,7 @@ def _reason(error: KeyError | ValueError) -> str:
 
 
 def write(disk: Disk, directory: Path, meta: MetaProperties) -> None:
+    """Writes the file with version 1 and syncs it. Raises OSError."""
     properties = {"version": "1", "node.id": str(meta.node_id), "cluster.id": meta.cluster_id}
     if meta.directory_id is not None:
         properties["directory.id"] = format_uuid(meta.directory_id)

@@ -14,12 +14,15 @@ from felice.log.index_file import IndexFile
 
 
 class OffsetIndex(IndexFile):
+    """Keys are relative offsets, values are positions."""
+
     layout = Struct(">ii")
     column_types = ("i", "i")
 
     __slots__ = ()
 
     def append(self, last_offset: int, position: int) -> None:
+        """Appends an entry for the batch at `position` that ends with `last_offset`."""
         self._append(last_offset - self.base_offset, position)
 
     def truncate(self, offset: int) -> None:

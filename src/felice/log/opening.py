@@ -156,6 +156,8 @@ def write_again(loaded: LoadedLog, files: OpenFiles, directory: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
+    """The segments of a log after recovery."""
+
     segments: list[Segment]
     rescanned: list[Segment]
     cuts: list[recovery.Cut]
@@ -175,6 +177,7 @@ def open_segments(
     clean_shutdown: bool,
     now_ms: int,
 ) -> Opened:
+    """Opens the segments in `directory` and recovers them if needed. Raises `CorruptLog` or OSError."""
     base_offsets = _tidy(files, directory, None if clean_shutdown else recovery_point)
     if not base_offsets:
         _check_end(directory / f"{log_start_offset:020d}{LOG_SUFFIX}", 0, log_start_offset, recovery_point)
@@ -218,6 +221,7 @@ def new_segment(
     *,
     with_files: bool = True,
 ) -> Segment:
+    """Creates an empty active segment with the sizes that the topic's configuration sets."""
     return Segment.create(
         files,
         directory,
@@ -331,6 +335,7 @@ def load_epochs(epochs: LeaderEpochs, directory: Path, *, clean_shutdown: bool) 
 
 
 def rebuild_epochs(epochs: LeaderEpochs, segments: Sequence[Segment]) -> None:
+    """Takes the epoch history from the batches, each of which carries its epoch."""
     epochs.clear()
     for segment in segments:
         for header in segment.headers(0):

@@ -33,6 +33,8 @@ _LAST_SEQUENCE = 2**31 - 1
 
 
 class RememberedBatch(NamedTuple):
+    """One of the last batches of a producer, remembered to recognise retries."""
+
     last_sequence: int
     last_offset: int
     offset_delta: int
@@ -40,15 +42,19 @@ class RememberedBatch(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
+        """Sequence of the batch's first record."""
         return increment_sequence(self.last_sequence, -self.offset_delta)
 
     @property
     def first_offset(self) -> int:
+        """Offset of the batch's first record."""
         return self.last_offset - self.offset_delta
 
 
 @dataclass(slots=True)
 class ProducerState:
+    """State of one producer id in one partition."""
+
     producer_id: int
     epoch: int
     coordinator_epoch: int = -1
@@ -62,13 +68,16 @@ class ProducerState:
 
     @property
     def last_sequence(self) -> int:
+        """The last sequence that was appended, `NO_SEQUENCE` if none is known."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def has_open_transaction(self) -> bool:
+        """Whether the producer has a transaction without a marker in this partition."""
         return self.current_txn_first_offset >= 0
 
     def duplicate_of(self, header: BatchHeader) -> RememberedBatch | None:
+        """Returns the remembered batch that `header` repeats, None if it repeats none."""
         if header.producer_epoch == self.epoch:
             for batch in self.batches:
                 if (
@@ -91,17 +100,20 @@ class ProducerState:
         return 0 < behind <= _LAST_SEQUENCE // 2
 
     def adopt_epoch(self, epoch: int) -> None:
+        """Takes the epoch of a new batch. A different epoch starts with new sequences."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
             self.is_restored = False
 
     def remember(self, batch: RememberedBatch) -> None:
+        """Adds a batch; of more than `BATCHES_REMEMBERED` the oldest is dropped."""
         if len(self.batches) == BATCHES_REMEMBERED:
             del self.batches[0]
         self.batches.append(batch)
 
     def entry(self) -> SnapshotEntry:
+        """The producer's entry for a snapshot."""
         last = self.batches[-1] if self.batches else RememberedBatch(NO_SEQUENCE, -1, 0, -1)
         return SnapshotEntry(
             self.producer_id,
@@ -116,6 +128,7 @@ class ProducerState:
 
     @classmethod
     def from_entry(cls, entry: SnapshotEntry) -> ProducerState:
+        """Restores a producer from its entry in a snapshot."""
         state = cls(
             entry.producer_id,
             entry.producer_epoch,
@@ -153,6 +166,7 @@ class ProducerStates:
         return iter(self._states.values())
 
     def get(self, producer_id: int) -> ProducerState | None:
+        """The state of one producer, None if the partition does not know it."""
         return self._states.get(producer_id)
 
     # -- before an append ------------------------------------------------------------------------------
@@ -308,6 +322,7 @@ class ProducerStates:
     # -- snapshots -------------------------------------------------------------------------------------
 
     def entries(self) -> list[SnapshotEntry]:
+        """The entries for a snapshot at `end_offset`."""
         return [state.entry() for state in self._states.values()]
 
     def restore(self, entries: Iterable[SnapshotEntry], end_offset: int, now_ms: int) -> None:
@@ -321,6 +336,7 @@ class ProducerStates:
             self._ongoing[state.producer_id] = state.current_txn_first_offset
 
     def clear(self, end_offset: int) -> None:
+        """Forgets all producers; the state is then that of an empty log at `end_offset`."""
         self._states.clear()
         self._ongoing.clear()
         self._ended.clear()

@@ -17,6 +17,8 @@ from enum import Enum
 
 
 class Reason(Enum):
+    """Why a segment is deleted."""
+
     LOG_START = "it ends below the log start offset"
     SIZE = "retention.bytes"
     TIME = "retention.ms"
@@ -24,6 +26,8 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
+    """Facts about one segment that retention depends on. `end_offset` is exclusive."""
+
     base_offset: int
     end_offset: int
     size_bytes: int

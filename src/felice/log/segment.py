@@ -53,6 +53,8 @@ _BOUNDARIES_REMEMBERED = 64
 
 
 class BatchPlace(NamedTuple):
+    """Position, size and offsets of one batch in the file."""
+
     position: int
     size_bytes: int
     base_offset: int
@@ -60,11 +62,15 @@ class BatchPlace(NamedTuple):
 
 
 class TimestampAndOffset(NamedTuple):
+    """A timestamp and the last offset of the batch that has it."""
+
     timestamp: int
     offset: int
 
 
 class Segment:
+    """One segment. See the module."""
+
     __slots__ = (
         "_boundaries",
         "_bytes_since_index",
@@ -282,6 +288,7 @@ class Segment:
             yield self.header_at(place.position)
 
     def header_at(self, position: int) -> BatchHeader:
+        """The header of the batch at `position`, which must be the start of a batch."""
         data = self._files.get(self.log_path).pread(HEADER_SIZE, position)
         return BatchHeader.parse(data)._replace(position=position)
 
@@ -452,6 +459,7 @@ class Segment:
         return max(index.count * index.layout.size for index in (self.offset_index, self.time_index))
 
     def log_file(self) -> File:
+        """The open log file, opened if necessary."""
         return self._files.get(self.log_path)
 
     def open_files(self, *, with_indexes: bool) -> list[File]:
@@ -462,6 +470,7 @@ class Segment:
         return [self._files.get(path) for path in paths]
 
     def remove_files(self) -> None:
+        """Deletes all files of the segment. Raises OSError."""
         for path in self.files():
             self._files.forget(path)
             self._files.disk.remove(path)

@@ -14,6 +14,8 @@ from felice.log.segment import Segment
 
 
 class Segments(Sequence[Segment]):
+    """The segments of one log, never empty. See the module."""
+
     __slots__ = ("_segments", "active", "bases")
 
     def __init__(self, segments: Iterable[Segment]) -> None:
@@ -39,6 +41,7 @@ class Segments(Sequence[Segment]):
 
     @property
     def end_offset(self) -> int:
+        """The log end offset."""
         return self.active.next_offset
 
     def holding(self, offset: int) -> Segment:
@@ -62,6 +65,7 @@ class Segments(Sequence[Segment]):
         return self._segments[bisect_right(self.bases, offset) :]
 
     def facts(self) -> list[retention.SegmentFacts]:
+        """The facts that retention needs."""
         ends = [*self.bases[1:], self.end_offset]
         return [
             retention.SegmentFacts(
@@ -82,6 +86,7 @@ class Segments(Sequence[Segment]):
         self._on_change()
 
     def drop_oldest(self, count: int) -> None:
+        """Removes the `count` oldest segments. At least one must remain."""
         del self._segments[:count]
         self._on_change()
 

@@ -43,12 +43,14 @@ class SnapshotEntry(NamedTuple):
 
 
 def encode(entries: Iterable[SnapshotEntry]) -> bytes:
+    """The bytes of a snapshot file."""
     packed = [_ENTRY.pack(*entry) for entry in entries]
     body = len(packed).to_bytes(4, "big") + b"".join(packed)
     return _VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
 
 
 def decode(data: bytes) -> list[SnapshotEntry]:
+    """The producers in a snapshot file. Raises `CorruptSnapshot`."""
     try:
         version, crc, count = _HEAD.unpack_from(data)
     except error:
@@ -63,6 +65,7 @@ def decode(data: bytes) -> list[SnapshotEntry]:
 
 
 def path_of(directory: Path, offset: int) -> Path:
+    """Path of the snapshot at `offset`."""
     return directory / f"{offset:020d}{SUFFIX}"
 
 

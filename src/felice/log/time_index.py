@@ -14,6 +14,8 @@ from felice.log.index_file import IndexFile
 
 
 class TimeIndex(IndexFile):
+    """Keys are timestamps, values are relative offsets."""
+
     layout = Struct(">qi")
     column_types = ("q", "i")
 
@@ -21,10 +23,12 @@ class TimeIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
+        """Whether no entry may be appended before the segment is closed."""
         # One entry stays free: closing the segment writes it.
         return self._count >= self._max_entries - 1
 
     def append_if_later(self, timestamp: int, last_offset: int) -> None:
+        """Appends an entry if `timestamp` is above that of the last entry."""
         last = self.last()
         if timestamp > (last[0] if last else -1):
             self._append(timestamp, last_offset - self.base_offset)

@@ -38,6 +38,7 @@ class BatchSearch:
         return self.header.base_offset, self.header.crc, self.timestamp, self.log_start_offset
 
     def find(self) -> TimestampOffset | None:
+        """Returns the record found, None if there is none. Raises `CorruptLog` if the CRC does not match."""
         header = self.header._replace(position=0)
         if not verify_crc(self.data, header):
             raise CorruptLog(self.log_path, self.position, "the CRC of the batch does not hold")

@@ -21,6 +21,8 @@ _VERSION = 0
 
 
 class AbortedTransaction(NamedTuple):
+    """One entry. `last_offset` is the offset of the ABORT marker."""
+
     producer_id: int
     first_offset: int
     last_offset: int
@@ -28,6 +30,8 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
+    """The index of one segment. Created without a file; the first entry creates it."""
+
     __slots__ = ("_files", "_size_bytes", "path")
 
     def __init__(self, files: OpenFiles, path: Path) -> None:
@@ -36,12 +40,14 @@ class TransactionIndex:
         self._size_bytes = files.size(path) or 0
 
     def append(self, aborted: AbortedTransaction) -> None:
+        """Writes one entry, without a sync. Raises OSError."""
         data = _ENTRY.pack(_VERSION, *aborted)
         # Writing by position overwrites what a failed write left.
         self._files.get(self.path, create=True).pwrite(data, self._size_bytes)
         self._size_bytes += _ENTRY.size
 
     def entries(self) -> Iterator[AbortedTransaction]:
+        """All entries, in the order of their markers."""
         if self._size_bytes:
             data = self._files.get(self.path).pread(self._size_bytes, 0)
             for _, *fields in _ENTRY.iter_unpack(data):
@@ -53,6 +59,7 @@ class TransactionIndex:
         self._truncate_bytes(kept * _ENTRY.size)
 
     def clear(self) -> None:
+        """Removes all entries."""
         self._truncate_bytes(0)
 
     def _truncate_bytes(self, size_bytes: int) -> None:

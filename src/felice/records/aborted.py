@@ -18,6 +18,8 @@ from felice.records.reader import read_batch
 
 
 class AbortedTransactions:
+    """The filter. See the module."""
+
     __slots__ = ("_open_producer_ids", "_upcoming")
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:

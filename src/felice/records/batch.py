@@ -48,6 +48,8 @@ _SEQUENCE_MODULUS = 1 << 31
 
 
 class TimestampType(IntEnum):
+    """Who sets the timestamps of a batch: the producer or the broker."""
+
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
@@ -109,6 +111,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
+        """Offset of the last record, even if compaction removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -118,30 +121,37 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
+        """The codec in the attributes. Raises `UnsupportedCodec` if its id is unknown."""
         return codec_of_id(self.attributes & _CODEC_MASK)
 
     @property
     def is_compressed(self) -> bool:
+        """Whether the records are compressed."""
         return self.attributes & _CODEC_MASK != 0
 
     @property
     def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
         return self.attributes & _TRANSACTIONAL != 0
 
     @property
     def is_control(self) -> bool:
+        """Whether the batch holds a control record instead of data."""
         return self.attributes & _CONTROL != 0
 
     @property
     def is_log_append_time(self) -> bool:
+        """Whether the broker set the timestamp, which all records share."""
         return self.attributes & _LOG_APPEND_TIME != 0
 
     @property
     def timestamp_type(self) -> TimestampType:
+        """The timestamp type in the attributes."""
         return TimestampType.LOG_APPEND_TIME if self.is_log_append_time else TimestampType.CREATE_TIME
 
     @property
     def has_delete_horizon(self) -> bool:
+        """Whether the base timestamp field holds a delete horizon (KIP-534)."""
         return self.attributes & _DELETE_HORIZON != 0
 
     @property
@@ -151,10 +161,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_producer_id(self) -> bool:
+        """Whether the producer is idempotent or transactional."""
         return self.producer_id != NO_PRODUCER_ID
 
     @property
     def last_sequence(self) -> int:
+        """Sequence of the last record, `NO_SEQUENCE` if the batch has no sequences."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset_delta)

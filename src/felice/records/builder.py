@@ -98,6 +98,7 @@ class BatchBuilder:
 
     @property
     def max_timestamp(self) -> int:
+        """The largest timestamp added so far."""
         return self._max_timestamp
 
     def build(self) -> bytearray:

@@ -279,6 +279,7 @@ class _BoundedOutput:
         self.room_bytes = max_size_bytes
 
     def add(self, chunk: Any) -> None:
+        """Adds a decompressed chunk. Raises `BatchTooLarge`."""
         self.room_bytes -= len(chunk)
         if self.room_bytes < 0:
             raise BatchTooLarge(f"{self._codec_name} data exceeds {self._max_size_bytes} bytes decompressed")
@@ -291,6 +292,7 @@ class _BoundedOutput:
         self._records += chunk
 
     def joined(self) -> Buffer:
+        """All chunks as one buffer."""
         return self._records if self._only is None else self._only
 
 

@@ -19,6 +19,8 @@ _VERSION = 0
 
 
 class ControlType(IntEnum):
+    """The types of control records that Kafka defines."""
+
     ABORT = 0
     COMMIT = 1
     LEADER_CHANGE = 2

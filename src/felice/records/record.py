@@ -13,6 +13,8 @@ Headers = tuple[Header, ...]
 
 
 class Record(NamedTuple):
+    """One record. See the module."""
+
     offset: int
     timestamp: int
     key: bytes | None

@@ -69,6 +69,7 @@ class ProduceRules:
 
     @classmethod
     def of(cls, config: TopicConfig) -> ProduceRules:
+        """The rules of a topic with this configuration."""
         is_append_time = config.message_timestamp_type == "LogAppendTime"
         codec = None if config.compression_type == "producer" else Codec.of_name(config.compression_type)
         levels = {

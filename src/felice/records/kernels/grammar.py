@@ -40,14 +40,17 @@ _FAULTS = {
 
 
 def fault(code: int, index: int) -> InvalidRecord:
+    """The error for a record that breaks the format, by its fault code."""
     return InvalidRecord(f"record {index} {_FAULTS[code]}", [(index, f"record {_FAULTS[code]}")])
 
 
 def count_fault(record_count: int, size_bytes: int) -> InvalidRecord:
+    """The error for a record count that the payload is too small for."""
     return InvalidRecord(f"{size_bytes} bytes cannot hold {record_count} records")
 
 
 def trailing_fault(record_count: int, spare_bytes: int) -> InvalidRecord:
+    """The error for bytes after the last record."""
     return InvalidRecord(f"{spare_bytes} bytes are left behind the {record_count} records of the batch")
 
 

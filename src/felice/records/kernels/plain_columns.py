@@ -36,6 +36,7 @@ class _BinaryWriter:
         self._valid = bytearray()
 
     def append(self, value: Buffer | None) -> None:
+        """Adds a row."""
         if value is not None:
             if len(self.data) + len(value) > _INT32_MAX:
                 raise OverflowError("a column holds at most 2147483647 bytes")
@@ -44,11 +45,13 @@ class _BinaryWriter:
         self.offsets.append(len(self.data))
 
     def truncate(self, rows: int) -> None:
+        """Keeps the first `rows` rows."""
         del self.offsets[rows + 1 :]
         del self._valid[rows:]
         del self.data[self.offsets[rows] :]
 
     def finish(self) -> BinaryBuffers:
+        """Returns the finished column."""
         validity = bytearray((len(self._valid) + 7) // 8)
         for row, is_valid in enumerate(self._valid):
             validity[row >> 3] |= is_valid << (row & 7)
@@ -71,6 +74,7 @@ class ArrowColumns:
 
     @property
     def rows(self) -> int:
+        """Number of rows added so far."""
         return len(self._offsets)
 
     @property
