@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from felice.env.disk import FileSlice
 from felice.env.listening import ListeningServer, ProtocolFactory, bound_sockets
@@ -110,14 +110,14 @@ class SliceSender:
         self._socket = _plain_socket(transport)
         self._piece: FileSlice | None = None
         self._sent = 0
-        self._done: Callable[[OSError | None], Any] = _nothing
+        self._done: Callable[[OSError | None], object] = _nothing
 
     @property
     def uses_sendfile(self) -> bool:
         """Whether the transport has a plain socket."""
         return self._socket is not None
 
-    def send(self, piece: FileSlice, done: Callable[[OSError | None], Any]) -> None:
+    def send(self, piece: FileSlice, done: Callable[[OSError | None], object]) -> None:
         """Sends `piece`, then calls `done(None)`, or `done(error)` if the peer or the file failed."""
         if self._socket is None:
             self._transport.write(piece.read())

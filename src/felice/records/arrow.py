@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from felice.protocol.primitives import Buffer
 from felice.records.aborted import AbortedTransactions
@@ -175,7 +175,7 @@ def arrow_schema(
     return pa.schema(fields)
 
 
-def _headers_type() -> Any:
+def _headers_type() -> pa.DataType:
     import pyarrow as pa
 
     return pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -206,7 +206,7 @@ def _record_batch(columns: ColumnBuffers, topic: str | None, partition: int | No
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _binary_array(column: BinaryBuffers, rows: int, kind: Any = None) -> Any:
+def _binary_array(column: BinaryBuffers, rows: int, kind: pa.DataType | None = None) -> pa.Array:
     import pyarrow as pa
 
     validity = pa.py_buffer(column.validity) if column.null_count else None
@@ -214,7 +214,7 @@ def _binary_array(column: BinaryBuffers, rows: int, kind: Any = None) -> Any:
     return pa.Array.from_buffers(kind or pa.binary(), rows, buffers, column.null_count)
 
 
-def _headers_array(headers: HeadersBuffers, rows: int) -> Any:
+def _headers_array(headers: HeadersBuffers, rows: int) -> pa.Array:
     import pyarrow as pa
 
     kind = _headers_type()
@@ -326,7 +326,7 @@ def _binary_column(array: pa.Array, name: str) -> BinaryColumn | None:
     return BinaryColumn(validity, offsets or bytes(8), b"" if data is None else data, array.offset, is_large)
 
 
-def _is_binary(kind: Any) -> bool:
+def _is_binary(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     types = pa.types

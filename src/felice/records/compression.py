@@ -15,10 +15,14 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from felice.protocol.primitives import Buffer
 from felice.records.errors import BatchTooLarge, CorruptBatch, UnsupportedCodec
+
+if TYPE_CHECKING:
+    import cramjam
+    import zstandard
 
 DECOMPRESSED_SIZE_MAX_BYTES = 256 * 1024 * 1024
 """Limit of one batch after decompression. Kafka has none, so that a small request can exhaust its memory."""
@@ -68,7 +72,8 @@ _BY_NAME = {
 }
 
 
-_BY_ID = tuple(Codec)  # a tuple lookup is several times cheaper than calling the enum
+# A lookup in a tuple is several times cheaper than a call of the enum.
+_BY_ID = tuple(Codec)
 
 
 def codec_of_id(codec_id: int) -> Codec:
@@ -101,7 +106,7 @@ def _compress_gzip(data: Buffer, level: int | None) -> bytes:
 def _compress_snappy(data: Buffer, _: int | None) -> bytes:
     from cramjam import snappy
 
-    parts: list[Any] = [_XERIAL_HEADER]
+    parts: list[Buffer | cramjam.Buffer] = [_XERIAL_HEADER]
     view = memoryview(data)
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
         block = snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES])
@@ -145,7 +150,8 @@ def _decompress_gzip(data: Buffer, max_size_bytes: int) -> Buffer:
         rest: Buffer = view[start : start + _GZIP_INPUT_CHUNK_BYTES]
         while rest:
             if stream.eof:
-                stream = zlib.decompressobj(_GZIP_WINDOW_BITS)  # Java's reader accepts several members
+                # As in Java's reader, gzip data may have several members.
+                stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
             try:
                 output.add(stream.decompress(rest, _OUTPUT_CHUNK_BYTES))
             except zlib.error as error:
@@ -154,7 +160,7 @@ def _decompress_gzip(data: Buffer, max_size_bytes: int) -> Buffer:
     return _finished(stream, output)
 
 
-def _finished(stream: Any, output: _BoundedOutput) -> Buffer:
+def _finished(stream: zlib._Decompress, output: _BoundedOutput) -> Buffer:
     """Adds the rest that the last step held back because its output was full. Raises if the stream is incomplete."""
     while not stream.eof:
         chunk = stream.decompress(stream.unconsumed_tail, _OUTPUT_CHUNK_BYTES)
@@ -169,7 +175,8 @@ def _decompress_snappy(data: Buffer, max_size_bytes: int) -> Buffer:
     if view[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
         blocks = _xerial_blocks(view)
     else:
-        blocks = iter((view,))  # some clients write one raw block, without framing
+        # Some clients write one raw block, without framing.
+        blocks = iter((view,))
     output = _BoundedOutput("snappy", max_size_bytes)
     for block in blocks:
         output.add(_decompress_snappy_block(block, output.room_bytes))
@@ -191,7 +198,7 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
         yield view[start:position]
 
 
-def _decompress_snappy_block(block: memoryview, room_bytes: int) -> Any:
+def _decompress_snappy_block(block: memoryview, room_bytes: int) -> cramjam.Buffer:
     from cramjam import DecompressionError, snappy
 
     try:
@@ -247,7 +254,7 @@ def _decompress_zstd(data: Buffer, max_size_bytes: int) -> Buffer:
         raise CorruptBatch(f"zstd data is broken: {error}") from None
 
 
-def _stream_zstd(decompressor: Any, data: Buffer, max_size_bytes: int) -> Buffer:
+def _stream_zstd(decompressor: zstandard.ZstdDecompressor, data: Buffer, max_size_bytes: int) -> Buffer:
     """Decompresses frames without a size, which streaming writers such as Java's produce."""
     output = _BoundedOutput("zstd", max_size_bytes)
     view = memoryview(data)
@@ -274,11 +281,11 @@ class _BoundedOutput:
         self._max_size_bytes = max_size_bytes
         # Most batches are one chunk, which is kept as it is. Further chunks extend one buffer: joining a list of
         # chunks would take twice the memory.
-        self._only: Any = None
+        self._only: bytes | None = None
         self._records = bytearray()
         self.room_bytes = max_size_bytes
 
-    def add(self, chunk: Any) -> None:
+    def add(self, chunk: Buffer | cramjam.Buffer) -> None:
         """Adds a decompressed chunk. Raises `BatchTooLarge`."""
         self.room_bytes -= len(chunk)
         if self.room_bytes < 0:
@@ -297,11 +304,12 @@ class _BoundedOutput:
 
 
 _thread_state = threading.local()
+_Context = TypeVar("_Context")
 
 
-def _per_thread(key: object, make: Callable[[], Any]) -> Any:
+def _per_thread(key: object, make: Callable[[], _Context]) -> _Context:
     """Makes the object once per thread. zstd contexts are costly and must not be shared between threads."""
-    contexts: dict[object, Any] = _thread_state.__dict__.setdefault("contexts", {})
+    contexts: dict[object, _Context] = _thread_state.__dict__.setdefault("contexts", {})
     context = contexts.get(key)
     if context is None:
         context = contexts[key] = make()
