@@ -1,10 +1,9 @@
 """Every option as data: its name as in Kafka, its type, default, scope and meaning.
 
-`BrokerConfig` and `TopicConfig` are read by attribute (`config.segment_bytes` for
-`segment.bytes`); `BROKER_OPTIONS` and `TOPIC_OPTIONS` describe the same options
-for the command line and for DescribeConfigs. An option exists there only if
-something reads it. Kafka's options that mean nothing here are in `kafka_only`
-and, with what DescribeConfigs shows of them, in `without_effect`.
+Code reads options as attributes of `BrokerConfig` and `TopicConfig` (`config.segment_bytes` for `segment.bytes`).
+`BROKER_OPTIONS` and `TOPIC_OPTIONS` describe the same options for the command line and for DescribeConfigs. They
+contain only options that Felice uses. `kafka_only` lists the options of Kafka that Felice ignores; `without_effect`
+has those of them that DescribeConfigs shows, with their values.
 """
 
 from felice.config.broker import BROKER_OPTIONS, BrokerConfig, Listener

@@ -1,6 +1,7 @@
-"""Names that Kafka knows and that mean nothing here, so that a warning can tell them from a slip of the pen.
+"""Names of Kafka options that Felice does not have, so that warnings can distinguish them from typing errors.
 
-Exact names, because many of them are like an option of ours and no slip (`group.share.session.timeout.ms`).
+The list has exact names, because many are similar to an option of Felice without being a typing error of it
+(`group.share.session.timeout.ms`).
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from felice.config.broker import BROKER_OPTIONS
 from felice.config.topic import TOPIC_OPTIONS
 from felice.config.without_effect import SETTABLE
 
-# Kafka 4.3.1's own (KafkaConfig.configDef) without ours, and what older versions had: the JVM's thread pools and
-# purgatories, KRaft, and what is not built (security, quotas, tiered storage, other kinds of groups).
+# The options of Kafka 4.3.1 (KafkaConfig.configDef) and older versions that Felice does not have: the JVM's thread
+# pools and purgatories, KRaft, and unsupported features (security, quotas, tiered storage, other kinds of groups).
 _NAMES = """
 advertised.host.name advertised.port alter.config.policy.class.name
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
@@ -124,19 +125,19 @@ zookeeper.metadata.migration.enable
 KAFKA_ONLY = frozenset(_NAMES.split())
 
 _FAMILIES = ("config.providers.", "confluent.", "kafka.", "listener.name.", "rlmm.config.", "rsm.config.")
-"""Beginnings of names that Kafka hands on to listeners, plugins and reporters."""
+"""Prefixes of names that Kafka passes on to listeners, plugins and reporters."""
 
 
 def is_kafkas(name: str) -> bool:
-    """Whether an option that Felice does not have is one of Kafka's."""
+    """Whether Kafka has an option with this name that Felice does not have."""
     return name in KAFKA_ONLY or name.startswith(_FAMILIES)
 
 
 def is_settable_at_run_time(name: str) -> bool:
-    """Whether Kafka takes a change of this name while it runs, though it means nothing here.
+    """Whether Kafka accepts a change of this option at run time, although Felice ignores it.
 
-    Names that Kafka does not know either are taken, as by Kafka. Not what would turn on security, or another thing
-    that is not built.
+    Names that Kafka does not know either are accepted, as by Kafka. Options that would turn on security, or another
+    unsupported feature, are not.
     """
     if name in SETTABLE:
         return True
@@ -144,7 +145,9 @@ def is_settable_at_run_time(name: str) -> bool:
 
 
 def nearest(name: str) -> str | None:
-    """The broker option that was probably meant by a name that is none; a topic's option has one for its default."""
+    """The broker option that an unknown name probably means, or None. For the name of a topic option it is the broker
+    option that sets its default.
+    """
     if name in TOPIC_OPTIONS and TOPIC_OPTIONS[name].synonyms:
         return TOPIC_OPTIONS[name].synonyms[0][0]
     if is_kafkas(name):

@@ -1,8 +1,7 @@
-"""What an option is, and how a text becomes its value.
+"""Declares options, and parses texts into their typed values.
 
-Declarations read like the messages of the protocol: a class whose fields call
-`option(...)`. `declare` turns the class into a frozen dataclass and returns the
-options in the order they were written.
+A config class is a frozen dataclass whose fields call `option(...)`. `options_of` returns its options by name, in the
+order of their declaration.
 """
 
 from __future__ import annotations
@@ -14,7 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, IntEnum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
@@ -23,9 +25,9 @@ LONG_MAX = 2**63 - 1
 
 
 class Kind(IntEnum):
-    """Types of options; the numbers are those of DescribeConfigs v3."""
+    """The types of options. The numbers are those of DescribeConfigs version 3."""
 
-    UNKNOWN = 0  # of a name that means nothing; no declared option has it
+    UNKNOWN = 0  # of an unknown name; no declared option has it
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -38,7 +40,7 @@ class Kind(IntEnum):
 
 
 class Scope(Enum):
-    """From when a change counts (the column `Dyn` of Kafka's documentation)."""
+    """When a change takes effect (the column `Dyn` of Kafka's documentation)."""
 
     READ_ONLY = "read-only"  # at the next start
     PER_BROKER = "per-broker"  # at once, one broker at a time
@@ -46,12 +48,12 @@ class Scope(Enum):
     TOPIC = "topic"
 
 
-# What a message shows of a text that a client sent.
+# The part of a client's text that an error message repeats.
 _MAX_SHOWN_CHARACTERS = 200
 
 
 def shortened(text: object) -> str:
-    """For messages: a client may send a name or a value of megabytes."""
+    """The text as error messages repeat it: cut, because a client may send a name or a value of megabytes."""
     whole = str(text)
     if len(whole) <= _MAX_SHOWN_CHARACTERS:
         return whole
@@ -59,7 +61,7 @@ def shortened(text: object) -> str:
 
 
 class ConfigError(ValueError):
-    """A value that an option cannot take. The text says what was expected, what came, and of which option."""
+    """An option cannot take this value. The text names the option, the value and what was expected."""
 
     def __init__(self, name: str, value: object, reason: str) -> None:
         super().__init__(f"Invalid value {shortened(value)} for configuration {shortened(name)}: {reason}")
@@ -70,7 +72,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: everything that a person or DescribeConfigs may ask about it."""
+    """One option: its declaration, as documentation and DescribeConfigs show it."""
 
     name: str
     kind: Kind
@@ -81,16 +83,17 @@ class Option:
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     synonyms: tuple[tuple[str, int], ...] = ()
-    """Other broker options that give this one its value where it is not set, best first, each with
-    the factor to this option's unit (`log.retention.hours` counts 3,600,000 `retention.ms`)."""
+    """Broker options that set this option's value if it is not set itself, strongest first. Each has the factor to this
+    option's unit: one `log.retention.hours` is 3,600,000 `retention.ms`."""
     internal_check: Callable[[Any], str | None] | None = None
 
     @property
     def attribute(self) -> str:
+        """The name of the field that declares this option in its config class."""
         return self.name.replace(".", "_").replace("-", "_")
 
     def parse(self, text: str | None) -> Any:
-        """The typed value of `text`; raises `ConfigError`."""
+        """Returns the typed value of `text`. Raises `ConfigError`."""
         if text is None:
             if self.default is None:
                 return None
@@ -112,7 +115,7 @@ class Option:
             raise ConfigError(self.name, value, fault)
 
     def format(self, value: Any) -> str | None:
-        """The text of a typed value, as Kafka prints it."""
+        """Returns the text of a typed value, as Kafka prints it."""
         if value is None:
             return None
         if self.kind is Kind.BOOLEAN:
@@ -122,15 +125,26 @@ class Option:
         return _format_double(value) if self.kind is Kind.DOUBLE else str(value)
 
 
-def option(name: str, kind: Kind, default: T, doc: str, **facts: Any) -> T:
-    """Declares a field of a config class. The field's name must be the option's, with `_` for `.`."""
+class _Facts(TypedDict, total=False):
+    """The optional fields of `Option`."""
+
+    scope: Scope
+    minimum: float | None
+    maximum: float | None
+    choices: tuple[str, ...]
+    synonyms: tuple[tuple[str, int], ...]
+    internal_check: Callable[[Any], str | None] | None
+
+
+def option(name: str, kind: Kind, default: T, doc: str, **facts: Unpack[_Facts]) -> T:
+    """Declares a field of a config class. The field has the name of the option, with `_` instead of `.`."""
     declared = Option(name, kind, default, doc, **facts)
     field: T = dataclasses.field(default=default, metadata={"option": declared})
     return field
 
 
-def options_of(config_class: Any) -> dict[str, Option]:
-    """The options that a config class declares, by name."""
+def options_of(config_class: type[DataclassInstance]) -> dict[str, Option]:
+    """Returns the options that a config class declares, by name."""
     declared = [
         (field, field.metadata["option"]) for field in dataclasses.fields(config_class) if field.metadata
     ]
@@ -140,7 +154,7 @@ def options_of(config_class: Any) -> dict[str, Option]:
 
 
 def parse_all(options: Mapping[str, Option], properties: Mapping[str, str]) -> dict[str, Any]:
-    """Attribute names and typed values of the properties that `options` knows."""
+    """Returns typed values by attribute name, for the properties that `options` contains."""
     return {
         options[name].attribute: options[name].parse(text)
         for name, text in properties.items()
@@ -156,7 +170,7 @@ def _parse_boolean(declared: Option, text: str) -> bool:
 
 def _parse_integer(declared: Option, text: str) -> int:
     bits = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}[declared.kind]
-    # `int` alone would also take "1_000", which Java refuses, and raise another error for thousands of digits.
+    # `int` also accepts "1_000", which Java refuses, and raises another error for thousands of digits.
     value = int(text) if len(text) < 100 and re.fullmatch(r"[+-]?0*\d{1,19}", text, re.ASCII) else None
     if value is None or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
         raise ConfigError(declared.name, text, f"Not a number of type {declared.kind.name}")
@@ -164,7 +178,7 @@ def _parse_integer(declared: Option, text: str) -> int:
 
 
 def _parse_double(declared: Option, text: str) -> float:
-    # `float` alone would also take "nan", "infinity" and "1_0".
+    # `float` also accepts "nan", "infinity" and "1_0".
     is_number = len(text) < 100 and re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII)
     if is_number and math.isfinite(float(text)):
         return float(text)
@@ -172,7 +186,7 @@ def _parse_double(declared: Option, text: str) -> float:
 
 
 def _format_double(value: float) -> str:
-    """As Java prints it: 1.7976931348623157E308, and 1.0E7 from there on."""
+    """The number as Java prints it: in scientific notation from 1.0E7 on, such as 1.7976931348623157E308."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return str(float(value))
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()

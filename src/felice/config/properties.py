@@ -1,4 +1,4 @@
-"""Java's `.properties` syntax: what `server.properties` is written in."""
+"""Java's `.properties` syntax, in which `server.properties` is written."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-# Not `splitlines`, which also ends a line at form feeds and Unicode's separators.
+# `str.splitlines` would also end a line at form feeds and Unicode separators.
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<sep>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values in the order of the text; a key that comes twice keeps its last value."""
+    """Returns keys and values in the order of the text. A repeated key has its last value."""
     return dict(_split(line) for line in _logical_lines(text))
 
 

@@ -1,6 +1,6 @@
-"""The page of all options, docs/configuration.md: `python -m felice.config.reference > docs/configuration.md`.
+"""Generates docs/configuration.md: `python -m felice.config.reference > docs/configuration.md`.
 
-Keeps true: the page says what the declarations say; a test compares them.
+Keeps true: the page equals the declarations; a test compares them.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ the broker option in the last column.
 _BROKER_HEAD = """
 ## Options of a broker
 
-**Changes** says from when a change counts: *at a start* (from the file only), or *at once* (also while the broker runs,
-for one broker or for all of them). Options of ZooKeeper are those of Kafka 3.9.
+**Changes** says when a change takes effect: *at a start* (set in the file only), or *at once* (can also be set while
+the broker runs, for one broker or for all of them). The ZooKeeper options are those of Kafka 3.9.
 """
 
 _FIXED_HEAD = """
 ## Options of Kafka whose value is fixed
 
-DescribeConfigs shows them, because tools read them. In a file they cause a warning and have no effect; a change while
+DescribeConfigs shows them, because tools read them. In a file they cause a warning and have no effect. A change while
 the broker runs is refused.
 """
 
 _SETTABLE_HEAD = """
 ## Options of Kafka that may be set and have no effect
 
-Accepted in the file and while the broker runs, with a warning, and shown by DescribeConfigs.
+The broker accepts them in the file and while it runs, with a warning, and DescribeConfigs shows them.
 """
 
 _OTHERS_HEAD = """
 ## Other options of Kafka
 
-They mean nothing here. A file may have them: the broker names them in one warning when it starts. A change while it
-runs is refused.
+They have no effect in Felice. A file may contain them: the broker lists them in one warning when it starts. A change
+while the broker runs is refused.
 """
 
 _CHANGES = {
@@ -70,6 +70,7 @@ _CHANGES = {
 
 
 def page() -> str:
+    """Returns the Markdown text of docs/configuration.md."""
     topic_rows = (_topic_row(option) for option in _sorted(TOPIC_OPTIONS))
     broker_rows = (_broker_row(option) for option in _sorted(BROKER_OPTIONS))
     fixed_rows = ((_name(option), _value(option), option.doc) for option in _sorted(FIXED))
@@ -110,13 +111,13 @@ def _broker_row(option: Option) -> tuple[str, ...]:
 
 
 def _broker_doc(option: Option) -> str:
-    """Options that give topics their defaults, and second names of others, say whose they are."""
+    """The description of a broker option. A topic default or a synonym refers to the option that it stands for."""
     for topic_option in TOPIC_OPTIONS.values():
         if option.name in [name for name, _ in topic_option.synonyms]:
             return f"Default of the topic option `{topic_option.name}`."
     for other in BROKER_OPTIONS.values():
         if option.name in [name for name, _ in other.synonyms]:
-            return f"Another name of `{other.name}`, which counts where both are set."
+            return f"Another name of `{other.name}`, which wins if both are set."
     return option.doc
 
 

@@ -1,8 +1,9 @@
-"""Options of Kafka that change nothing here, and that tools nevertheless read or set.
+"""Options of Kafka that have no effect in Felice, but that tools read or set.
 
-Keeps true: what DescribeConfigs shows of them is true of every Felice broker. `FIXED` has values that no
-            configuration changes. `SETTABLE` may be set in the file or while the broker runs, as with Kafka: the
-            value is checked and shown, a warning says that it has no effect, and the default says how it is.
+Keeps true: the values that DescribeConfigs shows for these options are true of every Felice broker. No configuration
+            changes the values in `FIXED`. Options in `SETTABLE` may be set in the file or at run time, as with Kafka:
+            the value is checked and shown, and a warning says that it has no effect. Their defaults describe how
+            Felice behaves.
 """
 
 from __future__ import annotations
@@ -21,59 +22,117 @@ def _settable(name: str, kind: Kind, default: Any, doc: str, minimum: float | No
 
 
 def _threads(name: str, work: str) -> Option:
-    return _settable(name, Kind.INT, None, f"Kafka's threads for {work}; one event loop does it here.", 1)
+    return _settable(name, Kind.INT, None, f"Kafka's threads for {work}; Felice uses one event loop.", 1)
 
 
 def _tiered(name: str, kind: Kind, minimum: float | None = 1) -> Option:
-    return _settable(name, kind, None, "Part of tiered storage, which is not built.", minimum)
+    return _settable(name, kind, None, "Part of tiered storage, which is not supported.", minimum)
 
 
 _FIXED = (
-    _fixed("alter.config.policy.class.name", Kind.CLASS, None, "A policy for configurations; not built."),
-    _fixed("authorizer.class.name", Kind.STRING, "", "The authorizer; there is none, everybody may do everything."),
-    _fixed("client.quota.callback.class", Kind.CLASS, None, "A plugin for client quotas; not built."),
-    _fixed("connections.max.reauth.ms", Kind.LONG, 0, "When a client must authenticate again; never."),
-    _fixed("cordoned.log.dirs", Kind.LIST, (), "Directories that take no new partitions; not built."),
-    _fixed("create.topic.policy.class.name", Kind.CLASS, None, "A policy for new topics; not built."),
-    _fixed("follower.fetch.last.tiered.offset.enable", Kind.BOOLEAN, False, "Part of tiered storage; not built."),
-    _fixed("group.coordinator.rebalance.protocols", Kind.LIST, ("classic",), "Protocols of groups that are built."),
+    _fixed("alter.config.policy.class.name", Kind.CLASS, None, "A policy for configurations; not supported."),
     _fixed(
-        "inter.broker.protocol.version", Kind.STRING, "4.3-IV0",
+        "authorizer.class.name",
+        Kind.STRING,
+        "",
+        "The authorizer; there is none, so every client may do everything.",
+    ),
+    _fixed("client.quota.callback.class", Kind.CLASS, None, "A plugin for client quotas; not supported."),
+    _fixed("connections.max.reauth.ms", Kind.LONG, 0, "When a client must authenticate again: never."),
+    _fixed("cordoned.log.dirs", Kind.LIST, (), "Directories that take no new partitions; not supported."),
+    _fixed("create.topic.policy.class.name", Kind.CLASS, None, "A policy for new topics; not supported."),
+    _fixed(
+        "follower.fetch.last.tiered.offset.enable",
+        Kind.BOOLEAN,
+        False,
+        "Part of tiered storage; not supported.",
+    ),
+    _fixed(
+        "group.coordinator.rebalance.protocols",
+        Kind.LIST,
+        ("classic",),
+        "The supported group protocols.",
+    ),
+    _fixed(
+        "inter.broker.protocol.version",
+        Kind.STRING,
+        "4.3-IV0",
         "The Kafka release whose protocol the brokers speak. Kafka showed it up to 3.9; consoles still read it.",
     ),
-    _fixed("remote.log.storage.system.enable", Kind.BOOLEAN, False, "Whether there is tiered storage; not built."),
-    _fixed("sasl.enabled.mechanisms", Kind.LIST, (), "Mechanisms of SASL; none is built."),
-    _fixed("security.inter.broker.protocol", Kind.STRING, "PLAINTEXT", "How brokers talk to each other."),
-    _fixed("socket.receive.buffer.bytes", Kind.INT, -1, "The receive buffer of sockets; -1, the system decides."),
-    _fixed("socket.send.buffer.bytes", Kind.INT, -1, "The send buffer of sockets; -1, the system decides."),
-    _fixed("ssl.client.auth", Kind.STRING, "none", "Whether clients show certificates; TLS is not built."),
-    _fixed("transaction.two.phase.commit.enable", Kind.BOOLEAN, False, "Two-phase commit (KIP-939); not built."),
-)  # fmt: skip
+    _fixed(
+        "remote.log.storage.system.enable",
+        Kind.BOOLEAN,
+        False,
+        "Whether there is tiered storage; not supported.",
+    ),
+    _fixed("sasl.enabled.mechanisms", Kind.LIST, (), "Mechanisms of SASL; none is supported."),
+    _fixed(
+        "security.inter.broker.protocol", Kind.STRING, "PLAINTEXT", "The security protocol between brokers."
+    ),
+    _fixed(
+        "socket.receive.buffer.bytes",
+        Kind.INT,
+        -1,
+        "The receive buffer of sockets; -1: the operating system decides.",
+    ),
+    _fixed(
+        "socket.send.buffer.bytes",
+        Kind.INT,
+        -1,
+        "The send buffer of sockets; -1: the operating system decides.",
+    ),
+    _fixed(
+        "ssl.client.auth", Kind.STRING, "none", "Whether clients show certificates; TLS is not supported."
+    ),
+    _fixed(
+        "transaction.two.phase.commit.enable",
+        Kind.BOOLEAN,
+        False,
+        "Two-phase commit (KIP-939); not supported.",
+    ),
+)
 
 _SETTABLE = (
     _threads("background.threads", "tasks in the background"),
     _threads("num.io.threads", "requests"),
     _threads("num.network.threads", "connections"),
     _settable(
-        "max.connection.creation.rate", Kind.INT, INT_MAX, "New connections a second; there is no limit here.", 1
+        "max.connection.creation.rate",
+        Kind.INT,
+        INT_MAX,
+        "New connections per second; Felice has no limit.",
+        1,
     ),
     _settable(
-        "max.connections.per.ip.overrides", Kind.STRING, "",
-        "Limits of single addresses (address:number); max.connections.per.ip counts for all of them here.",
-    ),
-    _settable("metric.reporters", Kind.LIST, (), "Classes that report metrics; Java plugins cannot run here."),
-    _settable(
-        "group.coordinator.cached.buffer.max.bytes", Kind.INT, None,
-        "The buffer that Kafka's group coordinator keeps; there is none here.", 512 * 1024,
+        "max.connections.per.ip.overrides",
+        Kind.STRING,
+        "",
+        "Limits of single addresses (address:number); Felice applies max.connections.per.ip to all addresses.",
     ),
     _settable(
-        "share.coordinator.cached.buffer.max.bytes", Kind.INT, None,
-        "The buffer that Kafka's share coordinator keeps; share groups are not built.", 512 * 1024,
+        "metric.reporters", Kind.LIST, (), "Classes that report metrics; Felice cannot run Java plugins."
+    ),
+    _settable(
+        "group.coordinator.cached.buffer.max.bytes",
+        Kind.INT,
+        None,
+        "The buffer of Kafka's group coordinator; Felice has none.",
+        512 * 1024,
+    ),
+    _settable(
+        "share.coordinator.cached.buffer.max.bytes",
+        Kind.INT,
+        None,
+        "The buffer of Kafka's share coordinator; share groups are not supported.",
+        512 * 1024,
     ),
     *(
         _settable(
-            f"group.{kind}.assignment.interval.ms", Kind.INT, None,
-            f"How often Kafka assigns partitions in {kind} groups, which are not built.", 0,
+            f"group.{kind}.assignment.interval.ms",
+            Kind.INT,
+            None,
+            f"How often Kafka assigns partitions in {kind} groups, which are not supported.",
+            0,
         )
         for kind in ("consumer", "share", "streams")
     ),
@@ -86,7 +145,7 @@ _SETTABLE = (
     _tiered("remote.log.manager.fetch.max.bytes.per.second", Kind.LONG),
     _tiered("remote.log.manager.follower.thread.pool.size", Kind.INT),
     _tiered("remote.log.reader.threads", Kind.INT),
-)  # fmt: skip
+)
 
 FIXED: dict[str, Option] = {option.name: option for option in _FIXED}
 SETTABLE: dict[str, Option] = {option.name: option for option in _SETTABLE}

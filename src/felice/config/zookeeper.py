@@ -1,6 +1,6 @@
-"""Options of a broker whose metadata is kept by ZooKeeper, by the names that Kafka 3.x gives them.
+"""Options of a broker whose metadata is stored in ZooKeeper, under the names of Kafka 3.x.
 
-`zookeeper.digest.auth` is ours: Kafka takes user and password from a file of the JVM.
+`zookeeper.digest.auth` is an option of Felice only: Kafka reads user and password from a JAAS file of the JVM.
 """
 
 from __future__ import annotations
@@ -20,67 +20,89 @@ _TO_PEM = (
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperOptions:
-    """Without `zookeeper.connect` none of the others has a meaning."""
+    """Options of the connection to ZooKeeper. All others have an effect only if `zookeeper.connect` is set."""
 
     zookeeper_connect: str | None = option(
-        "zookeeper.connect", Kind.STRING, None,
-        "The ZooKeeper ensemble that keeps the cluster's metadata: host:port,host:port/chroot. Not set: the broker "
-        "stands alone and keeps them itself.",
-    )  # fmt: skip
+        "zookeeper.connect",
+        Kind.STRING,
+        None,
+        "The ZooKeeper ensemble that stores the cluster's metadata: host:port,host:port/chroot. Not set: the broker "
+        "is a cluster of one and stores its metadata itself.",
+    )
     zookeeper_session_timeout_ms: int = option(
-        "zookeeper.session.timeout.ms", Kind.INT, 18_000,
-        "How long ZooKeeper waits for a broker that it does not hear before the others take it for dead.", minimum=1,
-    )  # fmt: skip
+        "zookeeper.session.timeout.ms",
+        Kind.INT,
+        18_000,
+        "How long ZooKeeper waits for a silent broker before it ends the session, which fences the broker.",
+        minimum=1,
+    )
     zookeeper_connection_timeout_ms: int | None = option(
-        "zookeeper.connection.timeout.ms", Kind.INT, None,
-        "How long a broker that starts waits for ZooKeeper; as long as a session if not set.", minimum=1,
-    )  # fmt: skip
+        "zookeeper.connection.timeout.ms",
+        Kind.INT,
+        None,
+        "How long a starting broker waits for ZooKeeper; the session timeout if not set.",
+        minimum=1,
+    )
     zookeeper_max_in_flight_requests: int = option(
-        "zookeeper.max.in.flight.requests", Kind.INT, 10,
-        "Requests to ZooKeeper that may wait for their answers at the same time.", minimum=1, maximum=100,
-    )  # fmt: skip
+        "zookeeper.max.in.flight.requests",
+        Kind.INT,
+        10,
+        "Requests to ZooKeeper that may be in flight at the same time.",
+        minimum=1,
+        maximum=100,
+    )
     zookeeper_set_acl: bool = option(
-        "zookeeper.set.acl", Kind.BOOLEAN, False,
-        "Whether only this cluster's brokers may change the nodes that it makes, and read those with passwords.",
-    )  # fmt: skip
+        "zookeeper.set.acl",
+        Kind.BOOLEAN,
+        False,
+        "Whether only brokers of this cluster may change the nodes that they create, and read nodes with passwords.",
+    )
     zookeeper_digest_auth: str | None = option(
         "zookeeper.digest.auth", Kind.PASSWORD, None, "user:password of ZooKeeper's digest authentication."
     )
     zookeeper_ssl_client_enable: bool = option(
-        "zookeeper.ssl.client.enable", Kind.BOOLEAN, False, "Whether ZooKeeper is spoken to by TLS."
+        "zookeeper.ssl.client.enable", Kind.BOOLEAN, False, "Whether connections to ZooKeeper use TLS."
     )
     zookeeper_ssl_keystore_location: str | None = option(
-        "zookeeper.ssl.keystore.location", Kind.STRING, None,
-        "A PEM file with this broker's private key and certificates, where ZooKeeper asks for them.",
-    )  # fmt: skip
+        "zookeeper.ssl.keystore.location",
+        Kind.STRING,
+        None,
+        "A PEM file with this broker's private key and certificates, if ZooKeeper requires them.",
+    )
     zookeeper_ssl_keystore_password: str | None = option(
         "zookeeper.ssl.keystore.password", Kind.PASSWORD, None, "The password of the private key."
     )
     zookeeper_ssl_keystore_type: str | None = option(
-        "zookeeper.ssl.keystore.type", Kind.STRING, None, "PEM; told by the file's name if not set."
+        "zookeeper.ssl.keystore.type", Kind.STRING, None, "PEM; derived from the file name if not set."
     )
     zookeeper_ssl_truststore_location: str | None = option(
-        "zookeeper.ssl.truststore.location", Kind.STRING, None,
-        "A PEM file with the certificates that are trusted; those of this machine if not set.",
-    )  # fmt: skip
+        "zookeeper.ssl.truststore.location",
+        Kind.STRING,
+        None,
+        "A PEM file with the trusted certificates; those of the operating system if not set.",
+    )
     zookeeper_ssl_truststore_type: str | None = option(
         "zookeeper.ssl.truststore.type", Kind.STRING, None, "PEM; told by the file's name if not set."
     )
     zookeeper_ssl_endpoint_identification_algorithm: str = option(
-        "zookeeper.ssl.endpoint.identification.algorithm", Kind.STRING, "HTTPS",
+        "zookeeper.ssl.endpoint.identification.algorithm",
+        Kind.STRING,
+        "HTTPS",
         "HTTPS: the certificate must be the host's. Empty: any trusted certificate does.",
-    )  # fmt: skip
+    )
 
     @property
     def zookeeper_hosts(self) -> tuple[str, ...]:
+        """`host:port` of each server in `zookeeper.connect`."""
         return parse_connect(self.zookeeper_connect or "")[0]
 
     @property
     def zookeeper_chroot(self) -> str:
+        """The path behind the last host of `zookeeper.connect`; empty for none."""
         return parse_connect(self.zookeeper_connect or "")[1]
 
     def check_zookeeper(self) -> None:
-        """Raises `ConfigError` for what could not work."""
+        """Raises `ConfigError` if these options cannot work together."""
         if self.zookeeper_connect is None:
             return
         parse_connect(self.zookeeper_connect)
@@ -89,9 +111,10 @@ class ZooKeeperOptions:
         has_certificate = self.zookeeper_ssl_client_enable and self.zookeeper_ssl_keystore_location
         if self.zookeeper_set_acl and not (self.zookeeper_digest_auth or has_certificate):
             raise ConfigError(
-                "zookeeper.set.acl", "true",
+                "zookeeper.set.acl",
+                "true",
                 "ZooKeeper must know who asks: set zookeeper.digest.auth, or a keystore for TLS",
-            )  # fmt: skip
+            )
         self._check_tls()
 
     def _check_tls(self) -> None:
@@ -100,9 +123,10 @@ class ZooKeeperOptions:
                 continue
             if not self.zookeeper_ssl_client_enable:
                 raise ConfigError(
-                    f"zookeeper.ssl.{what}.location", location,
+                    f"zookeeper.ssl.{what}.location",
+                    location,
                     "it has no effect unless zookeeper.ssl.client.enable=true",
-                )  # fmt: skip
+                )
             if (kind or Path(location).suffix.removeprefix(".")).upper() != "PEM":
                 name = f"zookeeper.ssl.{what}.{'type' if kind else 'location'}"
                 raise ConfigError(name, kind or location, _TO_PEM.format(path=location))
@@ -119,11 +143,14 @@ class ZooKeeperOptions:
 
 
 def parse_connect(text: str) -> tuple[tuple[str, ...], str]:
-    """`a:2181,b/kafka` as hosts with their ports, and the chroot (empty for none); raises `ConfigError`."""
+    """Parses `a:2181,b/kafka`; returns the hosts with their ports, and the chroot (empty for none).
+
+    Raises `ConfigError`.
+    """
     servers, slash, path = text.partition("/")
     chroot = (slash + path).rstrip("/")
     if "," in path:
-        # Else the other hosts would be part of a path, and this broker the first of a new cluster there.
+        # Otherwise the other hosts would become part of the chroot, and this broker would start a new cluster there.
         raise _refused(text, "the path goes once, behind the last host")
     if any(part in ("", ".", "..") for part in chroot.split("/")[1:]):
         raise _refused(text, f"{slash}{path} is not the path of a node")
