@@ -14,13 +14,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
@@ -36,15 +37,19 @@ from felice.demo.topics import (
     SOURCES,
     consume_results,
     count_records,
+    count_written,
     create_topics,
-    end_of,
     produce,
 )
+from felice.pipelines.spark.lag import offsets_behind
 from felice.pipelines.spark.session import session, start_java, stop
 from felice.server.embedded import EmbeddedBroker
 
 CHART = "delays.png"
 PROGRESS_EVERY_S = 0.3
+
+# A Java that lives for half a minute spends more on the best code than it gets back.
+_SHORT_LIVED = "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 # Spark's own log goes to a file of the demo, not between its progress bars.
 _LOG4J = """
@@ -113,7 +118,7 @@ def run(console: Console, keep: Path | None = None, chart: Path | None = None) -
 
 def _pipeline(data: Dataset, place: Path, steps: Steps, outcome: Outcome) -> pd.DataFrame:
     """Rows to topics, topics to Spark, Spark to a topic, and that topic to rows again."""
-    with EmbeddedBroker(place / "data") as broker:
+    with EmbeddedBroker(place / "data") as broker, _starting_spark(place) as starting:
         with steps.step("topics", f"broker on {broker.bootstrap}, topics created"):
             create_topics(broker.bootstrap)
         for topic in SOURCES:
@@ -121,8 +126,8 @@ def _pipeline(data: Dataset, place: Path, steps: Steps, outcome: Outcome) -> pd.
             with steps.step(f"produce {topic.name}", f"produce {topic.name}", len(rows)) as step:
                 produce(broker.bootstrap, topic, rows, step.advance)
             outcome.produced[topic.name] = step.rows
-        _compute(place, broker.bootstrap, steps, outcome)
-        outcome.produced[RESULTS] = end_of(broker.bootstrap, RESULTS)
+        _compute(starting, place, broker.bootstrap, steps, outcome)
+        outcome.produced[RESULTS] = count_written(broker.bootstrap, RESULTS)
         with steps.step("consume tables", "consume the tables in a group") as step:
             for topic in SOURCES[1:]:
                 outcome.consumed[topic.name] = count_records(broker.bootstrap, topic.name, step.advance)
@@ -134,11 +139,25 @@ def _pipeline(data: Dataset, place: Path, steps: Steps, outcome: Outcome) -> pd.
     return windows
 
 
-def _compute(place: Path, bootstrap: str, steps: Steps, outcome: Outcome) -> None:
+@contextmanager
+def _starting_spark(place: Path) -> Iterator[Future[SparkSession]]:
+    """Spark starts while the topics are filled, in a thread of its own, where it cannot take Ctrl-C for itself."""
+    with ThreadPoolExecutor(1) as elsewhere:
+        starting = elsewhere.submit(_start_spark, place)
+        try:
+            yield starting
+        finally:
+            # Where a topic could not be filled, nobody else stops it.
+            if starting.exception() is None and SparkContext._active_spark_context is not None:
+                stop(starting.result())
+
+
+def _compute(
+    starting: Future[SparkSession], place: Path, bootstrap: str, steps: Steps, outcome: Outcome
+) -> None:
     with HeldInterrupts() as interrupts:
-        # In a thread of its own a SparkContext cannot take Ctrl-C for itself.
-        with steps.step("spark", "start Spark"), ThreadPoolExecutor(1) as elsewhere:
-            spark = elsewhere.submit(_start_spark, place).result()
+        with steps.step("spark", "start Spark"):
+            spark = starting.result()
         try:
             interrupts.check()
             flights = outcome.produced["flights"]
@@ -168,11 +187,17 @@ def _follow(query: StreamingQuery, step: Step, interrupts: HeldInterrupts) -> No
         while query.isActive:
             interrupts.check()
             step.advance(_rows_read(query) - step.rows)
+            step.describe(_lag(query))
             time.sleep(PROGRESS_EVERY_S)
         query.awaitTermination()
     finally:
         query.stop()
     step.advance(_rows_read(query) - step.rows)
+
+
+def _lag(query: StreamingQuery) -> str:
+    behind = offsets_behind(query.lastProgress) if query.lastProgress is not None else {}
+    return f"{behind['offsetsBehindLatest']:,} flights behind" if behind else ""
 
 
 def _rows_read(query: StreamingQuery) -> int:
@@ -209,7 +234,7 @@ def _spark_config(place: Path) -> dict[str, str]:
     log4j = place / "log4j2.properties"
     log4j.write_text(_LOG4J.format(log=place / "spark.log"))
     return {
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:-UsePerfData",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} {_SHORT_LIVED}",
         "spark.local.dir": str(place / "spark"),
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.sql.session.timeZone": "UTC",

@@ -3,12 +3,11 @@
 An hour is that of the scheduled departures: by hours of actual departure the nights would hold only
 what is late. So the stream is out of order in its event time, by as much as flights are late.
 
-Keeps true: each window's last result holds all its flights. A window touched by two
-            batches is written twice under one key, in one partition, the fuller
-            count last; whoever reads keeps the last of each key.
+Keeps true: each window's last result holds all its flights. Each batch is written exactly
+            once. A window touched by two batches has two results under one key, in one
+            partition, the fuller count last; readers keep the last of each key.
 
-The results are updates, and Spark lets no Python sink take update mode; `foreachBatch`
-may, and writes each batch through the same sink. Append mode would hold back the last
+The results are updates, which `write_updates` writes. Append mode would hold back the last
 hours of the year for ever, waiting for later flights to move the watermark.
 """
 
@@ -20,7 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from felice.pipelines.spark.updates import write_updates
+
 BATCH_ROWS = 120_000
+# The consumer group that shows how far the query is.
+GROUP = "felice-demo-spark"
 # Flights of a carrier are in order of departure, at most a day from their schedule; those of two carriers
 # in one batch lie apart by as much as the carriers' shares of the traffic change over the year. What comes
 # later than this would be dropped.
@@ -47,12 +50,8 @@ def start_query(spark: SparkSession, bootstrap: str, checkpoint: Path, results: 
         F.to_json(F.struct(*RESULT), {"ignoreNullFields": "false"}).alias("value"),
     )
 
-    def write(batch: DataFrame, batch_id: int) -> None:
-        batch.write.format("felice").options(**connected, topic=results).mode("append").save()
-
     return (
-        records.writeStream.outputMode("update")
-        .foreachBatch(write)
+        write_updates(records, **connected, topic=results)
         .option("checkpointLocation", str(checkpoint))
         .queryName("delays")
         .trigger(availableNow=True)
@@ -78,7 +77,11 @@ def hourly_windows(flights: DataFrame) -> DataFrame:
 
 def _flights(spark: SparkSession, connected: dict[str, str]) -> DataFrame:
     source = spark.readStream.format("felice").options(
-        **connected, subscribe="flights", startingOffsets="earliest", maxOffsetsPerTrigger=BATCH_ROWS
+        **connected,
+        subscribe="flights",
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger=BATCH_ROWS,
+        groupId=GROUP,
     )
     flight = F.from_json(F.col("value").cast("string"), FLIGHT)
     return (

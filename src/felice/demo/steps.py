@@ -32,6 +32,12 @@ class Step:
     seconds: float = 0.0
     _bar: tuple[Progress, TaskID] | None = field(default=None, repr=False)
 
+    def describe(self, state: str) -> None:
+        """Beside the bar, until the step is done."""
+        if self._bar is not None:
+            progress, task = self._bar
+            progress.update(task, state=state)
+
     def advance(self, rows: int) -> None:
         self.rows += rows
         if self._bar is not None:
@@ -55,14 +61,14 @@ class Steps:
         step = Step(name)
         began = time.monotonic()
         with self._progress(total_rows is not None) as progress:
-            step._bar = progress, progress.add_task(title, total=total_rows)
+            step._bar = progress, progress.add_task(title, total=total_rows, state="")
             yield step
         step.seconds = time.monotonic() - began
         self.done[name] = step
         self._console.print(_line(title, step), highlight=False)
 
     def _progress(self, counted: bool) -> Progress:
-        counts = [BarColumn(), MofNCompleteColumn()] if counted else []
+        counts = [BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}")] if counted else []
         columns = [SpinnerColumn(), TextColumn("{task.description}"), *counts, TimeElapsedColumn()]
         # Where nobody watches, bars would only be noise between the lines.
         return Progress(

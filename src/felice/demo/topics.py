@@ -14,10 +14,13 @@ from dataclasses import dataclass
 import pandas as pd
 import pyarrow as pa
 
-from felice.client import AdminClient, KafkaError, KafkaException, NewTopic, Producer
+from felice.client import AdminClient, KafkaError, KafkaException, NewTopic, Producer, TopicPartition
 from felice.client.blocking import LATEST, BlockingClient
 from felice.client.confluent.consumer import Consumer
+from felice.client.consume.isolation import READ_COMMITTED
+from felice.client.model import Partition
 from felice.demo.dataset import Dataset
+from felice.records.batch import iter_batches
 
 CHUNK_ROWS = 20_000
 RESULTS = "delays"
@@ -119,7 +122,7 @@ def count_records(bootstrap: str, topic: str, advance: Callable[[int], None]) ->
 
 def _consume(bootstrap: str, topic: str) -> Iterator[pa.Table]:
     """Everything a topic holds, as a member of the demo's group; what was read is committed."""
-    left = end_of(bootstrap, topic)
+    ends = ends_of(bootstrap, topic)
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": GROUP,
@@ -129,25 +132,41 @@ def _consume(bootstrap: str, topic: str) -> Iterator[pa.Table]:
     with Consumer(settings) as consumer:
         consumer.subscribe([topic])
         last_came = time.monotonic()
-        while left > 0:
-            table = consumer.consume_arrow(min(left, CHUNK_ROWS), timeout=POLL_S)
+        while not _is_read(consumer, ends):
+            table = consumer.consume_arrow(CHUNK_ROWS, timeout=POLL_S)
             if len(table):
                 last_came = time.monotonic()
-                left -= len(table)
                 yield table
             elif time.monotonic() - last_came > STALLED_AFTER_S:
-                raise TimeoutError(
-                    f"{left} records of topic {topic} did not come within {STALLED_AFTER_S:.0f} s"
-                )
+                raise TimeoutError(f"nothing more of topic {topic} came within {STALLED_AFTER_S:.0f} s")
         consumer.commit(asynchronous=False)
 
 
-def end_of(bootstrap: str, topic: str) -> int:
-    """How many records were ever written to a topic."""
+def _is_read(consumer: Consumer, ends: dict[Partition, int]) -> bool:
+    """By positions, since the ends of transactions have offsets too and are no records."""
+    wanted = [TopicPartition(topic, partition) for topic, partition in ends]
+    return all(row.offset >= ends[row.topic, row.partition] for row in consumer.position(wanted))
+
+
+def ends_of(bootstrap: str, topic: str) -> dict[Partition, int]:
+    """Where a topic's partitions end, behind the last transaction that has ended."""
     with BlockingClient(bootstrap) as client:
         partitions = client.metadata([topic]).topics[topic].partitions
-        ends = client.list_offsets({(topic, partition): LATEST for partition in partitions})
-        return sum(end.offset for end in ends.values())
+        ends = client.list_offsets({(topic, partition): LATEST for partition in partitions}, READ_COMMITTED)
+        return {key: end.offset for key, end in ends.items()}
+
+
+def count_written(bootstrap: str, topic: str) -> int:
+    """How many records the log holds that are committed, by the headers of its batches."""
+    ends = ends_of(bootstrap, topic)
+    spans = {key: (0, end) for key, end in ends.items()}
+    with BlockingClient(bootstrap) as client:
+        return sum(
+            header.record_count
+            for piece in client.fetch(spans, isolation_level=READ_COMMITTED)
+            for header in iter_batches(piece.data)
+            if not header.is_control
+        )
 
 
 def windows_of(values: list[bytes]) -> pd.DataFrame:
