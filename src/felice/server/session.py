@@ -22,6 +22,7 @@ from felice.server.handlers import api_versions
 from felice.server.handlers.table import Handle
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
 from felice.server.services import Services
+from felice.server.turns import Turn
 
 
 class Acceptor(Protocol):
@@ -48,6 +49,7 @@ class Session(asyncio.BufferedProtocol):
         self.client_software = ""
         self.last_active = 0.0
         self._services = services
+        self._clock = services.env.clock
         self._turns = services.turns
         self._request_counts = services.metrics.request_counts
         self._connection = ServerConnection(
@@ -92,7 +94,7 @@ class Session(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if isinstance(peer, tuple) else str(peer)
         self.address = f"{self.peer}:{peer[1]}" if isinstance(peer, tuple) else self.peer
-        self.last_active = self._services.env.clock.monotonic()
+        self.last_active = self._clock.monotonic()
         if not self.listener.admit(self):
             transport.abort()
             return
@@ -140,21 +142,24 @@ class Session(asyncio.BufferedProtocol):
         return self._connection.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active = self._services.env.clock.monotonic()
-        self._connection.received(nbytes)
-        self._turns.take_or_wait(self)
-        self._adjust_reading()
+        self.last_active = self._clock.monotonic()
+        connection = self._connection
+        connection.received(nbytes)
+        if not connection.has_frames:
+            return  # part of a large request: most calls of a busy producer's connection end here
+        if not self._turns.take_or_wait(self):
+            self._adjust_reading()
 
     def eof_received(self) -> bool:
         return False
 
-    def take_turn(self) -> None:
+    def take_turn(self, begun_s: float) -> None:
         """Handles whole requests while there is room and the turn lasts, then sends what was answered."""
         if self._closing:
             return
         self._services.image_follower.check_session()
         try:
-            self._handle_some()
+            self._handle_some(begun_s)
         except CloseConnection as error:
             self._close_for(error)
         except Exception as error:
@@ -162,20 +167,31 @@ class Session(asyncio.BufferedProtocol):
         if self._connection.failure is not None:
             self.abort(str(self._connection.failure), Closing.NOT_UNDERSTOOD)
         self._flush()
-        if self._connection.has_frames and self._has_room():
-            self._turns.wait(self)
-        self._adjust_reading()
+        self._wait_or_read()
 
-    def _handle_some(self) -> None:
-        turn = self._turns.begin()
+    def _wait_or_read(self) -> None:
+        """Waits for another turn where requests and room are left; reads on where none are left."""
+        has_room = self._has_room()
+        has_frames = self._connection.has_frames
+        if has_frames and has_room:
+            self._turns.wait(self)
+        self._set_reading(has_room and not has_frames)
+
+    def _handle_some(self, begun_s: float) -> None:
+        connection = self._connection
+        turn: Turn | None = None
         while not self._closing and self._has_room():
-            request = self._connection.next_request()
+            request = connection.next_request()
             if request is None:
                 return
             if request.undecoded is not None:
                 self._take_later(request)
                 return
             made_bytes = self._handle(request)
+            if not connection.has_frames:
+                return  # as most turns: what is left of the turn need not be known
+            if turn is None:
+                turn = self._turns.limits(begun_s)
             if not turn.spend(request.size_bytes + made_bytes) or self._turns.is_full:
                 return
 
@@ -200,7 +216,9 @@ class Session(asyncio.BufferedProtocol):
         )
 
     def _adjust_reading(self) -> None:
-        wanted = not self._connection.has_frames and self._has_room()
+        self._set_reading(not self._connection.has_frames and self._has_room())
+
+    def _set_reading(self, wanted: bool) -> None:
         if wanted == self._reading or self._closing or self._transport is None:
             return
         self._reading = wanted
@@ -275,7 +293,7 @@ class Session(asyncio.BufferedProtocol):
         self._answers.pop(future, None)
         if self._closing or future.cancelled():
             return
-        self.last_active = self._services.env.clock.monotonic()
+        self.last_active = self._clock.monotonic()
         try:
             answer = future.result()
             if answer is NO_REPLY:
@@ -307,11 +325,8 @@ class Session(asyncio.BufferedProtocol):
 
     def _on_room(self) -> None:
         """Something has left or was answered: requests that wait for room may have it now."""
-        if self._closing:
-            return
-        if self._connection.has_frames and self._has_room():
-            self._turns.wait(self)
-        self._adjust_reading()
+        if not self._closing:
+            self._wait_or_read()
 
     def pause_writing(self) -> None:
         """Asyncio's word that its buffer is not empty; `outbox` asks for that itself."""

@@ -35,11 +35,11 @@ class Turn:
 
     __slots__ = ("_bytes", "_clock", "_deadline", "_requests")
 
-    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, begun_s: float) -> None:
         self._clock = clock
         self._requests = config.felice_turn_max_requests
         self._bytes = config.felice_turn_max_bytes
-        self._deadline = clock.monotonic() + config.felice_turn_max_ms / 1000
+        self._deadline = begun_s + config.felice_turn_max_ms / 1000
 
     def spend(self, size_bytes: int) -> bool:
         """Takes note of a request that was handled; whether another may follow."""
@@ -56,7 +56,10 @@ class Waiting(Protocol):
         """Of replies in memory."""
         ...
 
-    def take_turn(self) -> None: ...
+    def take_turn(self, begun_s: float) -> None:
+        """Handles some requests. `begun_s` is the time of the monotonic clock."""
+        ...
+
     def abort(self, reason: str, kind: Closing) -> None: ...
 
 
@@ -87,27 +90,32 @@ class Turns:
         self._is_scheduled = False
         self._full_since: float | None = None
 
-    def begin(self) -> Turn:
-        return Turn(self._config(), self._clock)
+    def limits(self, begun_s: float) -> Turn:
+        """What a turn that began at `begun_s` may use."""
+        return Turn(self._config(), self._clock, begun_s)
 
     @property
     def is_full(self) -> bool:
         """Whether too many replies wait in memory for any request to be handled."""
         return self.unsent.total_bytes > self._config().felice_unsent_max_bytes
 
-    def take_or_wait(self, connection: Waiting) -> None:
-        """Bytes have arrived: a turn at once, unless the connection waits already or nobody may have one."""
+    def take_or_wait(self, connection: Waiting) -> bool:
+        """Gives a turn at once to a connection that has received requests, and returns whether it did.
+
+        The connection waits instead while the slice is used up or too many replies wait in memory.
+        """
         if connection in self._queue or connection in self._arrived:
-            return
-        if self.is_full or self._used_s >= _SLICE_S:
+            return False
+        if self._used_s >= _SLICE_S or self.is_full:
             self._arrived[connection] = None
             self._schedule()
-            return
-        begun = self._clock.monotonic()
-        connection.take_turn()
-        self._used_s += self._clock.monotonic() - begun
+            return False
+        begun_s = self._clock.monotonic()
+        connection.take_turn(begun_s)
+        self._used_s += self._clock.monotonic() - begun_s
         if self._used_s >= _SLICE_S:
             self._schedule()
+        return True
 
     def wait(self, connection: Waiting) -> None:
         """A turn for the connection, behind those that wait."""
@@ -136,11 +144,13 @@ class Turns:
             self._schedule(_LOOK_AGAIN_S)
             return
         self._used_s = 0.0
-        end = self._clock.monotonic() + _SLICE_S
+        now_s = self._clock.monotonic()
+        end_s = now_s + _SLICE_S
         for queue in self._alternating():
             connection, _ = queue.popitem(last=False)
-            connection.take_turn()
-            if self.is_full or self._clock.monotonic() >= end:
+            connection.take_turn(now_s)
+            now_s = self._clock.monotonic()
+            if now_s >= end_s or self.is_full:
                 break
         if self._queue or self._arrived:
             self._schedule()
