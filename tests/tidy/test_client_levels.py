@@ -1,40 +1,20 @@
-"""The levels inside the client hold, and no modules of the client import each other in a circle."""
+"""Each module of the client imports only modules of lower levels of the client (`client_levels` in layers.toml).
+
+`test_layers.py` checks that no modules import each other in a cycle.
+"""
 
 from __future__ import annotations
 
-import ast
 import tomllib
 from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src"
-CLIENT = SOURCE / "felice" / "client"
+from tidy.imports import ROOT, SOURCE, import_graph, module_name
+
 LEVELS: dict[str, int] = tomllib.loads((ROOT / "layers.toml").read_text())["client_levels"]
-MODULES = sorted(CLIENT.rglob("*.py"))
-
-
-def name_of(path: Path) -> str:
-    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
-
-
-def is_module(name: str) -> bool:
-    path = SOURCE.joinpath(*name.split("."))
-    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
-
-
-def imports_of(path: Path) -> Iterator[str]:
-    """Modules of felice that a file imports, also inside functions; `from package import module` is the module."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.startswith("felice."))
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("felice."):
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                yield inner if is_module(inner) else str(node.module)
+TEXTS = {module_name(path): path.read_text() for path in sorted((SOURCE / "client").rglob("*.py"))}
+GRAPH = import_graph(TEXTS)
 
 
 def part_of(name: str) -> str | None:
@@ -52,26 +32,26 @@ def fault_of(importer: str, imported: str) -> str | None:
     return f"{imported} (level {LEVELS[imported]}) is not below {importer} (level {LEVELS[importer]})"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_of_the_client_imports_only_what_lies_below_it(path: Path) -> None:
-    importer = part_of(name_of(path))
-    if importer is None:
-        return  # felice.client itself collects the public names
-    parts = {part for name in imports_of(path) if (part := part_of(name))}
-    assert not [fault for part in sorted(parts) if (fault := fault_of(importer, part))]
+def faults_of(module: str) -> Iterator[str]:
+    """Every import of the module that goes upward; none for felice.client itself, which collects public names."""
+    importer = part_of(module)
+    for part in sorted({part for name in GRAPH[module] if (part := part_of(name))}) if importer else []:
+        if (fault := fault_of(str(importer), part)) is not None:
+            yield fault
 
 
-def test_no_modules_of_the_client_import_each_other_in_a_circle() -> None:
-    graph = {name_of(path): set(imports_of(path)) for path in MODULES}
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        pytest.fail(" -> ".join(error.args[1]))
+@pytest.mark.parametrize("module", GRAPH)
+def test_a_module_of_the_client_imports_only_modules_below_it(module: str) -> None:
+    assert not list(faults_of(module))
+
+
+def test_the_graph_contains_the_imports_of_the_client() -> None:
+    assert "felice.client.net.cluster" in GRAPH["felice.client.consume.core"]
 
 
 @pytest.mark.parametrize(
     ("importer", "imported"),
     [("net", "produce"), ("produce", "consume"), ("consume", "aio"), ("options", "net")],
 )
-def test_an_import_upward_is_noticed(importer: str, imported: str) -> None:
+def test_an_import_upward_is_a_fault(importer: str, imported: str) -> None:
     assert fault_of(importer, imported)

@@ -15,10 +15,10 @@ from felice.client.produce.batches import ANONYMOUS, ProducerIdentity
 from felice.client.produce.transaction import (
     AddOffsets,
     AddPartitions,
+    AfterResponse,
     CommitOffsets,
     EndTxn,
     InitProducerId,
-    Next,
     State,
     Step,
     Transaction,
@@ -124,7 +124,7 @@ class World:
             self.transaction.on_failure(step, error_of(KafkaError._TRANSPORT, retriable=True))
         elif chance < 0.3:
             code = ErrorCode.CONCURRENT_TRANSACTIONS
-            assert self.transaction.on_answer(step, [code]) is Next.RETRY
+            assert self.transaction.on_answer(step, [code]) is AfterResponse.RETRY
         elif chance < 0.4 and not self.coordinator.has(step):
             self.transaction.on_answer(step, [ErrorCode.TRANSACTION_ABORTABLE])
         else:

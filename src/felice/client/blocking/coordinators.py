@@ -48,7 +48,7 @@ from felice.protocol.messages.txn_offset_commit import (
 )
 
 Address = tuple[str, int]
-Answer = TypeVar("Answer")
+ResponseT = TypeVar("ResponseT")
 
 _LAST_EXPLICIT_ADD = 3
 _LAST_EXPLICIT_END = 4

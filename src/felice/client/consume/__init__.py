@@ -1,4 +1,4 @@
-"""Consuming, without an API of its own: subscription, positions, fetching, delivery, offsets.
+"""The parts of a consumer below its public APIs: subscription, positions, fetching, delivery and offsets.
 
-`core` puts them together with the group for the blocking consumer (`confluent`) and the asyncio consumer (`aio`).
+`core` combines them with the consumer group. The blocking API (`confluent`) and the asyncio API (`aio`) use `core`.
 """

@@ -1,8 +1,8 @@
-"""Fetched data as one pyarrow table, without a Python object per row.
+"""Delivers fetched data as one pyarrow table, without a Python object per row.
 
-Keeps true:  the table holds the rows that polling would have delivered next, partition by partition, and positions
-             move accordingly: polling and columns may be mixed. What cannot be read, and every other error, is
-             raised when its turn comes, with no rows before it and none lost for it.
+Keeps true:  The table holds the rows that polling would have delivered next, partition by partition. Positions advance
+             accordingly, so an application may mix polling and tables. An unreadable batch, like every other error,
+             is raised in its place: the rows before it are delivered first, and the error costs no readable row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ArrowDelivery:
-    """Takes from a `Delivery` until there are enough rows or bytes."""
+    """Collects rows from a `Delivery` until it has enough rows or bytes."""
 
     def __init__(self, delivery: Delivery, *, with_headers: bool, check_crcs: bool) -> None:
         self._delivery = delivery
@@ -34,7 +34,7 @@ class ArrowDelivery:
         self.size_bytes = 0
 
     def take(self, max_rows: int, max_bytes: int) -> bool:
-        """Take what is here; True when there is enough, or something that the application must see first."""
+        """Take what is fetched; True if there is enough, or an error that the application must see first."""
         while self.rows < max_rows and self.size_bytes < max_bytes:
             item = self._delivery.take_fetched()
             if item is None:
@@ -57,14 +57,14 @@ class ArrowDelivery:
         return True
 
     def _read(self, fetched: Fetched, max_rows: int) -> bool:
-        """Take the rows of a piece; False if the application must see first that a batch of it is bad."""
+        """Take the rows of one fetched piece; False if one of its batches is unreadable."""
         partition = fetched.partition
         headers = [header for header in fetched.headers if header.next_offset > (partition.position or 0)]
         pieces, fault = self._decode(fetched, headers)
         for piece in pieces:
             room = max_rows - self.rows
             if piece.num_rows > room:
-                # The piece stays in its place; the position says where to go on in it.
+                # The piece stays in the queue; the position says which of its rows comes next.
                 partition.position = piece.column("offset")[room].as_py()
                 self._keep(piece.slice(0, room))
                 return True
@@ -84,14 +84,14 @@ class ArrowDelivery:
     def _decode(
         self, fetched: Fetched, headers: list[BatchHeader]
     ) -> tuple[list[pa.RecordBatch], tuple[BatchHeader, ApiError] | None]:
-        """The rows before the first batch that cannot be read, and that batch."""
+        """Return the rows before the first unreadable batch, and the header and error of that batch."""
         reader = self._reader(fetched.partition)
         found: list[pa.RecordBatch] = []
         for index, header in enumerate(headers):
             try:
                 found += reader.add(_bytes_of(fetched, header))
             except ApiError as error:
-                # Again without it: what it left in the reader is not to be trusted.
+                # Decode again without the bad batch: the reader may hold a part of its rows.
                 return self._decode(fetched, headers[:index])[0], (header, error)
         rest = reader.finish()
         return [*found, *([rest] if rest is not None else [])], None
@@ -112,7 +112,7 @@ class ArrowDelivery:
             self.size_bytes += piece.nbytes
 
     def table(self) -> pa.Table:
-        """What was taken, perhaps without rows; raises if there is nothing but an error."""
+        """Return the rows taken, possibly none; raise the error if there is an error and no row."""
         import pyarrow as pa
 
         if not self._pieces and self._error is not None:

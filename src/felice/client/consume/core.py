@@ -1,10 +1,11 @@
-"""The core of a consumer on its loop: assignment, fetching, committing, the group. Both faces stand on it.
+"""The core of a consumer on its event loop: assignment, fetching, commits and the group. Both APIs build on it.
 
-Keeps true:  what is committed was delivered: automatically the positions, manually what was stored or named.
-             Before a partition is given up its position is committed, if commits are automatic; from then on, and
-             while the application is told, none of its records is delivered.
-             A rebalance callback that assigns or unassigns by itself has the last word; else the rebalance is
-             applied as it came.
+Keeps true:  Only delivered offsets are committed: the positions with automatic commits, otherwise the offsets that the
+             application stored or named.
+             With automatic commits, the position of a partition is committed before the partition is revoked. From
+             the start of the revocation, and while the application's callback runs, none of its records is delivered.
+             If a rebalance callback assigns or unassigns partitions itself, its assignment holds. Otherwise the
+             consumer applies the rebalance as the coordinator sent it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from felice.client.consume.offsets import EARLIEST, LATEST, commit_offsets, fetc
 from felice.client.consume.statistics import describe_consumer
 from felice.client.consume.subscription import Subscription
 from felice.client.error import KafkaError, KafkaException, error_of, failure
-from felice.client.group.membership import Membership
+from felice.client.group.membership import GroupMembership
 from felice.client.group.requests import NOBODY, CommittedOffset
 from felice.client.model import (
     OFFSET_END,
@@ -39,13 +40,16 @@ from felice.client.options import Settings
 from felice.protocol.errors import ErrorCode
 
 AskApplication = Callable[[Any, list[TopicPartition]], Awaitable[None]]
-"""Runs a rebalance callback of the application, in whatever thread it wants it."""
+"""Runs a rebalance callback of the application, in the thread that the API chooses."""
 
 _LAST_COMMIT_TIMEOUT_S = 5.0
 
 
 class ConsumerCore:
-    """`ask` runs the application's rebalance callbacks, `tell` its notices (commits, errors)."""
+    """One consumer. `ask` runs the application's rebalance callbacks, `tell` its notices (commits, errors).
+
+    Its methods run on the event loop, except those that say otherwise.
+    """
 
     def __init__(
         self,
@@ -59,7 +63,7 @@ class ConsumerCore:
         self.subscription = Subscription()
         self.cluster = Cluster(settings, settings.logger(), self._on_cluster_error, self._on_throttled)
         self.fetcher = Fetcher(self.cluster, self.subscription, delivery, settings)
-        self.membership: Membership | None = None
+        self.membership: GroupMembership | None = None
         self.last_poll = asyncio.get_running_loop().time()
         self._ask = ask
         self._tell = tell
@@ -74,13 +78,14 @@ class ConsumerCore:
     async def start(
         cls, settings: Settings, delivery: Delivery, ask: AskApplication, tell: Callable[..., None]
     ) -> ConsumerCore:
+        """Create the consumer on the running event loop."""
         return cls(settings, delivery, ask, tell)
 
     def _on_cluster_error(self, error: KafkaError) -> None:
         if self.settings["error_cb"] is not None:
             self._tell(self.settings["error_cb"], error)
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
-            # Who waits for a coordinator may go on waiting: many applications end at the first error of a poll.
+            # The error does not end a wait for a coordinator: many applications stop at the first error of a poll.
             self.delivery.put(error_message(error))
 
     def _describe(self, document: Document) -> None:
@@ -93,6 +98,7 @@ class ConsumerCore:
     # Subscription and assignment
 
     async def subscribe(self, topics: Sequence[str], callbacks: Mapping[str, Any]) -> None:
+        """Subscribe to topics (names, or patterns that begin with ^) and join the group."""
         if not self.settings["group.id"]:
             raise failure(KafkaError._UNKNOWN_GROUP, 'subscribe() needs "group.id"')
         if not topics:
@@ -102,31 +108,35 @@ class ConsumerCore:
         self._callbacks = dict(callbacks)
         self.subscription.subscribe(topics)
         if self.membership is None:
-            self.membership = Membership(self.cluster, self.subscription, self.settings, self)
+            self.membership = GroupMembership(self.cluster, self.subscription, self.settings, self)
             self.membership.start()
             self._start_auto_commit()
         else:
             self.membership.rejoin("the subscription changed")
 
     async def unsubscribe(self) -> None:
+        """Leave the group and drop the assignment."""
         if self.membership is not None:
-            # Until it has left it is a member, and commits as one.
+            # Until it has left the group, the consumer is a member and commits as a member.
             await self.membership.leave()
             self.membership = None
         self.subscription.unsubscribe()
         self.assign([])
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Replace the assignment."""
         self._assigned_by_application = True
         self.subscription.assign(partitions)
         self._on_assigned()
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Add partitions; raises if one is assigned already."""
         self._assigned_by_application = True
         self.subscription.incremental_assign(partitions)
         self._on_assigned()
 
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Remove partitions; raises if one is not assigned."""
         self._assigned_by_application = True
         self.subscription.incremental_unassign(partitions)
 
@@ -140,18 +150,20 @@ class ConsumerCore:
         self.fetcher.wake()
 
     def seek(self, tp: TopicPartition) -> None:
+        """Continue the partition at `tp.offset`; raises if it is not assigned."""
         partition = self.subscription.of(tp.topic, tp.partition)
         partition.seek(tp.offset)
         partition.not_before = 0.0
         self.fetcher.wake()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Those that are not assigned are passed over: a rebalance may have taken them just now."""
+        """Pause these partitions. Ignores those that are not assigned: a rebalance may just have revoked them."""
         for tp in partitions:
             if (found := self.subscription.assigned.get(tp.key)) is not None:
                 found.pause()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Resume these partitions. Ignores those that are not assigned, as `pause` does."""
         for tp in partitions:
             if (found := self.subscription.assigned.get(tp.key)) is not None:
                 found.resume()
@@ -160,12 +172,15 @@ class ConsumerCore:
     # Rebalances, called by the membership
 
     def polled_at(self) -> float:
+        """Return the loop time of the last poll, for `max.poll.interval.ms`."""
         return self.last_poll
 
     def on_group_error(self, error: KafkaError) -> None:
+        """Deliver an error of the group to the application."""
         self.delivery.put(error_message(error))
 
     async def on_assign(self, partitions: Sequence[Partition]) -> None:
+        """Run the on_assign callback, and assign the partitions unless the callback did."""
         if await self._asked("on_assign", partitions):
             return
         wanted = [TopicPartition(*partition) for partition in partitions]
@@ -178,6 +193,7 @@ class ConsumerCore:
         self._on_assigned()
 
     async def on_revoke(self, partitions: Sequence[Partition]) -> None:
+        """Commit, run the on_revoke callback, and unassign the partitions unless the callback did."""
         self.subscription.withhold(partitions)
         await self.commit_before_giving_up()
         if await self._asked("on_revoke", partitions):
@@ -187,7 +203,7 @@ class ConsumerCore:
         self._unassign(partitions)
 
     async def on_lost(self, partitions: Sequence[Partition]) -> None:
-        """Somebody else may own them already: nothing is committed."""
+        """Drop the partitions without committing: another member may own them already."""
         self.subscription.withhold(partitions)
         kind = "on_lost" if self._callbacks.get("on_lost") is not None else "on_revoke"
         if await self._asked(kind, partitions):
@@ -196,7 +212,7 @@ class ConsumerCore:
             self._unassign(partitions)
 
     def _keep(self, partitions: Sequence[Partition]) -> None:
-        """The application did the assigning: what it still has goes on."""
+        """Resume those that are still assigned, after the application's callback changed the assignment itself."""
         self.subscription.keep(partitions)
         self.fetcher.wake()
 
@@ -208,7 +224,7 @@ class ConsumerCore:
         self.subscription.incremental_unassign(p for p in partitions if p in self.subscription.assigned)
 
     async def _asked(self, kind: str, partitions: Sequence[Partition]) -> bool:
-        """Run the callback if there is one; True if it did the assigning."""
+        """Run the callback, if there is one; True if it changed the assignment itself."""
         callback = self._callbacks.get(kind)
         if callback is None:
             return False
@@ -230,17 +246,18 @@ class ConsumerCore:
             await self._commit_quietly(self.cluster.timeout_s)
 
     async def commit_before_giving_up(self) -> None:
+        """Commit the positions before partitions are revoked, if commits are automatic."""
         if self.settings["enable.auto.commit"] and self.settings["group.id"]:
             await self._commit_quietly(_LAST_COMMIT_TIMEOUT_S)
 
     async def _commit_quietly(self, timeout_s: float) -> None:
-        """A commit nobody waits for: its failure is told to on_commit and tried again with the next."""
+        """Commit for no caller: a failure goes to the on_commit callback, and the next commit tries again."""
         if self.moved():
             with contextlib.suppress(KafkaException):
                 await self.commit(None, timeout_s)
 
     def moved(self) -> dict[Partition, CommittedOffset]:
-        """What there is to commit."""
+        """Return the offsets to commit: those that changed since the last commit."""
         automatic = self.settings["enable.auto.offset.store"]
         moved = self.subscription.to_commit(auto_store=automatic)
         return {key: CommittedOffset(offset, text, epoch) for key, (offset, epoch, text) in moved.items()}
@@ -248,7 +265,7 @@ class ConsumerCore:
     async def commit(
         self, offsets: Mapping[Partition, CommittedOffset] | None, timeout_s: float | None = None
     ) -> list[TopicPartition]:
-        """Commit these offsets, or what has moved. Raises if nothing could be committed."""
+        """Commit these offsets, or (with None) those that changed. Raises if no partition could be committed."""
         if not self.settings["group.id"]:
             raise failure(KafkaError._UNKNOWN_GROUP, 'committing needs "group.id"')
         async with self._commit_lock:
@@ -273,7 +290,7 @@ class ConsumerCore:
         group_id = self.settings["group.id"]
         member = self.membership.member if self.membership is not None else None
         if member is not None and member.expelled:
-            # As nobody it could overwrite what those who took over have committed.
+            # A commit without a member id could overwrite the commits of the new owners.
             raise failure(ErrorCode.UNKNOWN_MEMBER_ID, f"no longer a member of group {group_id!r}")
         committer = member.committer if member is not None else NOBODY
         results = await commit_offsets(self.cluster, group_id, offsets, committer, timeout_s)
@@ -290,7 +307,7 @@ class ConsumerCore:
             self._tell(self.settings["on_commit"], error, rows)
 
     def store_offsets(self, offsets: Mapping[Partition, CommittedOffset]) -> None:
-        """Remember what the next commit is to commit. May be called by any thread."""
+        """Store the offsets for the next commit. Any thread may call this."""
         if self.settings["enable.auto.offset.store"]:
             raise failure(
                 KafkaError._INVALID_ARG, '"enable.auto.offset.store" must be false to store offsets'
@@ -299,14 +316,14 @@ class ConsumerCore:
             partition = self.subscription.of(*key)
             partition.stored, partition.stored_metadata = row.offset, row.metadata
 
-    # Questions. The plain functions read whole values and may be called by any thread.
+    # Queries. The functions that are not coroutines read whole values: any thread may call them.
 
     def assignment(self) -> list[TopicPartition]:
-        """The assigned partitions, each with the offset that it began at."""
+        """Return the assigned partitions, each with the offset where reading started."""
         return [TopicPartition(p.topic, p.partition, p.start) for p in self.subscription.assigned.values()]
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """The offset after the last message handed out; OFFSET_INVALID before the first."""
+        """Return the offset after the last delivered message; OFFSET_INVALID before the first."""
         rows = []
         for tp in partitions:
             found = self.subscription.assigned.get(tp.key)
@@ -316,11 +333,12 @@ class ConsumerCore:
         return rows
 
     def cached_watermarks(self, tp: TopicPartition) -> tuple[int, int]:
-        """Log start offset and high watermark of the last fetch; OFFSET_INVALID where nothing was fetched."""
+        """Return log start offset and high watermark from the last fetch; OFFSET_INVALID before the first fetch."""
         known = self.subscription.assigned.get(tp.key)
         return (known.log_start_offset, known.high_watermark) if known else (OFFSET_INVALID, OFFSET_INVALID)
 
     async def committed(self, partitions: Sequence[TopicPartition], timeout_s: float) -> list[TopicPartition]:
+        """Return the group's committed offsets; OFFSET_INVALID for a partition without one."""
         if not self.settings["group.id"]:
             raise failure(KafkaError._UNKNOWN_GROUP, 'committed() needs "group.id"')
         keys = [tp.key for tp in partitions]
@@ -331,7 +349,7 @@ class ConsumerCore:
     async def offsets_for_times(
         self, partitions: Sequence[TopicPartition], timeout_s: float
     ) -> list[TopicPartition]:
-        """Each partition's offset is a time in milliseconds; OFFSET_END where nothing is that young."""
+        """Look up offsets by time: `offset` holds milliseconds. OFFSET_END means that no record is that recent."""
         times = {tp.key: tp.offset for tp in partitions}
         found = await list_offsets(self.cluster, times, self.settings["isolation.level"], timeout_s)
         rows = []
@@ -345,7 +363,7 @@ class ConsumerCore:
         return rows
 
     async def watermarks(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        """First offset and high watermark."""
+        """Ask the leader for the log start offset and the high watermark."""
         ends = []
         for timestamp in (EARLIEST, LATEST):
             answer = (await list_offsets(self.cluster, {tp.key: timestamp}, 0, timeout_s))[tp.key]
@@ -355,10 +373,12 @@ class ConsumerCore:
         return ends[0], ends[1]
 
     async def metadata(self, topics: Sequence[str] | None) -> ClusterMetadata:
+        """Refresh and return the cluster's metadata, of all topics if None."""
         await self.cluster.refresh(topics)
         return self.cluster.topology.describe(topics)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return group id, generation and member id, for `send_offsets_to_transaction`."""
         group_id = self.settings["group.id"] or ""
         if self.membership is None:
             return ConsumerGroupMetadata(group_id)
@@ -368,7 +388,7 @@ class ConsumerCore:
         )
 
     async def close(self) -> None:
-        """Leave the group, commit the last positions, let go of the connections."""
+        """Leave the group, commit the last positions and close the connections."""
         if self._auto_commit is not None:
             self._auto_commit.cancel()
         try:
@@ -381,7 +401,7 @@ class ConsumerCore:
             await self.abandon()
 
     async def abandon(self) -> None:
-        """Let go of the connections without a word to the group."""
+        """Close the connections without leaving the group."""
         self.fetcher.close()
         await self.cluster.close()
 

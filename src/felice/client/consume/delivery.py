@@ -1,9 +1,9 @@
-"""Fetched data on its way to the application: batches are decoded when they are asked for, in the asking thread.
+"""The queue of fetched data. The thread that polls decodes each batch when it reaches it.
 
-Keeps true:  records of a partition are delivered in offset order, each once per fetch position, and none of a
-             partition that was lost, paused or moved after the data was fetched.
-             A batch that cannot be read is reported in its place, as an error message, and stepped over.
-How:         the loop appends to a deque, the application takes from it; the only lock is for waiting.
+Keeps true:  Records of a partition are delivered in offset order, each once per fetch position. No record is delivered
+             if its partition was revoked, paused or moved by a seek after the fetch.
+             An unreadable batch is reported in its place by an error message, and then skipped.
+How:         The event loop appends to a deque and the application takes from it. The only lock is for waiting.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from felice.records.reader import read_batch
 
 
 class Fetched:
-    """Whole batches of one partition from one reply, those a reader may see; or an error in their place."""
+    """The whole visible batches of one partition from one Fetch response, or an error in their place."""
 
     __slots__ = ("error", "headers", "lease", "next_offset", "partition", "record_count", "records")
 
@@ -53,11 +53,12 @@ class Fetched:
 
     @property
     def stale(self) -> bool:
+        """True if the partition was revoked, paused or moved since the fetch."""
         return self.lease is not self.partition.lease
 
 
 class Delivery:
-    """The queue between loop and application, and the application's place in it."""
+    """The queue between event loop and application, and the application's place in it."""
 
     def __init__(self, *, check_crcs: bool, on_drained: Callable[[], None] = lambda: None) -> None:
         self.changed = threading.Condition()
@@ -69,23 +70,25 @@ class Delivery:
         self._records: Iterator[Any] = iter(())
         self._origin = Origin("", -1)
         self._listeners: list[Callable[[], None]] = []
-        # Each is written by one side only.
+        # The loop writes the first, the application the second.
         self._put_bytes = 0
         self._taken_bytes = 0
-        # Records and bytes that were ever put in, by partition.
+        # Totals of records and bytes put into the queue, by partition.
         self.received: dict[Partition, tuple[int, int]] = {}
 
     @property
     def buffered_bytes(self) -> int:
+        """Bytes in the queue, including the piece in delivery."""
         return self._put_bytes - self._taken_bytes
 
-    # The loop's side.
+    # Called by the event loop.
 
     def listen(self, callback: Callable[[], None]) -> None:
-        """Call back, on the loop, whenever something was put in."""
+        """Call `callback`, on the loop, after each item put into the queue."""
         self._listeners.append(callback)
 
     def put(self, item: Fetched | Message) -> None:
+        """Append fetched data or an event, and wake waiting threads."""
         if isinstance(item, Fetched):
             item.lease.put_bytes += len(item.records)
             item.lease.put_records += item.record_count
@@ -96,19 +99,21 @@ class Delivery:
         self.notify()
 
     def notify(self) -> None:
+        """Wake the threads that wait, and call the listeners."""
         with self.changed:
             self.changed.notify_all()
         for callback in self._listeners:
             callback()
 
-    # The application's side.
+    # Called by the application.
 
     @property
     def empty(self) -> bool:
+        """True if nothing is left to deliver."""
         return self._fetched is None and not self._queue
 
     def take(self) -> Message | None:
-        """The next message, None if nothing is here."""
+        """Return the next message, or None if none is fetched."""
         while True:
             fetched = self._fetched
             if fetched is not None:
@@ -116,7 +121,7 @@ class Delivery:
                 position = partition.position
                 if fetched.lease is partition.lease and position is not None:
                     for record in self._records:
-                        # Batches begin before the offset asked for, and seeks land inside them.
+                        # A batch may begin before the requested offset, and a seek may point inside a batch.
                         if record[0] >= position:
                             partition.position = record[0] + 1
                             return message_of(self._origin, record)
@@ -135,7 +140,7 @@ class Delivery:
                 return message
 
     def take_many(self, limit: int) -> list[Message]:
-        """Up to `limit` messages that are here."""
+        """Return up to `limit` messages, without waiting."""
         messages: list[Message] = []
         while len(messages) < limit:
             message = self.take()
@@ -145,7 +150,7 @@ class Delivery:
         return messages
 
     def take_fetched(self) -> Fetched | Message | None:
-        """The next piece as it was fetched, of which the partition's position says what is left; or an event."""
+        """Return the next piece as fetched (the partition's position says which rows are left), or an event."""
         while True:
             fetched = self._fetched
             if fetched is not None:
@@ -162,18 +167,18 @@ class Delivery:
                 return message
 
     def put_back(self, message: Message) -> None:
-        """An event that was taken and is not to be told yet."""
+        """Return an event to the front of the queue, to be delivered later."""
         self._queue.appendleft(message)
 
     def finish(self, fetched: Fetched) -> None:
-        """Everything of the piece was delivered."""
-        # Behind the last record may lie markers and gaps; they are passed too.
+        """Mark the whole piece as delivered."""
+        # Control batches and gaps may follow the last record; the position skips them too.
         if not fetched.stale:
             fetched.partition.position = fetched.next_offset
         self._done(fetched)
 
     def _begin(self, item: Fetched) -> Message | None:
-        """Take up a piece, or give the message for the error in it."""
+        """Start to deliver a piece, or return the message for its error."""
         if item.stale:
             self._release(item)
             return None
@@ -188,7 +193,7 @@ class Delivery:
         return None
 
     def _next_batch(self, fetched: Fetched) -> Message | None:
-        """Open the next batch of the piece, or end the piece."""
+        """Open the next batch of the piece, or finish the piece; return a message if the batch is unreadable."""
         header = next(self._headers, None)
         partition = fetched.partition
         if header is None:

@@ -1,11 +1,13 @@
-"""Fetches ahead: one request under way per leader for all its partitions that have room, and at most a second
-one, on a connection of its own, for those that got room (or were assigned, or moved) while the first one waits.
+"""Fetches ahead of the application, with at most two requests in flight per leader.
 
-Keeps true:  a partition is fetched only from its position on, in order, and only while what is buffered of it, and
-             of all, is below the limits. Where a partition has no offset to begin at one is looked up: committed,
-             else by `auto.offset.reset`. An offset that is gone is reset only when what was fetched before it has
-             been delivered.
-Leaves:      decoding to `delivery`, who is assigned to `subscription`.
+The first request fetches all partitions that have room in the queue. While it waits, a second request, on a connection
+of its own, may fetch the partitions that got room, were assigned or were moved by a seek since.
+
+Keeps true:  A partition is fetched in order from its position, and only while its buffered data, and the whole queue,
+             are below their limits. A partition without a start offset gets one: the committed offset, otherwise the
+             one that `auto.offset.reset` names. An out-of-range offset is reset only after all data fetched before
+             it was delivered.
+Leaves:      decoding to `delivery`; the assignment to `subscription`.
 """
 
 from __future__ import annotations
@@ -35,18 +37,18 @@ from felice.client.options import Settings
 from felice.protocol.errors import ErrorCode
 
 Asked: TypeAlias = tuple[AssignedPartition, Lease, int | None]
-"""A partition, the right to its data, and where to read, as of the moment of asking."""
+"""A partition, its lease and its fetch offset at the time of the request."""
 
-# A broker answers a connection in order, so what must not wait behind a long poll has another connection.
+# A broker answers the requests of one connection in order: a second request must not wait behind a long poll.
 _LANES = ("fetch", "fetch-2")
 
-# While some partitions are full the second request must not keep these waiting once they are drained.
+# While some partitions are full, the second request waits only this long: a drained partition must soon be fetched.
 _BUSY_WAIT_MS = 50
 _NEVER = float("inf")
 
 
 class Fetcher:
-    """Lives on the loop. `wake` after anything changed that may let something be fetched."""
+    """Runs on the event loop. Call `wake` after every change that may allow a fetch."""
 
     def __init__(
         self, cluster: Cluster, subscription: Subscription, delivery: Delivery, settings: Settings
@@ -65,14 +67,16 @@ class Fetcher:
         self._closed = False
         self._retry: asyncio.TimerHandle | None = None
         self.starved = False
-        """Something is not fetched for want of room: the application is to wake the fetcher when it has taken."""
+        """True if a full queue prevents a fetch: the application must call `wake` after it takes messages."""
 
     def wake(self) -> None:
+        """Check soon, on the loop, what can be fetched."""
         if not self._waking and not self._closed:
             self._waking = True
             self._loop.call_soon(self._pump)
 
     def close(self) -> None:
+        """Stop fetching. Does not wait for requests in flight."""
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()
@@ -99,17 +103,17 @@ class Fetcher:
         free = [lane for lane, leases in zip(_LANES, waiting, strict=True) if not leases]
         if left and free:
             self._under_way[leader, free[0]] = {partition.lease for partition in left}
-            # As of now: the task begins later, and what is given up until then must not come from it.
+            # Capture the leases now: the task starts later, and a partition may be revoked until then.
             asked = {
                 partition.key: (partition, partition.lease, partition.fetch_offset) for partition in left
             }
             self._cluster.spawn(self._fetch(leader, free[0], asked))
 
     def _by_leader(self, partitions: Iterable[AssignedPartition]) -> dict[int, list[AssignedPartition]]:
-        """What may be fetched now, under its leader."""
+        """Group the partitions that may be fetched now by their leader."""
         led: dict[int, list[AssignedPartition]] = {}
         now = self._loop.time()
-        # True while looking: what the application takes meanwhile must wake us again.
+        # Set before the loop: if the application takes messages during it, the application must wake the fetcher.
         self.starved = True
         starved = leaderless = False
         for partition in partitions:
@@ -132,7 +136,7 @@ class Fetcher:
         return led
 
     def _complain(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Once per topic: it is assigned and the brokers say that it is not there."""
+        """Report each assigned topic that does not exist, once."""
         errors = self._cluster.topology.topic_errors
         for topic in {partition.topic for partition in partitions} & errors.keys() - self._complained:
             if errors[topic] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -178,7 +182,7 @@ class Fetcher:
             self.wake()
 
     def _on_broken(self, group: list[AssignedPartition], error: KafkaException) -> None:
-        """The broker did not answer: look for another leader after a while."""
+        """Back off after a failed request, and refresh the metadata to find the leaders."""
         self._log.debug("fetching from %d partitions failed: %s", len(group), error.error.str())
         until = self._loop.time() + self._settings["fetch.error.backoff.ms"] / 1000
         for partition in group:
@@ -252,7 +256,7 @@ class Fetcher:
         partition.not_before = self._loop.time() + self._settings["fetch.error.backoff.ms"] / 1000
         self._wake_in(self._settings["fetch.error.backoff.ms"] / 1000)
 
-    # Where to begin
+    # Finding the start offset
 
     def _reset(self, partition: AssignedPartition, why: str) -> None:
         policy = self._settings["auto.offset.reset"]
@@ -265,7 +269,7 @@ class Fetcher:
         self.wake()
 
     async def _resolve(self, partitions: list[AssignedPartition]) -> None:
-        """Find out where to begin; what fails is tried again."""
+        """Look up start offsets; failed lookups are retried."""
         leases = {partition: partition.lease for partition in partitions}
         try:
             logical = {p: p.start for p in partitions if _is_of_the_log(p.start)}
@@ -305,7 +309,7 @@ class Fetcher:
         for partition in partitions:
             committed = found.get(partition.key)
             if committed is not None and committed.error_code:
-                # Not knowing is not the same as nothing: a reset would skip or repeat what was consumed.
+                # The offset is unknown, which does not mean "none": a reset would skip or repeat records.
                 raise failure(
                     committed.error_code, f"committed offset of {partition.topic}-{partition.partition}"
                 )
@@ -331,7 +335,7 @@ class Fetcher:
             await asyncio.sleep(self._settings["retry.backoff.max.ms"] / 1000)
 
     async def _find_logical(self, wanted: dict[Partition, int]) -> Found:
-        """Where the log begins or ends, or so many records before its end but not before its beginning."""
+        """Look up the first offset, the end, or an offset N records before the end (not below the first)."""
         times = {key: EARLIEST if start == OFFSET_BEGINNING else LATEST for key, start in wanted.items()}
         found = await list_offsets(self._cluster, times, self._isolation, self._cluster.timeout_s)
         tails = [key for key, start in wanted.items() if start < OFFSET_TAIL_BASE]

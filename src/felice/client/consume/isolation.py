@@ -1,8 +1,8 @@
-"""Which of the fetched batches a reader may see. Pure.
+"""Selects the fetched batches that a reader may see. Pure.
 
-Keeps true:  with read_committed no batch of an aborted transaction passes, and with either level no control batch
-             is handed out as data (they mark, they do not say). The offset to go on from is the end of the last
-             whole batch, whether it was seen or not: compaction and markers leave gaps.
+Keeps true:  With read_committed, no batch of an aborted transaction is visible. Control batches are never visible: they
+             hold transaction markers, not data. The next fetch starts after the last whole batch, visible or not,
+             because compaction and markers leave gaps in the offsets.
 """
 
 from __future__ import annotations
@@ -18,31 +18,32 @@ READ_COMMITTED = 1
 
 
 class AbortedRow(Protocol):
-    """One row of a Fetch reply's aborted list."""
+    """One row of `aborted_transactions` in a Fetch response."""
 
     producer_id: int
     first_offset: int
 
 
 def aborted_filter(aborted: Sequence[AbortedRow] | None) -> AbortedTransactions:
+    """A filter for the batches of the aborted transactions in a Fetch response."""
     return AbortedTransactions((row.producer_id, row.first_offset) for row in aborted or ())
 
 
 def whole_batches(records: memoryview) -> list[BatchHeader]:
-    """Headers of the whole batches at the front of a reply; a cut one at its end is left out (KIP-74)."""
+    """Headers of the whole batches in a Fetch response; the last batch may be cut off and is left out (KIP-74)."""
     return list(iter_batches(records))
 
 
 def visible_batches(
     records: memoryview, headers: Iterable[BatchHeader], aborted: Sequence[AbortedRow] | None
 ) -> Iterator[BatchHeader]:
-    """Headers of the batches whose records may be handed out."""
+    """Headers of the batches whose records the application may see."""
     filtered = aborted_filter(aborted)
     return (header for header in headers if not filtered.hides(records, header) and not header.is_control)
 
 
 def visible_ranges(records: memoryview, headers: Iterable[BatchHeader]) -> Iterator[memoryview]:
-    """The bytes of these batches, neighbours together."""
+    """The bytes of these batches; adjacent batches come as one range."""
     start = end = -1
     for header in headers:
         if header.position != end:

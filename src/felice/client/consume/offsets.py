@@ -1,7 +1,7 @@
-"""Asking the cluster about offsets: by time, ends of partitions, what a group has committed.
+"""Asks brokers for offsets: by time, at the ends of partitions, and committed by a group.
 
-Keeps true:  answers come from the leader (or coordinator) of the moment; those that changed are asked for again
-             until the time limit. Each partition gets its answer or its error.
+Keeps true:  Every result comes from the current leader or coordinator. If it moved, the request is repeated until the
+             time limit. Each partition gets a result or an error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Found = dict[Partition, OffsetAndTimestamp | KafkaError]
 async def list_offsets(
     cluster: Cluster, timestamps: Mapping[Partition, int], isolation_level: int, timeout_s: float
 ) -> Found:
-    """The first offset at or after each time; LATEST and EARLIEST stand for the ends."""
+    """Return the first offset at or after each time in milliseconds; EARLIEST and LATEST name the ends of the log."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     found: Found = {}
@@ -93,7 +93,7 @@ async def _ask_leaders(
 async def _coordinated(
     cluster: Cluster, group_id: str, request: Any, timeout_s: float, codes_of: Callable[[Any], Iterable[int]]
 ) -> Any:
-    """The coordinator's answer, asked for again while its codes say that it moves."""
+    """Return the coordinator's response; repeat the request while the error codes say that the coordinator moved."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     while True:
@@ -118,7 +118,7 @@ async def _coordinated(
 async def fetch_committed(
     cluster: Cluster, group_id: str, partitions: Iterable[Partition], isolation_level: int, timeout_s: float
 ) -> dict[Partition, CommittedOffset]:
-    """What the group has committed; offset -1 where nothing."""
+    """Return the group's committed offsets; -1 for a partition without one."""
 
     def codes_of(response: Any) -> Iterable[int]:
         code, offsets = fetched_offsets(response)
@@ -138,7 +138,7 @@ async def commit_offsets(
     committer: Committer = NOBODY,
     timeout_s: float = 30.0,
 ) -> dict[Partition, int]:
-    """Error code by partition; raises where the whole commit failed."""
+    """Commit and return the error code of each partition; raises if the whole commit failed."""
     request = offset_commit_request(group_id, offsets, committer)
     return commit_results(
         await _coordinated(

@@ -1,10 +1,10 @@
-"""A consumer's part of the statistics: positions, lag and fetched records by partition, and the group."""
+"""The consumer's part of the statistics: positions, lag and fetched records by partition, and the group's state."""
 
 from __future__ import annotations
 
 from felice.client.consume.delivery import Delivery
 from felice.client.consume.subscription import AssignedPartition, Subscription
-from felice.client.group.membership import Membership
+from felice.client.group.membership import GroupMembership
 from felice.client.model import OFFSET_INVALID, Partition
 from felice.client.net.cluster import Cluster
 from felice.client.net.statistics import Document, partition_row
@@ -15,9 +15,9 @@ def describe_consumer(
     cluster: Cluster,
     subscription: Subscription,
     delivery: Delivery,
-    membership: Membership | None,
+    membership: GroupMembership | None,
 ) -> None:
-    """Add what was fetched, the assigned partitions, and the group's state."""
+    """Add the fetched totals, the assigned partitions and the group's state to the document."""
     document |= {
         "rxmsgs": sum(records for records, _ in delivery.received.values()),
         "rxmsg_bytes": sum(size for _, size in delivery.received.values()),
@@ -57,11 +57,11 @@ def _known(offset: int | None) -> int:
 
 
 def _lag(end: int, offset: int) -> int:
-    """Records up to the high watermark; -1 where either is unknown."""
+    """Records between the offset and the high watermark; -1 if either is unknown."""
     return max(0, end - offset) if end >= 0 and offset >= 0 else -1
 
 
-def _group(membership: Membership, assigned: dict[Partition, AssignedPartition]) -> Document:
+def _group(membership: GroupMembership, assigned: dict[Partition, AssignedPartition]) -> Document:
     return {
         "state": "up" if membership.member.joined else "wait-coord",
         "join_state": "steady" if membership.stable else "wait-join",

@@ -1,9 +1,9 @@
-"""What a consumer wants and what it has: subscription, assigned partitions, positions. Pure.
+"""A consumer's subscription, assigned partitions and positions. Pure.
 
-Keeps true:  data fetched under an older `lease` of a partition is not delivered: seeking, pausing and losing a
-             partition end the lease; giving it up does so from the moment that begins. The position is the offset
-             after the last record delivered, and what may be committed never lies beyond it.
-Positions are written by the thread that polls, fetch offsets by the loop; neither writes the other's.
+Keeps true:  Data fetched under an old `lease` of a partition is not delivered. A seek, a pause, and the removal of a
+             partition end its lease; a revocation ends it as soon as the revocation starts. The position is the offset
+             after the last delivered record, and offsets beyond it are never committed.
+The polling thread writes positions, the event loop writes fetch offsets; neither writes the other's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOGICAL = (OFFSET_BEGINNING, OFFSET_END, OFFSET_STORED, OFFSET_INVALID)
 
 
 class Lease:
-    """Ties fetched data to the state of its partition. The loop counts what it put in, the application what it took."""
+    """Ties fetched data to one state of a partition. The loop counts bytes and records in, the application out."""
 
     __slots__ = ("put_bytes", "put_records", "taken_bytes", "taken_records")
 
@@ -35,15 +35,17 @@ class Lease:
 
     @property
     def buffered_bytes(self) -> int:
+        """Bytes fetched and not yet delivered."""
         return self.put_bytes - self.taken_bytes
 
     @property
     def buffered_records(self) -> int:
+        """Records fetched and not yet delivered."""
         return self.put_records - self.taken_records
 
 
 class AssignedPartition:
-    """One partition while it is assigned; a new object each time it is."""
+    """One assigned partition. Each new assignment creates a new object."""
 
     __slots__ = (
         "committed",
@@ -70,7 +72,7 @@ class AssignedPartition:
         self.topic = topic
         self.partition = partition
         self.key: Partition = (topic, partition)
-        # Where to begin: an offset, or one of the logical ones still to be looked up.
+        # Where reading starts: an offset, or a logical offset (beginning, end, stored) still to be looked up.
         self.start = start
         self.fetch_offset: int | None = start if start >= 0 else None
         self.position: int | None = start if start >= 0 else None
@@ -89,10 +91,11 @@ class AssignedPartition:
 
     @property
     def fetchable(self) -> bool:
+        """True if the start offset is known and the partition is neither paused nor being revoked."""
         return self.fetch_offset is not None and not self.paused and not self.withheld
 
     def seek(self, offset: int) -> None:
-        """Go on from an offset, or from a logical one to be looked up; what was fetched is void."""
+        """Continue at an offset, or at a logical offset still to be looked up; fetched data becomes stale."""
         self.lease = Lease()
         self.start = offset
         self.consumed = False
@@ -100,7 +103,7 @@ class AssignedPartition:
         self._begin_at(offset if offset >= 0 else None)
 
     def begin_at(self, offset: int) -> None:
-        """The place to begin was looked up."""
+        """Set the start offset that a lookup found."""
         self.start = offset
         self._begin_at(offset)
 
@@ -108,27 +111,29 @@ class AssignedPartition:
         self.fetch_offset = self.position = offset
 
     def pause(self) -> None:
-        """Stop; what was fetched and not delivered is fetched again after `resume`."""
+        """Stop fetching. Data fetched but not delivered is fetched again after `resume`."""
         if not self.paused:
             self.paused = True
             self.drop_fetched()
 
     def resume(self) -> None:
+        """Allow fetching again."""
         self.paused = False
 
     def withhold(self) -> None:
-        """Being given up: what was fetched and not delivered is the next owner's."""
+        """Stop delivery at the start of a revocation: undelivered records belong to the next owner."""
         self.withheld = True
         self.drop_fetched()
 
     def drop_fetched(self) -> None:
+        """Make fetched data stale; fetching continues at the position."""
         self.lease = Lease()
         if self.fetch_offset is not None:
             self.fetch_offset = self.position
 
 
 class Subscription:
-    """Lives on the consumer's loop; reading from other threads sees whole values."""
+    """Belongs to the consumer's event loop. Other threads may read: every update replaces a whole value."""
 
     def __init__(self) -> None:
         self.topics: frozenset[str] = frozenset()
@@ -137,10 +142,11 @@ class Subscription:
 
     @property
     def subscribed(self) -> bool:
+        """True if there is a subscribed topic or pattern."""
         return bool(self.topics) or self.pattern is not None
 
     def subscribe(self, names: Iterable[str]) -> None:
-        """Names, or patterns beginning with ^."""
+        """Subscribe to names and to patterns, which begin with ^."""
         plain = {name for name in names if not name.startswith("^")}
         patterns = [name for name in names if name.startswith("^")]
         try:
@@ -150,17 +156,18 @@ class Subscription:
         self.topics = frozenset(plain)
 
     def unsubscribe(self) -> None:
+        """Drop all topics and patterns."""
         self.topics, self.pattern = frozenset(), None
 
     def wanted_topics(self, existing: Iterable[str]) -> set[str]:
-        """Names subscribed to, and every existing topic that a pattern matches."""
+        """The subscribed names, and every existing topic that a pattern matches."""
         wanted = set(self.topics)
         if self.pattern is not None:
             wanted.update(name for name in existing if self.pattern.match(name))
         return wanted
 
     def assign(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
-        """Replace the whole assignment; returns what is new. A partition kept at its place goes on undisturbed."""
+        """Replace the assignment and return the new partitions. A partition assigned without an offset is kept."""
         before = self.assigned
         after: dict[Partition, AssignedPartition] = {}
         for tp in partitions:
@@ -176,6 +183,7 @@ class Subscription:
         return [partition for key, partition in after.items() if before.get(key) is not partition]
 
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Add partitions; raises without any change if one is assigned already."""
         added = list(partitions)
         for tp in added:
             if tp.key in self.assigned:
@@ -184,6 +192,7 @@ class Subscription:
         self.assigned = {**self.assigned, **fresh}
 
     def incremental_unassign(self, partitions: Iterable[TopicPartition | Partition]) -> None:
+        """Remove partitions; raises without any change if one is not assigned."""
         keys = {tp.key if isinstance(tp, TopicPartition) else tp for tp in partitions}
         for key in keys:
             if key not in self.assigned:
@@ -193,26 +202,26 @@ class Subscription:
         self.assigned = {key: value for key, value in self.assigned.items() if key not in keys}
 
     def withhold(self, partitions: Iterable[Partition]) -> None:
-        """Nothing of these is delivered from now on, until they are unassigned, or `keep` ends it."""
+        """Deliver nothing of these partitions until they are unassigned or `keep` is called."""
         for key in partitions:
             if key in self.assigned:
                 self.assigned[key].withhold()
 
     def keep(self, partitions: Iterable[Partition]) -> None:
-        """Those of them that are still assigned go on where they were."""
+        """Resume delivery of those that are still assigned, at their positions."""
         for key in partitions:
             if key in self.assigned:
                 self.assigned[key].withheld = False
 
     def of(self, topic: str, partition: int) -> AssignedPartition:
-        """The assigned partition, or an error that says it is not."""
+        """Return the assigned partition; raises if it is not assigned."""
         found = self.assigned.get((topic, partition))
         if found is None:
             raise failure(KafkaError._STATE, f"{topic}-{partition} is not assigned to this consumer")
         return found
 
     def to_commit(self, *, auto_store: bool) -> dict[Partition, tuple[int, int, str]]:
-        """Offset, leader epoch and metadata of what has moved since it was last committed."""
+        """Offset, leader epoch and metadata of the partitions whose offset changed since the last commit."""
         moved: dict[Partition, tuple[int, int, str]] = {}
         for key, partition in self.assigned.items():
             offset = partition.stored
@@ -223,6 +232,7 @@ class Subscription:
         return moved
 
     def on_committed(self, offsets: Mapping[Partition, int]) -> None:
+        """Note the committed offsets of the partitions still assigned."""
         for key, offset in offsets.items():
             partition = self.assigned.get(key)
             if partition is not None:

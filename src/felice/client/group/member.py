@@ -40,7 +40,7 @@ _SUBSCRIPTION_VERSION = 3
 _ASSIGNMENT_VERSION = 0
 
 
-class Next(Enum):
+class MemberAction(Enum):
     """What an answer of the coordinator asks of the member."""
 
     GO_ON = "go on"
@@ -52,20 +52,20 @@ class Next(Enum):
 
 
 _ANSWERS = {
-    ErrorCode.NONE: Next.GO_ON,
-    ErrorCode.MEMBER_ID_REQUIRED: Next.REJOIN,
-    ErrorCode.REBALANCE_IN_PROGRESS: Next.REJOIN,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Next.RETRY,
-    ErrorCode.REQUEST_TIMED_OUT: Next.RETRY,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Next.FIND,
-    ErrorCode.NOT_COORDINATOR: Next.FIND,
-    ErrorCode.UNKNOWN_MEMBER_ID: Next.FORGET,
-    ErrorCode.ILLEGAL_GENERATION: Next.FORGET,
+    ErrorCode.NONE: MemberAction.GO_ON,
+    ErrorCode.MEMBER_ID_REQUIRED: MemberAction.REJOIN,
+    ErrorCode.REBALANCE_IN_PROGRESS: MemberAction.REJOIN,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: MemberAction.RETRY,
+    ErrorCode.REQUEST_TIMED_OUT: MemberAction.RETRY,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: MemberAction.FIND,
+    ErrorCode.NOT_COORDINATOR: MemberAction.FIND,
+    ErrorCode.UNKNOWN_MEMBER_ID: MemberAction.FORGET,
+    ErrorCode.ILLEGAL_GENERATION: MemberAction.FORGET,
 }
 
 
-def next_step(error_code: int) -> Next:
-    return _ANSWERS.get(ErrorCode.of(error_code), Next.STOP)
+def next_step(error_code: int) -> MemberAction:
+    return _ANSWERS.get(ErrorCode.of(error_code), MemberAction.STOP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +148,11 @@ class GroupMember:
         )
         return encode_data(subscription, _SUBSCRIPTION_VERSION)
 
-    def on_join(self, response: JoinGroupResponse) -> Next:
+    def on_join(self, response: JoinGroupResponse) -> MemberAction:
         step = self._after(response.error_code)
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
-        elif step is Next.GO_ON:
+        elif step is MemberAction.GO_ON:
             self.member_id = response.member_id
             self.generation = response.generation_id
             self.expelled = False
@@ -208,12 +208,12 @@ class GroupMember:
             assignments=list(assignments),
         )
 
-    def on_sync(self, error_code: int) -> Next:
+    def on_sync(self, error_code: int) -> MemberAction:
         return self._after(error_code)
 
-    def _after(self, error_code: int) -> Next:
+    def _after(self, error_code: int) -> MemberAction:
         step = next_step(error_code)
-        if step is Next.FORGET:
+        if step is MemberAction.FORGET:
             # One that is only late stays known: under a new id its old self would hold up the next rebalance.
             member_id = self.member_id if error_code == ErrorCode.ILLEGAL_GENERATION else ""
             self.forget()
@@ -245,7 +245,7 @@ class GroupMember:
             group_instance_id=self.settings.instance_id,
         )
 
-    def on_heartbeat(self, error_code: int) -> Next:
+    def on_heartbeat(self, error_code: int) -> MemberAction:
         return self._after(error_code)
 
     def leave_request(self, reason: str) -> ByVersion:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from felice.client.error import KafkaError, KafkaException, error_of
-from felice.client.group.member import GroupMember, GroupSettings, Next
+from felice.client.group.member import GroupMember, GroupSettings, MemberAction
 from felice.client.model import Partition
 from felice.client.net.cluster import Cluster, backoff_s
 from felice.client.net.waiting import Waiting
@@ -49,7 +49,7 @@ class Interest(Protocol):
     def wanted_topics(self, existing: Iterable[str]) -> set[str]: ...
 
 
-class Membership:
+class GroupMembership:
     """Lives on the loop from `start` to `leave`."""
 
     def __init__(
@@ -175,7 +175,7 @@ class Membership:
         limit_s = self._settings["max.poll.interval.ms"] / 1000 + self._cluster.timeout_s
         response = await self._ask(request, limit_s)
         step = self.member.on_join(response)
-        if step is not Next.GO_ON:
+        if step is not MemberAction.GO_ON:
             return await self._otherwise(step, response.error_code)
         self._joined_topics = frozenset(topics)
         assignments = []
@@ -183,7 +183,7 @@ class Membership:
             assignments = await self._assign(response)
         answer = await self._ask(self.member.sync_request(assignments), limit_s)
         step = self.member.on_sync(answer.error_code)
-        if step is not Next.GO_ON:
+        if step is not MemberAction.GO_ON:
             return await self._otherwise(step, answer.error_code)
         self._waiting.end(_JOIN)
         await self._take_up(answer.assignment)
@@ -220,15 +220,15 @@ class Membership:
         if change.revoked and self.cooperative:
             self.rejoin("gave up partitions that others are to have")
 
-    async def _otherwise(self, step: Next, code: int) -> bool:
+    async def _otherwise(self, step: MemberAction, code: int) -> bool:
         group_id = self.member.settings.group_id
-        if step in (Next.FIND, Next.RETRY, Next.FORGET):
+        if step in (MemberAction.FIND, MemberAction.RETRY, MemberAction.FORGET):
             self._waiting.go_on(_JOIN, error_of(code, f"group {group_id!r} cannot be joined yet"))
-        if step is Next.FIND:
+        if step is MemberAction.FIND:
             self._cluster.forget_coordinator(group_id)
-        elif step is Next.FORGET:
+        elif step is MemberAction.FORGET:
             await self._give_up_lost()
-        elif step is Next.STOP:
+        elif step is MemberAction.STOP:
             self._rebalances.on_group_error(error_of(code, f"group {group_id!r}"))
             if code == ErrorCode.FENCED_INSTANCE_ID:
                 self._fenced = True
@@ -264,18 +264,18 @@ class Membership:
         if generation != self.member.generation or not self._stable:
             return
         step = self.member.on_heartbeat(response.error_code)
-        if step is Next.FORGET or step is Next.STOP:
+        if step is MemberAction.FORGET or step is MemberAction.STOP:
             self._lost = True
-        if step is Next.STOP:
+        if step is MemberAction.STOP:
             # Another has taken the name: joining again would only throw that one out in turn.
             self._fenced = response.error_code == ErrorCode.FENCED_INSTANCE_ID
             self.member.forget()
             self._rebalances.on_group_error(
                 error_of(response.error_code, f"group {self.member.settings.group_id!r}")
             )
-        if step is Next.FIND:
+        if step is MemberAction.FIND:
             self._cluster.forget_coordinator(self.member.settings.group_id)
-        elif step not in (Next.GO_ON, Next.RETRY):
+        elif step not in (MemberAction.GO_ON, MemberAction.RETRY):
             self.rejoin("the group rebalances")
 
     def _is_idle(self) -> bool:

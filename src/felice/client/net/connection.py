@@ -30,7 +30,7 @@ from felice.protocol.api import Api
 from felice.protocol.codec import join_parts
 from felice.protocol.connection import ClientConnection
 
-_log = logging.getLogger("felice.client.protocol")
+_log = logging.getLogger("felice.client")
 
 
 @dataclass(slots=True)

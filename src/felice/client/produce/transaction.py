@@ -96,7 +96,7 @@ class EndTxn:
 Step: TypeAlias = InitProducerId | AddPartitions | AddOffsets | CommitOffsets | EndTxn
 
 
-class Next(Enum):
+class AfterResponse(Enum):
     """The next step after a response."""
 
     GO_ON = "ask `next_step` what follows"
@@ -312,33 +312,35 @@ class Transaction:
 
     # Answers
 
-    def on_answer(self, step: Step, codes: Iterable[int], identity: ProducerIdentity | None = None) -> Next:
+    def on_answer(
+        self, step: Step, codes: Iterable[int], identity: ProducerIdentity | None = None
+    ) -> AfterResponse:
         """The answer's error codes, and the identity that it brings."""
         worst = _worst(codes)
         if worst == ErrorCode.NONE:
             self._on_success(step, identity)
-            return Next.GO_ON
+            return AfterResponse.GO_ON
         if self._asks_for_nothing(step, worst):
             self._in_doubt = None
-            return Next.GO_ON
+            return AfterResponse.GO_ON
         if worst in _FIND:
-            return Next.FIND
+            return AfterResponse.FIND
         if ErrorCode.of(worst).retriable:
-            return Next.RETRY
+            return AfterResponse.RETRY
         self._on_error(step, worst)
-        return Next.GO_ON
+        return AfterResponse.GO_ON
 
     def _asks_for_nothing(self, step: Step, code: int) -> bool:
         """An abort need not be sure of what was added of a topic that is gone: nobody will read it."""
         is_gone = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return is_gone and self.state is State.ABORTING and isinstance(step, AddPartitions)
 
-    def on_failure(self, step: Step, error: KafkaError) -> Next:
+    def on_failure(self, step: Step, error: KafkaError) -> AfterResponse:
         """No answer came."""
         if error.retriable():
-            return Next.FIND
+            return AfterResponse.FIND
         self._fail_for_good(error)
-        return Next.GO_ON
+        return AfterResponse.GO_ON
 
     def _on_success(self, step: Step, identity: ProducerIdentity | None) -> None:
         if identity is not None:

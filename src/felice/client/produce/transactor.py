@@ -24,10 +24,10 @@ from felice.client.produce.sender import Sender
 from felice.client.produce.transaction import (
     AddOffsets,
     AddPartitions,
+    AfterResponse,
     CommitOffsets,
     EndTxn,
     InitProducerId,
-    Next,
     State,
     Step,
     Transaction,
@@ -142,16 +142,16 @@ class Transactor:
             self._log.debug("%s: %s, then %s", step, self.transaction.state.name, what_next.name)
             self._sender.wake()
             self._tell()
-            if what_next is Next.GO_ON:
+            if what_next is AfterResponse.GO_ON:
                 attempt = 0
                 continue
-            if what_next is Next.FIND:
+            if what_next is AfterResponse.FIND:
                 self._cluster.forget_coordinator(*self._coordinator_of(step))
             await asyncio.sleep(backoff_s(attempt, _BACKOFF_FIRST_MS, _BACKOFF_LIMIT_MS, self._random))
             attempt += 1
         self._tell()
 
-    async def _take(self, step: Step) -> Next:
+    async def _take(self, step: Step) -> AfterResponse:
         try:
             node_id = await self._cluster.coordinator(
                 self._coordinator_of(step)[0], self._cluster.timeout_s, self._coordinator_of(step)[1]
@@ -162,7 +162,7 @@ class Transactor:
             return self.transaction.on_failure(step, kafka_error(error))
         return self._on_answer(step, answer, connection)
 
-    def _on_answer(self, step: Step, answer: Any, connection: Connection) -> Next:
+    def _on_answer(self, step: Step, answer: Any, connection: Connection) -> AfterResponse:
         if isinstance(step, InitProducerId) and not answer.error_code:
             self.transaction.implicit = _is_implicit(connection.versions)
         identity = None

@@ -1,6 +1,6 @@
 import pytest
 
-from felice.client.group.member import GroupMember, GroupSettings, Next, next_step
+from felice.client.group.member import GroupMember, GroupSettings, MemberAction, next_step
 from felice.protocol.codec import decode_data, encode_data
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_protocol import (
@@ -29,18 +29,18 @@ def assignment(*numbers: int) -> bytes:
 @pytest.mark.parametrize(
     ("code", "step"),
     [
-        (ErrorCode.NONE, Next.GO_ON),
-        (ErrorCode.REBALANCE_IN_PROGRESS, Next.REJOIN),
-        (ErrorCode.NOT_COORDINATOR, Next.FIND),
-        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Next.RETRY),
-        (ErrorCode.UNKNOWN_MEMBER_ID, Next.FORGET),
-        (ErrorCode.ILLEGAL_GENERATION, Next.FORGET),
-        (ErrorCode.FENCED_INSTANCE_ID, Next.STOP),
-        (ErrorCode.GROUP_AUTHORIZATION_FAILED, Next.STOP),
-        (9999, Next.STOP),
+        (ErrorCode.NONE, MemberAction.GO_ON),
+        (ErrorCode.REBALANCE_IN_PROGRESS, MemberAction.REJOIN),
+        (ErrorCode.NOT_COORDINATOR, MemberAction.FIND),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, MemberAction.RETRY),
+        (ErrorCode.UNKNOWN_MEMBER_ID, MemberAction.FORGET),
+        (ErrorCode.ILLEGAL_GENERATION, MemberAction.FORGET),
+        (ErrorCode.FENCED_INSTANCE_ID, MemberAction.STOP),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, MemberAction.STOP),
+        (9999, MemberAction.STOP),
     ],
 )
-def test_what_an_answer_asks_of_the_member(code: int, step: Next) -> None:
+def test_what_an_answer_asks_of_the_member(code: int, step: MemberAction) -> None:
     assert next_step(code) is step
 
 
@@ -48,7 +48,7 @@ def test_member_id_given_by_the_coordinator_is_used_from_then_on() -> None:
     one = member()
     assert one.join_request(["t"], "why").member_id == ""
     answer = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="me")
-    assert one.on_join(answer) is Next.REJOIN
+    assert one.on_join(answer) is MemberAction.REJOIN
     assert one.join_request(["t"], "why").member_id == "me"
     assert not one.joined
 
@@ -63,7 +63,7 @@ def test_commits_and_heartbeats_carry_the_generation_of_the_join() -> None:
 def test_unknown_member_becomes_nobody() -> None:
     one = member()
     one.on_join(joined())
-    assert one.on_heartbeat(ErrorCode.UNKNOWN_MEMBER_ID) is Next.FORGET
+    assert one.on_heartbeat(ErrorCode.UNKNOWN_MEMBER_ID) is MemberAction.FORGET
     assert (one.member_id, one.generation) == ("", -1)
     assert one.committer.generation == -1
 

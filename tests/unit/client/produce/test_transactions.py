@@ -13,10 +13,10 @@ from felice.client.produce.batches import ANONYMOUS, ProducerIdentity
 from felice.client.produce.transaction import (
     AddOffsets,
     AddPartitions,
+    AfterResponse,
     CommitOffsets,
     EndTxn,
     InitProducerId,
-    Next,
     State,
     Step,
     Transaction,
@@ -39,7 +39,7 @@ CALLS = (
 
 def answered(
     transaction: Transaction, expected: Step, *codes: int, identity: ProducerIdentity | None = None
-) -> Next:
+) -> AfterResponse:
     """The next step is the expected one, and is answered."""
     assert transaction.next_step() == expected
     return transaction.on_answer(expected, codes or NONE, identity)
@@ -244,20 +244,20 @@ def test_other_offsets_are_refused_while_some_are_under_way() -> None:
 # What errors make of it
 
 PASSING = (
-    (ErrorCode.CONCURRENT_TRANSACTIONS, Next.RETRY),
-    (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Next.RETRY),
-    (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Next.RETRY),
-    (ErrorCode.NOT_COORDINATOR, Next.FIND),
-    (ErrorCode.COORDINATOR_NOT_AVAILABLE, Next.FIND),
-    (ErrorCode.REQUEST_TIMED_OUT, Next.FIND),
+    (ErrorCode.CONCURRENT_TRANSACTIONS, AfterResponse.RETRY),
+    (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, AfterResponse.RETRY),
+    (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, AfterResponse.RETRY),
+    (ErrorCode.NOT_COORDINATOR, AfterResponse.FIND),
+    (ErrorCode.COORDINATOR_NOT_AVAILABLE, AfterResponse.FIND),
+    (ErrorCode.REQUEST_TIMED_OUT, AfterResponse.FIND),
 )
 
 
 @pytest.mark.parametrize(("code", "what_next"), PASSING)
-def test_passing_errors_ask_for_the_same_again(code: ErrorCode, what_next: Next) -> None:
+def test_passing_errors_ask_for_the_same_again(code: ErrorCode, what_next: AfterResponse) -> None:
     transaction = committing()
     assert answered(transaction, EndTxn(True), code) is what_next
-    assert answered(transaction, EndTxn(True)) is Next.GO_ON
+    assert answered(transaction, EndTxn(True)) is AfterResponse.GO_ON
     assert transaction.outcome()
 
 
@@ -319,17 +319,23 @@ def test_a_topic_that_is_not_known_yet_is_asked_for_again_with_those_that_had_to
     transaction.enlist(P0)
     transaction.enlist(P1)
     codes = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED)
-    assert answered(transaction, AddPartitions((P0, P1)), *codes) is Next.RETRY
-    assert answered(transaction, AddPartitions((P0, P1))) is Next.GO_ON
+    assert answered(transaction, AddPartitions((P0, P1)), *codes) is AfterResponse.RETRY
+    assert answered(transaction, AddPartitions((P0, P1))) is AfterResponse.GO_ON
     assert transaction.state is State.OPEN
 
 
 def test_an_abort_does_not_wait_for_a_topic_that_was_deleted() -> None:
     transaction = opened()
     transaction.enlist(P0)
-    assert answered(transaction, AddPartitions((P0,)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) is Next.RETRY
+    assert (
+        answered(transaction, AddPartitions((P0,)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        is AfterResponse.RETRY
+    )
     ending(transaction, "abort_transaction")
-    assert answered(transaction, AddPartitions((P0,)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) is Next.GO_ON
+    assert (
+        answered(transaction, AddPartitions((P0,)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        is AfterResponse.GO_ON
+    )
     assert transaction.next_step() is None and transaction.outcome()
 
 
@@ -402,7 +408,7 @@ def test_an_addition_in_doubt_is_made_sure_of_before_the_abort(answer: ErrorCode
     transaction.enlist(P0)
     step = transaction.next_step()
     assert step is not None
-    assert transaction.on_failure(step, error_of(KafkaError._TRANSPORT, retriable=True)) is Next.FIND
+    assert transaction.on_failure(step, error_of(KafkaError._TRANSPORT, retriable=True)) is AfterResponse.FIND
     ending(transaction, "abort_transaction")
     answered(transaction, AddPartitions((P0,)), answer)
     if answer is ErrorCode.NONE:
