@@ -8,11 +8,11 @@
 #   make docs    the pages that are made from the code (docs/configuration.md)
 #   make bench   throughput, latency, start-up and memory, measured on this machine
 #   make attacks attacks on a broker beside healthy clients, whose waits are measured
-#   make crash-proof  losses of power at every moment of SEEDS (40) histories, and flipped bits
-#   make simulate  whole brokers and clients on virtual time: SEEDS=200 stories, or SEED=k with its trace, or BUGS=1;
-#                  KIND=broker or KIND=cluster for one half of them
+#   make crash-proof  power failures at every moment of SEEDS (40) histories, and flipped bits
+#   make simulate  whole brokers and clients on virtual time: SEEDS=200 runs, or SEED=k with its trace, or BUGS=1
+#                  for the injected faults; KIND=broker or KIND=cluster for one kind of simulation
 #   make differential  random requests to Apache Kafka and Felice side by side, answers compared: SEED=1 OPERATIONS=3000
-#   make soak    mixed load for MINUTES (60) on one broker: memory, files and histories judged; files go to OUT
+#   make soak    mixed load for MINUTES (60) on one broker: memory, files and histories checked; files go to OUT
 #   make chaos   three brokers and three ZooKeeper servers under load are killed, stopped, cut off: MINUTES (30) of it
 #   make copier  100,000 records copied exactly once by each client under kills; CLIENT=java for one of them
 #   make dist    builds the source distribution and the wheel into dist/; make dist-test installs and tries both;

@@ -1,8 +1,8 @@
-"""`make simulate SEEDS=n [KIND=cluster] [SEED=k]`: plays stories; says how to play again those that fail.
+"""`make simulate SEEDS=n [KIND=cluster] [SEED=k]`: runs simulations and prints how to repeat those that fail.
 
 python -m simulation --seeds 1000         seeds 0 to 999
-python -m simulation --seed 421           this one, with its whole trace
-python -m simulation --bugs               each planted bug until a story finds it
+python -m simulation --seed 421           this seed, with its whole trace
+python -m simulation --bugs               for each injected fault: the seed that finds it
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ _COLLECT_EVERY = 20
 
 
 def main() -> int:
+    """Run what the command line asks for.
+
+    Returns the exit status: 1 after an anomaly or an injected fault not found.
+    """
     parser = argparse.ArgumentParser(prog="simulation", description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=200, help="how many")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--seed", type=int, help="only this one, with its trace")
-    parser.add_argument("--bugs", action="store_true", help="hunt the planted bugs instead")
-    parser.add_argument(
-        "--kind", choices=[*SIMULATION_KINDS, "both"], help="of one broker or of a cluster; both"
-    )
+    parser.add_argument("--seeds", type=int, default=200, help="how many seeds to run")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="run only this seed and print its trace")
+    parser.add_argument("--bugs", action="store_true", help="search for the injected faults instead")
+    parser.add_argument("--kind", choices=[*SIMULATION_KINDS, "both"], help="one broker, a cluster, or both")
     options = parser.parse_args()
     only = options.kind or ("both" if options.seed is None else BROKER.name)
     kinds = [kind for kind in SIMULATION_KINDS.values() if only in (kind.name, "both")]
@@ -53,7 +55,7 @@ def _run_seeds(kind: SimulationKind, seeds: range) -> int:
             gc.collect()
             rate = done / (time.monotonic() - began)
             line = f"{kind.name}: {done} of {len(seeds)} seeds, {len(failed)} failed, {rate:.1f} a second"
-            print(f"{line}; {records} records, {world_s / 60:.0f} minutes of the worlds' time", flush=True)
+            print(f"{line}; {records} records, {world_s / 60:.0f} minutes of simulated time", flush=True)
     if failed:
         print(f"{kind.name}: failed: {' '.join(map(str, failed))}")
     return 1 if failed else 0
@@ -61,21 +63,21 @@ def _run_seeds(kind: SimulationKind, seeds: range) -> int:
 
 def _print_failure(kind: SimulationKind, result: RunResult) -> None:
     print(result.describe())
-    print("the last of its trace:")
+    print("the last lines of its trace:")
     print("\n".join(result.trace[-30:]))
-    print(f"to play it again: make simulate KIND={kind.name} SEED={result.plan.seed}", flush=True)
+    print(f"to repeat it: make simulate KIND={kind.name} SEED={result.plan.seed}", flush=True)
 
 
 def _search_all(kind: SimulationKind) -> int:
-    free = 0
+    not_found = 0
     for fault in search.INJECTED_FAULTS[kind.name]:
         found = search.search(fault, search.MAX_RUNS, kind)
-        free += found is None
+        not_found += found is None
         how = (
             f"found by seed {found.seed}, the {found.tried}. tried: {found.anomaly}" if found else "NOT FOUND"
         )
         print(f"{fault.name}: {fault.description}: {how}", flush=True)
-    return 1 if free else 0
+    return 1 if not_found else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Bugs that a story must find: each breaks one rule of the running code, as a mistake in it would.
+"""Injected faults that a simulation run must find: each replaces one rule of the running code, as a mistake would.
 
-A bug names which stories can meet it (`meets`) and a seed that is known to find it; where other changes have moved
-the stories since, the next seeds are tried.
+An injected fault says which plans can reach the wrong code (`applies_to`), and names a seed that is known to find it.
+Where later changes have altered that seed's run, the search tries the next seeds.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from simulation.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class InjectedFault:
+    """`inject` patches the code for as long as its context lasts. `seed` is tried first."""
+
     name: str
     description: str
     inject: Callable[[], AbstractContextManager[Any]]
@@ -63,8 +65,8 @@ def _tears(plan: Plan) -> bool:
     return plan.durability == "lossy" and any(fault.kind.startswith("power") for fault in plan.faults)
 
 
-def _begins_again(plan: Plan) -> bool:
-    """Producers begin anew after the broker did."""
+def _restarts_producers(plan: Plan) -> bool:
+    """A broker and then a client start again, so that producer ids are requested after a restart."""
     ends = [fault.time_s for fault in plan.faults if fault.kind in _ENDS_OF_BROKERS]
     return plan.durability != "lossy" and any(
         fault.kind == "kill client" and fault.time_s > min(ends, default=plan.length_s)
@@ -85,7 +87,7 @@ def _answers(target: Any, name: str, value: Any) -> Callable[[], AbstractContext
 
 
 def _wrap(target: Any, name: str, make: Callable[[Any], Any]) -> Callable[[], AbstractContextManager[Any]]:
-    """`make` gets what is there and gives what is to stand there instead."""
+    """Replace an attribute by what `make` returns for the original."""
     return lambda: patch.object(target, name, make(getattr(target, name)))
 
 
@@ -114,8 +116,8 @@ async def _first_block(self: Any) -> cluster_admin.ProducerIdBlock:
 # The log
 
 
-def _every(count: int, original: Any, instead: Callable[..., Any]) -> Any:
-    """Every so manieth call does something else."""
+def _every_nth(count: int, original: Any, instead: Callable[..., Any]) -> Any:
+    """Every `count`-th call does something else."""
     calls = 0
 
     def stand_in(*args: Any, **kwargs: Any) -> Any:
@@ -141,7 +143,7 @@ def _skip_head_of_segment(original: Any) -> Any:
     return read
 
 
-def _one_less(original: Any) -> Any:
+def _drop_last_batch(original: Any) -> Any:
     def batches(file: Any, first_offset: int) -> Iterator[Any]:
         held = None
         for header in original(file, first_offset):
@@ -149,12 +151,12 @@ def _one_less(original: Any) -> Any:
                 yield held
             held = header
         if held is not None:
-            raise CorruptLog(file.path, held.position, "planted")
+            raise CorruptLog(file.path, held.position, "injected")
 
     return batches
 
 
-def _points_run_ahead(original: Any) -> Any:
+def _recovery_point_too_high(original: Any) -> Any:
     def end_flush(log: Log, flush: Any) -> None:
         original(log, flush)
         log.durability.recovery_point = log.log_end_offset + 1
@@ -163,12 +165,12 @@ def _points_run_ahead(original: Any) -> Any:
 
 
 def _sees_everything(original: Any) -> Any:
-    """As a follower would."""
+    """Fetch as a follower does, beyond the high watermark."""
     return lambda *args, **kwargs: original(*args, **{**kwargs, "replica_id": 7})
 
 
 def _not_for(names: str, original: Any) -> Any:
-    """Does nothing for paths like this."""
+    """Skip the sync of paths that contain `names`."""
 
     def sync(self: Any, path: Path | None = None) -> None:
         where = self.path if path is None else path
@@ -193,7 +195,7 @@ def _in_memory_only(topic: str) -> Callable[[Any], Any]:
     return make
 
 
-def _takes_over_without_abort(original: Any) -> Any:
+def _initialises_without_abort(original: Any) -> Any:
     def initialise(current: Any, requested: Any, new_producer_id: int, now_ms: int) -> Any:
         if current is not None and current.state is initialisation.TransactionState.ONGOING:
             return current.initialised(
@@ -204,7 +206,7 @@ def _takes_over_without_abort(original: Any) -> Any:
     return initialise
 
 
-def _nobody_is_fenced(original: Any) -> Any:
+def _fences_no_producer(original: Any) -> Any:
     def initialise(current: Any, requested: Any, new_producer_id: int, now_ms: int) -> Any:
         change = original(current, requested, new_producer_id, now_ms)
         if current is not None and not isinstance(change, ErrorCode) and not change.state.is_decided:
@@ -225,11 +227,11 @@ def _last_marker_aborts(original: Any) -> Any:
     return append_marker
 
 
-def _counts_at_once(original: Any) -> Any:
+def _applies_at_once(original: Any) -> Any:
     return lambda shard, record, producer_id=NO_PRODUCER_ID: original(shard, record)
 
 
-def _stable_or_not(original: Any) -> Any:
+def _ignores_pending_transactions(original: Any) -> Any:
     def fetch_one(offsets: Any, group: str, topic: str, partition: int, stable: bool, topic_id: Any) -> Any:
         return original(offsets, group, topic, partition, False, topic_id)
 
@@ -239,7 +241,7 @@ def _stable_or_not(original: Any) -> Any:
 # The client
 
 
-def _lost_is_delivered(original: Any) -> Any:
+def _reports_lost_as_delivered(original: Any) -> Any:
     def on_failure(self: Any, queue: Any, batch: Any, error: KafkaError) -> None:
         if batch in queue.in_flight and error.code() == KafkaError._TRANSPORT:
             self._deliver(queue, batch, -1, -1)
@@ -250,26 +252,28 @@ def _lost_is_delivered(original: Any) -> Any:
 
 
 INJECTED_FAULTS = (
-    InjectedFault("window", "a batch that comes again is not recognised", _no_window, _any, seed=25),
-    InjectedFault("sequences", "sequences are not looked at", _no_sequences, _any, seed=7),
+    InjectedFault(
+        "window", "a batch that is sent again is not recognised as a duplicate", _no_window, _any, seed=25
+    ),
+    InjectedFault("sequences", "sequence numbers are not checked", _no_sequences, _any, seed=7),
     InjectedFault(
         "producer ids",
-        "the block of producer ids is not written down, and given again after a restart",
+        "the block of producer ids is not stored, and is handed out again after a restart",
         _replace(cluster_admin.ClusterAdmin, "_try_allocate", _first_block),
-        _begins_again,
+        _restarts_producers,
         seed=226,
     ),
     InjectedFault(
         "stale snapshot",
-        "producers are as the last snapshot says, without the batches after it",
+        "recovery takes producer state from the last snapshot, without the batches after it",
         _answers(recovery, "_replay", None),
         _any,
         seed=12,
     ),
     InjectedFault(
         "lost append",
-        "an append is acknowledged and not done, now and then",
-        _wrap(Log, "_append_valid", lambda original: _every(29, original, _append_nothing)),
+        "every 29th append is acknowledged but not done",
+        _wrap(Log, "_append_valid", lambda original: _every_nth(29, original, _append_nothing)),
         _any,
         seed=0,
     ),
@@ -282,7 +286,7 @@ INJECTED_FAULTS = (
     ),
     InjectedFault(
         "unsynced names",
-        "new segments' names are not brought to disk",
+        "the names of new segments are not synced",
         _wrap(SimDisk, "sync_dir", lambda original: _not_for("/data/", original)),
         _synced,
         seed=12,
@@ -303,14 +307,14 @@ INJECTED_FAULTS = (
     ),
     InjectedFault(
         "cut too far",
-        "recovery cuts the last whole batch, too",
-        _wrap(recovery, "verified_batches", _one_less),
+        "recovery also removes the last complete batch",
+        _wrap(recovery, "verified_batches", _drop_last_batch),
         _any,
         seed=0,
     ),
     InjectedFault(
         "torn batches",
-        "recovery does not look at the CRCs of batches",
+        "recovery does not check the CRCs of batches",
         _answers(recovery, "verify_crc", True),
         _tears,
         seed=102,
@@ -318,48 +322,48 @@ INJECTED_FAULTS = (
     InjectedFault(
         "recovery point",
         "the recovery point is one beyond the log's end",
-        _wrap(Log, "end_flush", _points_run_ahead),
+        _wrap(Log, "end_flush", _recovery_point_too_high),
         _any,
         seed=2,
     ),
     InjectedFault(
         "head of segment",
-        "a read that begins with a segment begins one too late",
+        "a read that starts at a segment's first offset starts one offset too late",
         _wrap(Log, "read", _skip_head_of_segment),
         _any,
         seed=5,
     ),
     InjectedFault(
         "high watermark",
-        "consumers read up to the log's end",
+        "consumers read up to the log end offset",
         _wrap(Partition, "fetch", _sees_everything),
         _synced,
         seed=25,
     ),
     InjectedFault(
         "last stable offset",
-        "readers of committed records see up to the high watermark",
+        "read_committed consumers read up to the high watermark",
         _replace(Log, "last_stable_offset", lambda self, high_watermark: high_watermark),
         _having("transactions"),
         seed=13,
     ),
     InjectedFault(
         "aborted list",
-        "readers are not told what was aborted",
+        "fetch responses do not list aborted transactions",
         _answers(Log, "aborted_transactions", []),
         _having("transactions"),
         seed=13,
     ),
     InjectedFault(
         "first aborted",
-        "readers are told of the first aborted transaction only",
+        "fetch responses list only the first aborted transaction",
         _wrap(Log, "aborted_transactions", lambda original: lambda *args: original(*args)[:1]),
         _having("transactions"),
         seed=20,
     ),
     InjectedFault(
         "transaction index",
-        "the transaction index is not made again by recovery",
+        "recovery does not rebuild the transaction index",
         _wrap(
             recovery,
             "_replay",
@@ -370,92 +374,92 @@ INJECTED_FAULTS = (
     ),
     InjectedFault(
         "markers after restart",
-        "decided transactions are not told again after a restart",
+        "markers of decided transactions are not sent again after a restart",
         _answers(TransactionShard, "_decide_again", Outcome()),
         _having("transactions", "copier"),
         seed=29,
     ),
     InjectedFault(
         "transactions in memory",
-        "the state of transactions is not written",
+        "the state of transactions is not written to the log",
         _wrap(HostedShard, "_append", _in_memory_only("__transaction_state")),
         _having("transactions", "copier"),
         seed=6,
     ),
     InjectedFault(
         "takeover",
-        "a new producer of an id leaves the old one's transaction open",
-        _wrap(initialisation, "initialise", _takes_over_without_abort),
+        "a new producer with the same transactional id leaves the open transaction of the old one as it is",
+        _wrap(initialisation, "initialise", _initialises_without_abort),
         _having("transactions", "copier"),
         seed=13,
     ),
     InjectedFault(
         "fence",
-        "a new producer of an id gets the old one's epoch",
-        _wrap(initialisation, "initialise", _nobody_is_fenced),
+        "a new producer with the same transactional id gets the epoch of the old one",
+        _wrap(initialisation, "initialise", _fences_no_producer),
         lambda plan: "transactions" in plan.workloads and plan.seed % 4 == 1,
         seed=141,
     ),
     InjectedFault(
         "wrong marker",
-        "one partition hears the opposite of the decision",
+        "one partition gets an abort marker for a committed transaction",
         _wrap(MarkerWriter, "_append", _last_marker_aborts),
         _having("transactions"),
         seed=13,
     ),
     InjectedFault(
         "offsets at once",
-        "offsets of a transaction count before it is committed",
-        _wrap(GroupShard, "replay", _counts_at_once),
+        "offsets of a transaction apply before it is committed",
+        _wrap(GroupShard, "replay", _applies_at_once),
         _having("copier"),
         seed=103,
     ),
     InjectedFault(
         "unstable offsets",
-        "offsets are told while a transaction is about to change them",
-        _wrap(commits, "_fetch_one", _stable_or_not),
+        "offsets are returned while an open transaction may change them, although stable ones were requested",
+        _wrap(commits, "_fetch_one", _ignores_pending_transactions),
         _having("copier"),
         seed=3,
     ),
     InjectedFault(
         "generation",
-        "anybody commits, whatever the generation",
+        "commits are accepted from any member of any generation",
         lambda: _unchecked_commits(),
         _having("copier", "group"),
         seed=31,
     ),
     InjectedFault(
         "offsets in memory",
-        "committed offsets are not written",
+        "committed offsets are not written to the log",
         _wrap(HostedShard, "_append", _in_memory_only("__consumer_offsets")),
         _having("group", "copier"),
         seed=2,
     ),
     InjectedFault(
         "sessions",
-        "members that fell silent stay",
+        "members whose session has expired stay in the group",
         _answers(rebalance, "on_time", None),
         _having("group", "copier"),
         seed=2,
     ),
     InjectedFault(
         "cleaner",
-        "the cleaner drops every batch that it may",
+        "the cleaner drops every batch that it may remove",
         _answers(BatchCleaner, "_clean_data", None),
         _having("keyed"),
         seed=42,
     ),
     InjectedFault(
         "overtaking",
-        "the client's requests overtake one whose attempt to connect failed",
+        "client requests overtake a request whose connection attempt failed",
         _replace(sender, "_IN_FLIGHT_WHILE_CONNECTING", 5),
         _tears,
         seed=436,
     ),
     InjectedFault(
         "client's answer",
-        "the client takes a lost connection for an answer",
-        _wrap(sender.Sender, "_on_failure", _lost_is_delivered),
+        "the client reports the batches of a lost connection as delivered",
+        _wrap(sender.Sender, "_on_failure", _reports_lost_as_delivered),
         _any,
         seed=12,
     ),

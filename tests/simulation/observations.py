@@ -1,4 +1,4 @@
-"""What the clients of one world did and were told, and what the judges say of it."""
+"""What the clients of one run did and observed, and the anomalies that the checkers find in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ PLAIN, LEDGER, COPY, KEYED = "plain", "ledger", "copy", "keyed"
 
 @dataclass(slots=True)
 class Sent:
-    """`offset` is None until it was acknowledged; eras count the losses of power before."""
+    """A record of a `Writer`.
+
+    `offset` is None until the record is acknowledged. An era is the number of power failures so far: the
+    one at the time of sending, and the one at the time of the acknowledgement.
+    """
 
     writer: str
     number: int
@@ -28,6 +32,8 @@ class Sent:
 
 @dataclass(slots=True)
 class Observations:
+    """Everything that the clients and the cluster observer recorded during one run."""
+
     is_lossy: bool
     power_failures: int = 0
     sent: list[Sent] = field(default_factory=list)
@@ -42,12 +48,15 @@ class Observations:
     final: dict[str, list[Read]] = field(default_factory=dict)
     final_keyed: list[tuple[str, int]] = field(default_factory=list)
     copied: list[tuple[int, str, int]] | None = None
-    # Everything else that went wrong, found where it happened.
+    # Anomalies that were found during the run, where they occurred.
     reported: list[str] = field(default_factory=list)
-    # Whoever wants to look at the brokers at the moment of an acknowledgement.
+    # Called at each acknowledgement. A cluster run checks the replicas at that moment.
     on_acknowledged: Callable[[Sent], None] = lambda sent: None
 
     def anomalies(self) -> list[str]:
+        """Every anomaly: those reported during the run, and those that the checkers find in the recorded
+        history.
+        """
         return [*self.reported, *self._plain(), *self._transactions(), *self._groups(), *self._keyed()]
 
     def _plain(self) -> list[str]:
@@ -69,8 +78,10 @@ class Observations:
         return faults + history.anomalies(judged, self._may_be_out_of_order() if self.is_lossy else ())
 
     def _may_be_out_of_order(self) -> set[tuple[str, int, int]]:
-        """Of several batches on their way to a partition that lost its producers, any may be the first to come: what
-        was on its way when power was lost, and what its writer sent to that partition between this loss and the next.
+        """The records, by writer, number and partition, that may stand behind later records of their
+        writer. After a power failure a partition may have lost its producer state. Then any batch that is
+        in flight may be the first to arrive. That concerns the batches that were in flight at the failure,
+        and those that the same writer sent to that partition between this failure and the next.
         """
         unsettled: set[tuple[str, int, int]] = set()
         for sent in self.sent:
@@ -85,7 +96,8 @@ class Observations:
         }
 
     def _known_offset(self, sent: Sent) -> int | None:
-        # Where a loss fell between sending and hearing, nobody knows which side of it the record was stored on.
+        # If the power failed between sending and acknowledgement, the record may have been stored before or
+        # after the failure.
         is_sure = not self.is_lossy or sent.sent_era == sent.acknowledged_era
         return sent.offset if is_sure else None
 

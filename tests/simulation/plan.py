@@ -1,9 +1,9 @@
-"""What one seed makes of a world: how durable its broker is, who is there, and what goes wrong when.
+"""The plan that a seed makes for one broker: how durable its log is, which clients run, and which faults happen when.
 
-Three kinds, by what the broker promises (docs/invariants.md, "What is durable when"):
-`synced`  flush.messages=1: what was acknowledged survives everything, a loss of power too.
-`cached`  the defaults, and machines that keep their power: what was acknowledged survives kill -9.
-`lossy`   the defaults, and losses of power: the end of a log may go, never its middle.
+Three settings of durability (docs/invariants.md, "What is durable when"):
+`synced`  flush.messages=1: acknowledged data survives everything, also a power failure.
+`cached`  the defaults, without power failures: acknowledged data survives kill -9.
+`lossy`   the defaults, with power failures: the end of a log may be lost, never a part before it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from random import Random
 
 DURABILITIES = ("synced", "synced", "cached", "cached", "lossy")
 CODECS = ("none", "none", "lz4", "zstd", "gzip", "snappy")
-# Beside writers and readers, which are always there.
+# Writers and readers always run. These run in addition.
 WORKLOADS = ("transactions", "copier", "group", "admin", "keyed")
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`time_s` from the beginning of the load; what the other fields mean, `kind` says."""
+    """A fault of the environment:
+
+    `time_s` after the workload starts. What `seconds` and `number` mean depends on `kind`.
+    """
 
     time_s: float
     kind: str
@@ -29,6 +32,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """Everything that happens in a run, decided by the seed before the run starts."""
+
     seed: int
     durability: str
     partitions: int
@@ -42,6 +47,7 @@ class Plan:
     min_isr: int = 1
 
     def describe(self) -> str:
+        """The plan as text for a person."""
         faults = "\n".join(f"  {f.time_s:.3f} s {f.kind} {f.seconds:.3f} {f.number}" for f in self.faults)
         return (
             f"seed {self.seed}: {self.durability}, {self.partitions} partitions, {self.workloads}\n{faults}"
@@ -49,6 +55,7 @@ class Plan:
 
 
 def plan_of(seed: int) -> Plan:
+    """The plan for one broker."""
     random = Random(f"{seed}/plan")
     durability = random.choice(DURABILITIES)
     workloads = tuple(
@@ -80,7 +87,7 @@ def _properties(random: Random, durability: str) -> dict[str, str]:
         "transaction.state.log.num.partitions": "2",
         "group.min.session.timeout.ms": "500",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
-        # Small indexes make small segments: many rolls, and recovery over several files.
+        # Small indexes make small segments: the log rolls often, and recovery reads several files.
         "log.index.interval.bytes": str(random.choice((1, 64, 512, 4096))),
         "log.index.size.max.bytes": str(random.choice((24, 64, 256, 10_485_760))),
         "log.flush.offset.checkpoint.interval.ms": interval_ms,
@@ -116,7 +123,8 @@ def _faults(random: Random, durability: str, workloads: tuple[str, ...], length_
     if durability != "cached":
         kinds += ["power", "power", "power at operation"]
     if durability == "lossy":
-        # A failed sync loses what it was to write: that a later sync, or a clean stop, follows is no comfort.
+        # A failed sync loses data for good, even if a later sync or a clean stop succeeds. The checker of
+        # lossy runs knows only power failures.
         kinds = [name for name in kinds if name != "disk error"]
     faults = []
     for _ in range(random.randrange(2, 7)):

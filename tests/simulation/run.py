@@ -1,4 +1,6 @@
-"""One seed's story from beginning to end: the world is made, loaded, hurt, healed, read and judged."""
+"""One simulation run: set up machines, run the workload, inject the faults, heal them, read everything,
+check.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 from felice.client.admin.model import NewTopic
 from felice.client.aio import Admin
 from felice.client.error import KafkaException
+from felice.env import Environment
 from felice.server.startup import StartupError
 from felice.testing.simulation.loop import Deadlock, RunsForEver
 from felice.testing.simulation.process import Process
@@ -32,13 +35,15 @@ from simulation.workload import (
     read_to_end,
 )
 
-# How long a world may take, in its own time, to come to rest once nothing goes wrong any more.
+# The longest time, on the simulated clock, that clients may need to finish after the last fault is healed.
 LIVENESS_S = 90.0
 _POLL_INTERVAL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
+    """What a simulation run did, and the anomalies that the checkers found in it."""
+
     plan: Plan
     anomalies: list[str]
     trace: list[str]
@@ -47,17 +52,21 @@ class RunResult:
     world_s: float
 
     def describe(self) -> str:
+        """The plan and the anomalies, as text for a person."""
         faults = "\n".join(f"  {fault}" for fault in self.anomalies)
         return f"{self.plan.describe()}\nanomalies:\n{faults}"
 
 
 def simulate(seed: int, change: Callable[[Plan], Plan] = lambda plan: plan) -> RunResult:
-    """Plays the story of one broker that the seed tells."""
+    """Run the simulation of one broker for this seed. `change` may alter the plan first."""
     return execute(change(plan_of(seed)), SimulationRun)
 
 
 def execute(plan: Plan, make_run: Callable[[World, Plan, Observations], SimulationRun]) -> RunResult:
-    """Garbage is collected between stories, not within: when is not the seed's choice."""
+    """Execute one run of a plan.
+
+    Garbage collection is off during the run, because its moment does not depend on the seed.
+    """
     world = World(plan.seed, limit_s=600)
     was_enabled = gc.isenabled()
     gc.disable()
@@ -84,7 +93,7 @@ def execute(plan: Plan, make_run: Callable[[World, Plan, Observations], Simulati
 
 
 class BrokerSupervisor:
-    """Starts its broker whenever it is down and may be up."""
+    """Starts its broker again whenever the broker is down and its downtime is over."""
 
     def __init__(self, world: World, broker: BrokerMachine) -> None:
         self.broker = broker
@@ -95,6 +104,10 @@ class BrokerSupervisor:
         self._is_starting = False
 
     async def run(self) -> None:
+        """Supervise until `is_over`.
+
+        A broker that reports a failure of its own is killed and started again.
+        """
         while not self.is_over:
             broker = self.broker
             if (
@@ -130,9 +143,14 @@ class BrokerSupervisor:
             self._is_starting = False
 
     def down_for(self, seconds: float) -> None:
+        """Do not start the broker during the next `seconds`."""
         self.up_at_s = self._world.loop.time() + seconds
 
     async def restart(self, seconds: float) -> None:
+        """Stop the broker cleanly and keep it down for `seconds`.
+
+        A broker that is still starting is killed instead.
+        """
         if self._is_starting:
             self.broker.kill()
         elif self.broker.is_running and not self._is_leaving_alone:
@@ -147,7 +165,9 @@ class BrokerSupervisor:
 
 
 class SimulationRun:
-    """What is alike in all stories; and the faults of a world with one broker."""
+    """One run with a single broker, and what runs of clusters share with it: clients, healing, the final
+    reads.
+    """
 
     def __init__(self, world: World, plan: Plan, observations: Observations) -> None:
         self._world = world
@@ -169,6 +189,7 @@ class SimulationRun:
         return [self._world.broker("b1", self._plan.properties)]
 
     async def execute(self) -> None:
+        """Run the whole plan, from the creation of the topics to the final reads."""
         watches = [asyncio.ensure_future(supervisor.run()) for supervisor in self._supervisors]
         await self._make_topics()
         self._clients = self._make_clients()
@@ -240,7 +261,7 @@ class SimulationRun:
     def _is_ready(self) -> bool:
         return self._broker.is_running and self._broker.broker is not None
 
-    # Harm and healing
+    # Faults and healing
 
     async def _until(self, time_s: float) -> None:
         await asyncio.sleep(max(time_s - self._world.loop.time(), 0))
@@ -338,7 +359,10 @@ class SimulationRun:
         return self._random.sample(names, self._random.randrange(1, len(names) + 1))
 
     async def _heal(self) -> None:
-        """From now on nothing goes wrong; what was begun is brought to its end."""
+        """End every fault: wait for those that undo themselves, then undo the others.
+
+        Nothing fails afterwards.
+        """
         for task in self._healing:
             await task
         for broker in self._brokers:
@@ -366,36 +390,37 @@ class SimulationRun:
                 raise error
         if late:
             self._observations.reported.append(
-                f"liveness: {', '.join(late)} did not come to an end in {LIVENESS_S:.0f} s after the last fault"
+                f"liveness: {', '.join(late)} did not finish within {LIVENESS_S:.0f} s after the last fault"
             )
         return not late
 
-    # The end
+    # The final contents
 
     async def _read_final_contents(self) -> None:
-        incarnation = self._world.machine("judge").boot()
+        # The name is part of the seed of this machine's random numbers: another name would change every run.
+        process = self._world.machine("judge").boot()
         try:
-            await asyncio.wait_for(incarnation.run(self._read(incarnation.env)), LIVENESS_S)  # type: ignore[arg-type]
+            await asyncio.wait_for(process.run(self._read(process.env)), LIVENESS_S)
         except (TimeoutError, KafkaException) as error:
-            self._observations.reported.append(f"liveness: the judge could not read everything: {error!r}")
+            self._observations.reported.append(f"liveness:  the final reads failed: {error!r}")
 
-    async def _read(self, env: object) -> None:
+    async def _read(self, env: Environment) -> None:
         observations, partitions = self._observations, self._plan.partitions
-        plain = await read_to_end(self._shared, env, PLAIN, partitions, "read_uncommitted")  # type: ignore[arg-type]
+        plain = await read_to_end(self._shared, env, PLAIN, partitions, "read_uncommitted")
         observations.final[PLAIN] = [as_read(message) for message in plain]
         if "transactions" in self._plan.workloads:
-            ledger = await read_to_end(self._shared, env, LEDGER, partitions, "read_committed")  # type: ignore[arg-type]
+            ledger = await read_to_end(self._shared, env, LEDGER, partitions, "read_committed")
             observations.final[LEDGER] = [as_read(message) for message in ledger]
         if "copier" in self._plan.workloads:
             copy = [
                 as_read(m) for m in await read_to_end(self._shared, env, COPY, partitions, "read_committed")
-            ]  # type: ignore[arg-type]
+            ]
             observations.copied = [(read.partition, read.writer, read.number) for read in copy]
         if "keyed" in self._plan.workloads:
-            for message in await read_to_end(self._shared, env, KEYED, 1, "read_uncommitted"):  # type: ignore[arg-type]
+            for message in await read_to_end(self._shared, env, KEYED, 1, "read_uncommitted"):
                 number = dict(message.headers() or [])["number"] or b""
                 observations.final_keyed.append(((message.key() or b"").decode(), int(number)))
-        async with Admin(self._shared.client, env=env) as admin:  # type: ignore[arg-type]
+        async with Admin(self._shared.client, env=env) as admin:
             monitor = next(client for client in self._clients if isinstance(client, OffsetMonitor))
             await monitor._observe_partition_offsets(admin)
             if "group" in self._plan.workloads:

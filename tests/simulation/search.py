@@ -1,4 +1,4 @@
-"""Plays stories with a planted bug until a judge finds it."""
+"""Runs simulations with an injected fault until a checker finds an anomaly."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from simulation.simulation_kind import BROKER, CLUSTER, SimulationKind
 
 INJECTED_FAULTS = {BROKER.name: BROKER_FAULTS, CLUSTER.name: CLUSTER_FAULTS}
 
-# Stories that are tried for one bug before it counts as not found.
+# An injected fault counts as not found after this many runs.
 MAX_RUNS = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
+    """The seed that found an injected fault, the number of runs needed, and the first anomaly."""
+
     seed: int
     tried: int
     anomaly: str
 
 
 def search(fault: InjectedFault, max_runs: int, kind: SimulationKind) -> Found | None:
+    """Run seeds that can reach the wrong code until one finds an anomaly; None after `max_runs` runs."""
     for tried, seed in enumerate(itertools.islice(_seeds(fault, kind), max_runs), 1):
         with fault.inject():
             result = kind.run(seed)
@@ -36,7 +39,7 @@ def search(fault: InjectedFault, max_runs: int, kind: SimulationKind) -> Found |
 
 
 def _seeds(fault: InjectedFault, kind: SimulationKind) -> Iterator[int]:
-    """The one that is known to find it, then every one that may."""
+    """The seed that is known to find the fault, then every seed whose plan can reach the wrong code."""
     yield fault.seed
     for seed in itertools.count():
         if seed != fault.seed and fault.applies_to(kind.plan_of(seed)):

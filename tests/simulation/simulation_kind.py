@@ -1,4 +1,4 @@
-"""The two kinds of the simulation: stories of one broker, and stories of a cluster."""
+"""The two kinds of simulation: of one broker, and of a cluster."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from simulation.plan import Plan, plan_of
 
 @dataclass(frozen=True, slots=True)
 class SimulationKind:
+    """How a kind of simulation makes a plan from a seed, and runs it."""
+
     name: str
     plan_of: Callable[[int], Plan]
     run: Callable[[int], broker.RunResult]

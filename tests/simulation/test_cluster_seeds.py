@@ -1,4 +1,6 @@
-"""Three hundred clusters, each from its seed: brokers, store, links and clients hurt and healed, without an anomaly."""
+"""Three hundred runs of clusters with faults of brokers, store, links and clients: no checker finds an
+anomaly.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ def test_no_run_of_a_cluster_has_an_anomaly(first: int) -> None:
         if result.anomalies:
             failed.append(result.describe())
     gc.collect()
-    assert not failed, "play one again with `make simulate KIND=cluster SEED=...`\n" + "\n".join(failed)
+    assert not failed, "repeat one with `make simulate KIND=cluster SEED=...`\n" + "\n".join(failed)
 
 
 def test_a_seed_of_a_cluster_leaves_the_same_trace_each_time() -> None:

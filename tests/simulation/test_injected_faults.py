@@ -1,4 +1,4 @@
-"""The judges are judged: every bug that is planted into the running code is found by a story."""
+"""The checkers are tested: a simulation run finds every fault that is injected into the running code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SEEDS = sorted({(kind.name, fault.seed) for kind, fault in _ALL})
 @pytest.mark.parametrize(
     ("kind", "least"), [(BROKER, 20), (CLUSTER, 20)], ids=lambda given: getattr(given, "name", "")
 )
-def test_there_are_enough_of_them(kind: SimulationKind, least: int) -> None:
+def test_there_are_enough_injected_faults(kind: SimulationKind, least: int) -> None:
     faults = INJECTED_FAULTS[kind.name]
     assert len({fault.name for fault in faults}) == len(faults) >= least
 
@@ -23,9 +23,9 @@ def test_there_are_enough_of_them(kind: SimulationKind, least: int) -> None:
 @pytest.mark.parametrize(("kind", "fault"), _ALL, ids=lambda given: given.name)
 def test_an_injected_fault_is_found(kind: SimulationKind, fault: InjectedFault) -> None:
     found = search(fault, MAX_RUNS, kind)
-    assert found is not None, f"{fault.description}: {MAX_RUNS} stories did not find it"
+    assert found is not None, f"{fault.description}: {MAX_RUNS} runs did not find it"
 
 
 @pytest.mark.parametrize(("name", "seed"), _SEEDS)
-def test_the_same_stories_find_nothing_in_the_code_as_it_is(name: str, seed: int) -> None:
+def test_the_same_seeds_find_nothing_in_the_unchanged_code(name: str, seed: int) -> None:
     assert SIMULATION_KINDS[name].run(seed).anomalies == []

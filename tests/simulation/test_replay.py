@@ -1,4 +1,4 @@
-"""A seed is the whole story: it is the same story each time, in any process."""
+"""A seed determines the whole run: the same trace each time, in any process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import pytest
 
 from simulation.run import simulate
 
-# Between them: transactions, a group, a copier, compaction, administration, and all kinds.
+# Together they cover transactions, a group, a copier, compaction, administration and all settings of
+# durability.
 SEEDS = (3, 7, 8, 22)
 TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_seed_played_twice_leaves_the_same_trace(seed: int) -> None:
+def test_a_seed_run_twice_leaves_the_same_trace(seed: int) -> None:
     first, again = simulate(seed), simulate(seed)
     for one, other in zip(first.trace, again.trace, strict=False):
         assert one == other
@@ -26,7 +27,7 @@ def test_a_seed_played_twice_leaves_the_same_trace(seed: int) -> None:
 
 
 @pytest.mark.parametrize("hash_seed", ["1", "20130101"])
-def test_the_order_of_hashes_has_no_part_in_it(hash_seed: str) -> None:
+def test_the_trace_does_not_depend_on_the_hash_seed(hash_seed: str) -> None:
     code = (
         "import sys; from simulation.run import simulate; "
         "print(*(simulate(int(seed)).fingerprint for seed in sys.argv[1:]))"

@@ -1,6 +1,6 @@
-"""Who lives in a simulated world: real clients, each on a machine of its own, killed and begun again.
+"""The clients of a simulated cluster: real clients, each on a machine of its own, that are killed and start again.
 
-A role keeps what it did in the `Observations`; what is in its process is lost with it.
+A client records what it did in `Observations`. Everything else in its process is lost when it is killed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ GROUP, COPY_GROUP = "readers", "copiers"
 
 
 class SharedState:
-    """What all roles share."""
+    """What all clients of a run share."""
 
     def __init__(
         self, world: World, plan: Plan, brokers: Sequence[BrokerMachine], observations: Observations
@@ -74,7 +74,7 @@ class SharedState:
 
 
 class WorkloadClient:
-    """Lives, dies and lives again until its work is done."""
+    """A client that is killed and started again until its work is done."""
 
     def __init__(self, shared: SharedState, name: str) -> None:
         self.shared = shared
@@ -85,6 +85,7 @@ class WorkloadClient:
         self.is_done = False
 
     async def run_until_done(self) -> None:
+        """Run the client; start it again after it was killed or failed with a client error."""
         while not self.is_done:
             process = self.machine.boot()
             try:
@@ -99,14 +100,19 @@ class WorkloadClient:
             await asyncio.sleep(self.random.uniform(0.05, 0.3))
 
     async def run(self, env: Environment, incarnation: int) -> None:
+        """The work of one process of this client. `incarnation` counts its processes from 1."""
         raise NotImplementedError
 
     async def pause(self, longest_s: float) -> None:
+        """Sleep for up to `longest_s`, mostly for much less."""
         await asyncio.sleep(self.random.random() ** 2 * longest_s)
 
 
 class Writer(WorkloadClient):
-    """Numbered records to every partition in turn, idempotent; each life is a writer of its own."""
+    """Writes numbered records to each partition in turn, idempotently.
+
+    Each incarnation is a writer of its own.
+    """
 
     async def run(self, env: Environment, incarnation: int) -> None:
         config = {
@@ -139,7 +145,9 @@ class Writer(WorkloadClient):
         future.add_done_callback(on_delivery)
 
     def _filled(self, value: str) -> str:
-        """Where a log may lose its tail, batches of several sectors, whatever the codec: they tear."""
+        """In lossy runs, values that make batches of several sectors with any codec, so that batches can be
+        torn.
+        """
         if self.shared.plan.durability == "lossy":
             return value + Random(value).randbytes(self.random.choice((0, 100, 1500, 5000))).hex()
         size = self.random.choice((0, 10, 200, 3000)) if self.random.random() < 0.3 else 0
@@ -147,7 +155,10 @@ class Writer(WorkloadClient):
 
 
 class KeyedWriter(WorkloadClient):
-    """Values and tombstones for a few keys; each life has keys of its own, for requests may outlive a life."""
+    """Writes values and tombstones for a few keys.
+
+    Each incarnation has its own keys, because a request can outlive its process.
+    """
 
     async def run(self, env: Environment, incarnation: int) -> None:
         async with Producer({**self.shared.client, "batch.num.messages": 2}, env=env) as producer:
@@ -173,7 +184,10 @@ class KeyedWriter(WorkloadClient):
 
 
 class TransactionalWriter(WorkloadClient):
-    """Transactions of a few records, most of them committed. Two of one id fence each other again and again."""
+    """Writes transactions of a few records and commits most of them.
+
+    Two with one transactional id fence each other.
+    """
 
     def __init__(self, shared: SharedState, name: str, transactional_id: str) -> None:
         super().__init__(shared, name)
@@ -216,7 +230,7 @@ class TransactionalWriter(WorkloadClient):
 
 
 class Copier(WorkloadClient):
-    """Copies PLAIN to COPY exactly once: records and offsets in one transaction, as one of a group."""
+    """Copies PLAIN to COPY exactly once, as a member of a group: records and offsets in one transaction."""
 
     async def run(self, env: Environment, incarnation: int) -> None:
         transactional = {"transactional.id": self.name, "transaction.timeout.ms": 5000}
@@ -229,7 +243,8 @@ class Copier(WorkloadClient):
             while True:
                 messages = [m for m in await consumer.consume(20, 0.25) if m.error() is None]
                 if messages:
-                    # Now, before anything is waited for: a rebalance may take the partitions meanwhile.
+                    # Read the metadata before the next `await`: a rebalance may revoke the partitions
+                    # meanwhile.
                     owner = consumer.consumer_group_metadata()
                     if owner.generation_id < 0:
                         raise TimeoutError("no longer a member")
@@ -265,12 +280,13 @@ async def _is_all_committed(consumer: Consumer, shared: SharedState) -> bool:
 
 
 class GroupMember(WorkloadClient):
-    """Reads PLAIN in a group and commits as it goes."""
+    """Reads PLAIN as a member of a group and commits after each batch."""
 
     async def run(self, env: Environment, incarnation: int) -> None:
         strategy = ("range", "cooperative-sticky")[self.shared.plan.seed % 2]
         config = {**self.shared.consumer, "group.id": GROUP, "partition.assignment.strategy": strategy}
-        # A rebalance goes on while records are worked on; what is given up must be committed first.
+        # A rebalance can happen while records are processed. The offsets of a revoked partition are
+        # committed first.
         busy = asyncio.Lock()
 
         async def finish(partitions: list[TopicPartition]) -> None:
@@ -313,7 +329,7 @@ class GroupMember(WorkloadClient):
 
 
 class Reader(WorkloadClient):
-    """Reads a topic from its beginning, and again in each life."""
+    """Reads a topic from the beginning, in each incarnation again."""
 
     def __init__(self, shared: SharedState, name: str, topic: str) -> None:
         super().__init__(shared, name)
@@ -343,7 +359,7 @@ class Reader(WorkloadClient):
 
 
 class OffsetMonitor(WorkloadClient):
-    """Asks again and again how far partitions reach and what was committed."""
+    """Requests the partitions' offsets and the group's committed offsets repeatedly."""
 
     async def run(self, env: Environment, incarnation: int) -> None:
         async with Admin(self.shared.client, env=env) as admin:
@@ -381,11 +397,12 @@ class OffsetMonitor(WorkloadClient):
 
 
 class Administrator(WorkloadClient):
-    """Makes, widens, configures and deletes topics, and remembers what it was told."""
+    """Creates topics and deletes them, and remembers which changes the broker confirmed."""
 
     def __init__(self, shared: SharedState, name: str) -> None:
         super().__init__(shared, name)
-        # Partitions of a topic that is there, 0 of one that is not; no entry where nobody knows.
+        # Number of partitions of each topic; 0 for a deleted topic; no entry while the outcome of a request
+        # is unknown.
         self.known: dict[str, int] = {}
 
     async def run(self, env: Environment, incarnation: int) -> None:
@@ -409,6 +426,7 @@ class Administrator(WorkloadClient):
             self.known[name] = before
 
     async def check(self, admin: Admin) -> list[str]:
+        """The topics whose number of partitions differs from what the broker confirmed, as text."""
         there = (await admin.metadata(None)).topics
         counts = {name: len(topic.partitions) for name, topic in there.items()}
         return [
@@ -423,6 +441,9 @@ def _succeeded(results: Any, name: str) -> bool:
 
 
 def as_read(message: Message) -> Read:
+    """The writer and number that a `Writer` or `TransactionalWriter` put into the value, with the record's
+    position.
+    """
     writer, number, _ = (message.value() or b"").decode().split(":")
     return Read(writer, int(number), message.partition() or 0, message.offset() or 0)
 
@@ -430,11 +451,13 @@ def as_read(message: Message) -> Read:
 async def read_to_end(
     shared: SharedState, env: Environment, topic: str, count: int, isolation: str
 ) -> list[Message]:
-    """Everything that is in a topic of so many partitions for a reader who comes now."""
+    """All records of partitions 0 to `count` - 1 of a topic, as a consumer with this isolation level sees
+    them now.
+    """
     partitions = range(count)
     config = {
         **shared.consumer,
-        "group.id": "judge",
+        "group.id": "judge",  # part of the requests, and so of the traces of all seeds
         "enable.partition.eof": True,
         "isolation.level": isolation,
     }

@@ -1,4 +1,4 @@
-"""Bugs of replication and control that a story of a cluster must find: each breaks one rule of the running code."""
+"""Injected faults of replication and of the controller that a simulation run of a cluster must find."""
 
 from __future__ import annotations
 
@@ -44,16 +44,18 @@ _DIVERGED = ("isolate leader",)
 # Following
 
 
-def _compares_nothing(original: Any) -> Any:
+def _sends_no_epoch(original: Any) -> Any:
     return lambda *args, **kwargs: replace(original(*args, **kwargs), last_fetched_epoch=-1)
 
 
-def _keeps_its_tail(epochs: Any, epoch: int, end: int, *, log_end_offset: int, high_watermark: int) -> Any:
+def _keeps_diverged_tail(
+    epochs: Any, epoch: int, end: int, *, log_end_offset: int, high_watermark: int
+) -> Any:
     return follower.TruncateTo(log_end_offset, is_unclean=False)
 
 
-def _takes_half(original: Any) -> Any:
-    """Believes that it has an epoch's beginning, and writes the leader's batches as of its own epoch."""
+def _records_epoch_zero(original: Any) -> Any:
+    """Record a new epoch as epoch 0, so that batches of the leader count as batches of an older epoch."""
 
     def assign(self: Any, epoch: int, offset: int) -> None:
         original(self, 0, offset)
@@ -61,13 +63,15 @@ def _takes_half(original: Any) -> Any:
     return assign
 
 
-def _believes_the_leader(own: int, leaders: int, log_end_offset: int) -> int:
+def _takes_watermark_of_leader(own: int, leaders: int, log_end_offset: int) -> int:
     return max(own, leaders)
 
 
 @contextlib.contextmanager
 def _before_kip_101() -> Iterator[None]:
-    """Whoever follows another leader cuts its log at its own watermark, and compares nothing."""
+    """Before KIP-101: a follower of a new leader truncates its log to its own high watermark and compares
+    no epochs.
+    """
 
     def cut(epochs: Any, *, log_start_offset: int, log_end_offset: int, high_watermark: int) -> Any:
         kept = max(log_start_offset, high_watermark)
@@ -75,7 +79,7 @@ def _before_kip_101() -> Iterator[None]:
 
     with (
         patch.object(follower, "before_following", cut),
-        patch.object(follower, "next_fetch", _compares_nothing(follower.next_fetch)),
+        patch.object(follower, "next_fetch", _sends_no_epoch(follower.next_fetch)),
     ):
         yield
 
@@ -85,7 +89,7 @@ def _before_kip_101() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _any_epoch() -> Iterator[None]:
-    """Whoever leads answers who asks for the leader of another epoch, and followers take what was said in another."""
+    """A leader answers requests for another leader epoch, and followers accept responses of another epoch."""
 
     def check(self: Any, current_leader_epoch: int) -> None:
         if self._failure is not None:
@@ -101,11 +105,11 @@ def _any_epoch() -> Iterator[None]:
         yield
 
 
-def _leads_on(self: Any) -> None:
+def _keeps_leading(self: Any) -> None:
     self._controller.resign()
 
 
-def _own_end(self: Any, high_watermark: int, *, committable_offset: int, **kwargs: Any) -> int:
+def _own_log_end(self: Any, high_watermark: int, *, committable_offset: int, **kwargs: Any) -> int:
     return max(high_watermark, committable_offset)
 
 
@@ -128,7 +132,7 @@ def _no_minimum() -> Iterator[None]:
         yield
 
 
-async def _write_whatever(self: Any, found: Any, proposal: Any) -> Any:
+async def _write_unconditionally(self: Any, found: Any, proposal: Any) -> Any:
     path = isr.layout.state_path(found.topic, found.partition)
     state = isr.layout.decode_state((await self._store.get(path)).data)
     mine = StateNode(found.leader_id, proposal.leader_epoch, state.controller_epoch, proposal.isr)
@@ -138,7 +142,7 @@ async def _write_whatever(self: Any, found: Any, proposal: Any) -> Any:
 # Control
 
 
-def _whoever_lives(original: Any) -> Any:
+def _elects_any_alive_replica(original: Any) -> Any:
     def elect(found: Any, alive: Any, controller_epoch: int, *, allows_unclean: bool = False) -> Any:
         if found.leader in alive:
             return original(found, alive, controller_epoch)
@@ -164,7 +168,7 @@ def _preferred_though_behind() -> Iterator[None]:
         yield
 
 
-def _over_whatever_is_there(original: Any) -> Any:
+def _ignores_versions(original: Any) -> Any:
     def write(store: Any, epoch_version: int, operations: Any) -> Any:
         blind = [replace(one, version=ANY_VERSION) if isinstance(one, SetData) else one for one in operations]
         return original(store, epoch_version, blind)
@@ -173,7 +177,10 @@ def _over_whatever_is_there(original: Any) -> Any:
 
 
 def _under_any_controller(store: Any, epoch_version: int, operations: Any) -> Any:
-    """Neither the nodes' versions nor the controller epoch are looked at. (One of them alone is enough for most.)"""
+    """Check neither the versions of the nodes nor the controller epoch.
+
+    Either check alone prevents most of the harm.
+    """
     return store.multi(
         [replace(one, version=ANY_VERSION) if isinstance(one, SetData) else one for one in operations]
     )
@@ -187,7 +194,7 @@ def _same_epoch(original: Any) -> Any:
     return following
 
 
-def _moved_at_once(found: Any, alive: Any, controller_epoch: int) -> Any:
+def _completes_at_once(found: Any, alive: Any, controller_epoch: int) -> Any:
     target = found.target
     if not found.is_reassigning or not any(replica in alive for replica in target):
         return None
@@ -196,7 +203,7 @@ def _moved_at_once(found: Any, alive: Any, controller_epoch: int) -> Any:
     return Move(found, Assignment(target), state)
 
 
-def _given_to_anybody(original: Any) -> Any:
+def _hands_over_to_any_replica(original: Any) -> Any:
     def step_down(found: Any, broker_id: int, alive: Any, controller_epoch: int) -> Any:
         others = tuple(replica for replica in found.replicas if replica != broker_id and replica in alive)
         if broker_id not in (found.leader, *found.isr) or not others:
@@ -208,7 +215,7 @@ def _given_to_anybody(original: Any) -> Any:
     return step_down
 
 
-async def _nothing_to_end(self: Any) -> None:
+async def _ends_nothing(self: Any) -> None:
     return None
 
 
@@ -217,7 +224,7 @@ async def _reads_nothing(self: Any, end_offset: int) -> None:
 
 
 def _marker_is_enough(original: Any) -> Any:
-    """The coordinator is told that a marker is written, where it is not."""
+    """Report a marker to the coordinator as written without writing it."""
 
     def append_marker(broker: Any, found: Any, asked: Any) -> int:
         if found.topic == "ledger" and asked.producer_epoch % 2 == 0:
@@ -230,158 +237,158 @@ def _marker_is_enough(original: Any) -> Any:
 INJECTED_FAULTS = (
     InjectedFault(
         "no comparison",
-        "a follower does not say of which epoch its last record is",
-        _wrap(partition.follower, "next_fetch", _compares_nothing),
+        "a follower does not send the epoch of its last record",
+        _wrap(partition.follower, "next_fetch", _sends_no_epoch),
         _hit(*_DIVERGED),
         seed=22,
     ),
     InjectedFault(
         "diverged tail",
-        "a follower keeps what its leader never had",
-        _replace(follower, "after_divergence", _keeps_its_tail),
+        "a follower keeps records that its leader never had",
+        _replace(follower, "after_divergence", _keeps_diverged_tail),
         _hit(*_DIVERGED),
         seed=2,
     ),
     InjectedFault(
-        "leader compares not",
-        "a leader does not look at the epochs of its followers",
+        "leader compares no epochs",
+        "a leader ignores the epochs that its followers send",
         _answers(Partition, "_divergence", None),
         _hit(*_DIVERGED),
         seed=22,
     ),
     InjectedFault(
         "no epochs",
-        "new leader epochs are not remembered",
-        _wrap(LeaderEpochs, "assign", _takes_half),
+        "new leader epochs are not recorded",
+        _wrap(LeaderEpochs, "assign", _records_epoch_zero),
         _hit(*_FAILOVER),
         seed=1,
     ),
     InjectedFault(
         "early watermark",
-        "the watermark is where the leader's own log ends",
-        _replace(Leader, "next_high_watermark", _own_end),
+        "the high watermark is the leader's own log end offset",
+        _replace(Leader, "next_high_watermark", _own_log_end),
         _shared,
     ),
     InjectedFault("min ISR", "min.insync.replicas is ignored", _no_minimum, _strict, seed=52),
     InjectedFault(
         "early answer",
-        "acks=all is answered before anybody has replicated",
+        "acks=all is acknowledged before any follower has the records",
         _answers(Partition, "is_acknowledged", True),
         _shared,
         seed=1,
     ),
     InjectedFault(
         "expansion",
-        "whoever fetches is in sync",
+        "every follower that fetches joins the ISR",
         _wrap(Leader, "propose_expansion", _any_follower),
         _shared,
         seed=57,
     ),
     InjectedFault(
         "ISR in a race",
-        "the ISR is written without a comparison",
-        _replace(isr.IsrWriter, "_write", _write_whatever),
+        "the ISR is written without a check of the node's version",
+        _replace(isr.IsrWriter, "_write", _write_unconditionally),
         _hit(*_FAILOVER),
         seed=15,
     ),
     InjectedFault(
         "earlier incarnation",
-        "a broker that starts keeps the leaderships of its earlier life",
-        _replace(membership.Membership, "_resign_previous_incarnation", _nothing_to_end),
+        "a broker that starts keeps the leaderships of its previous incarnation",
+        _replace(membership.Membership, "_resign_previous_incarnation", _ends_nothing),
         _hit("kill", "kill leader", "power"),
         seed=7,
     ),
     InjectedFault(
         "unclean",
-        "whoever lives is elected",
-        _wrap(duties, "elect_after_liveness_change", _whoever_lives),
+        "any replica that is alive is elected",
+        _wrap(duties, "elect_after_liveness_change", _elects_any_alive_replica),
         _hit(*_FAILOVER),
         seed=6,
     ),
     InjectedFault(
         "same epoch",
-        "a new leader keeps the old one's epoch",
+        "a new leader keeps the old leader's epoch",
         _wrap(election, "_next", _same_epoch),
         _hit(*_FAILOVER),
     ),
     InjectedFault(
-        "handed to anybody",
-        "a broker that stops gives its leaderships to replicas that are not in sync",
-        _wrap(membership, "step_down", _given_to_anybody),
+        "handed to any replica",
+        "a broker that stops hands its leaderships to replicas that are not in sync",
+        _wrap(membership, "step_down", _hands_over_to_any_replica),
         _hit("restart", "rolling restart"),
         seed=30,
     ),
     InjectedFault(
-        "hasty move",
-        "a move ends when its new replicas are alive",
-        _replace(duties, "completed", _moved_at_once),
+        "hasty reassignment",
+        "a reassignment ends when its new replicas are alive",
+        _replace(duties, "completed", _completes_at_once),
         lambda plan: "reassignment" in plan.workloads and _shared(plan),
         seed=8,
     ),
     InjectedFault(
         "any epoch",
-        "those who ask for the leader of another epoch are answered, and believe it",
+        "requests for another leader epoch are answered, and followers accept the answers",
         _any_epoch,
         _hit("late fetches"),
         seed=124,
     ),
     InjectedFault(
         "zombie",
-        "a broker leads on after its session has ended",
-        _replace(ImageFollower, "stop_leading", _leads_on),
+        "a broker keeps leading after its session has ended",
+        _replace(ImageFollower, "stop_leading", _keeps_leading),
         _hit("isolate leader", "isolate", "store part"),
         seed=15,
     ),
     InjectedFault(
         "watermark beyond",
-        "a follower's watermark is the leader's, wherever its own log ends",
-        _replace(follower, "next_high_watermark", _believes_the_leader),
+        "a follower takes the leader's high watermark even beyond its own log end",
+        _replace(follower, "next_high_watermark", _takes_watermark_of_leader),
         lambda plan: _shared(plan) and plan.properties["replica.fetch.response.max.bytes"] == "500",
         seed=6,
     ),
     InjectedFault(
         "preferred",
-        "the preferred replica is elected though it is behind",
+        "the preferred replica is elected although it is behind",
         _preferred_though_behind,
         _hit("lagging preferred"),
         seed=8,
     ),
     InjectedFault(
         "blind writes",
-        "decisions are written over whatever is there",
-        _wrap(writing, "write_guarded", _over_whatever_is_there),
+        "the controller's decisions are written without version checks",
+        _wrap(writing, "write_guarded", _ignores_versions),
         _hit("stale controller"),
         seed=13,
     ),
     InjectedFault(
         "two controllers",
-        "a controller that was replaced writes on, over whatever is there",
+        "a replaced controller keeps writing, without version checks",
         _replace(writing, "write_guarded", _under_any_controller),
         _hit("depose controller"),
         seed=6,
     ),
     InjectedFault(
         "before KIP-101",
-        "a log is cut at its watermark, not where epochs parted",
+        "a log is truncated to its high watermark, not to where the epochs diverge",
         _before_kip_101,
         _hit("flap"),
     ),
     InjectedFault(
         "not loaded",
-        "a coordinator acts before it has read what its predecessor wrote",
+        "a coordinator serves before it has loaded its partition",
         _replace(HostedShard, "_replay_log", _reads_nothing),
         lambda plan: bool({"transactions", "copier", "group"} & set(plan.workloads)),
     ),
     InjectedFault(
         "marker",
-        "markers are acknowledged and not written",
+        "markers are acknowledged but not written",
         _wrap(MarkerWriter, "_append", _marker_is_enough),
         lambda plan: "transactions" in plan.workloads,
         seed=1,
     ),
     InjectedFault(
         "unsynced replicas",
-        "what must be on disk is not waited for",
+        "acknowledgements do not wait for the disk",
         _replace(Log, "needs_flush", False),
         lambda plan: plan.durability == "synced" and any(f.kind.startswith("power") for f in plan.faults),
         seed=7,

@@ -1,4 +1,4 @@
-"""Sees all brokers of a cluster at once, as nobody in it can, and hands what it sees to the judges of replicas."""
+"""Observes all brokers of a simulated cluster at once and passes what it sees to the checkers of replicas."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ _AT_MOST_BYTES = 1 << 20
 
 
 class ClusterObserver:
+    """Reads the replicas of every broker and the nodes of the store, without taking part in the cluster."""
+
     def __init__(self, world: World, ensemble: SimEnsemble, brokers: dict[int, BrokerMachine]) -> None:
         self.replicas = Replicas()
         self._world = world
         self._ensemble = ensemble
         self._brokers = brokers
-        # How far each replica, in each incarnation of its broker, was read.
+        # The offset up to which each replica was read, in each incarnation of the replica.
         self._read_to: dict[tuple[int, int, str], int] = {}
-        # The replica of each name and broker: one that was moved away and came back is another.
+        # The replica of each broker and partition. A replica that was moved away and came back is another
+        # incarnation.
         self._known: dict[tuple[int, str], tuple[Partition, int]] = {}
 
     # Replicas
 
     def observe(self) -> None:
-        """One look at every replica of every broker that runs."""
+        """Check every replica of every running broker."""
         for number, machine in self._brokers.items():
             if machine.is_running:
                 with _undisturbed(machine.disk):
@@ -41,7 +44,10 @@ class ClusterObserver:
                 self._check_for_zombies(number, machine)
 
     def _check_for_zombies(self, number: int, machine: BrokerMachine) -> None:
-        """One that is stopped says nothing to anybody, and looks at its clock before it does."""
+        """Report a broker that still leads after its session timed out.
+
+        A stopped process (SIGSTOP) is exempt: it sends nothing, and checks its clock before it does.
+        """
         ended_s = self._ensemble.unheard.get(machine.name)
         if ended_s is None or machine.process is None or machine.process.is_stopped:
             return
@@ -99,7 +105,7 @@ class ClusterObserver:
         )
 
     def check_isrs(self) -> None:
-        """Who is in sync has everything below the watermark."""
+        """Check that every ISR member has everything below the high watermark."""
         for topic, node in self._topics():
             for number in node.partitions:
                 state = self.state(topic, number)
@@ -117,7 +123,9 @@ class ClusterObserver:
                         )
 
     def ends(self) -> dict[str, dict[int, tuple[int, int]]]:
-        """Log end and high watermark of every replica that the store knows of; -1 where there is none."""
+        """Log end offset and high watermark of every replica that the store names; (-1, -1) for a missing
+        replica.
+        """
         found: dict[str, dict[int, tuple[int, int]]] = {}
         for topic, node in self._topics():
             for number, replicas in node.partitions.items():
@@ -150,10 +158,12 @@ class ClusterObserver:
         ]
 
     def state(self, topic: str, number: int) -> layout.StateNode | None:
+        """A partition's state node, None while it does not exist."""
         node = self._ensemble.tree.find(layout.state_path(topic, number))
         return None if node is None else layout.decode_state(node.data)
 
     def alive(self) -> set[int]:
+        """The ids of the brokers that are registered in the store."""
         tree = self._ensemble.tree
         return (
             {int(name) for name in tree.children(layout.BROKER_IDS)}
@@ -162,7 +172,7 @@ class ClusterObserver:
         )
 
     def in_sync_beside(self, broker: int) -> list[set[int]]:
-        """Of each partition in whose ISR the broker is: the others in it."""
+        """For each partition that has the broker in its ISR: the other ISR members."""
         found = []
         for topic, node in self._topics():
             for number in node.partitions:
@@ -172,7 +182,9 @@ class ClusterObserver:
         return found
 
     def recovery_obstacle(self) -> str | None:
-        """What keeps the cluster from being whole: everybody alive, every ISR full, all replicas alike."""
+        """Why the cluster has not recovered, None if it has: all brokers alive, every ISR full, all
+        replicas equal.
+        """
         alive = self.alive()
         if len(alive) < len(self._brokers):
             return f"only {sorted(alive)} are alive"
@@ -180,7 +192,7 @@ class ClusterObserver:
             for number, replicas in node.partitions.items():
                 state = self.state(topic, number)
                 if any(node.adding.values()) or any(node.removing.values()):
-                    return f"{topic} is being moved"
+                    return f"{topic} is being reassigned"
                 if state is None or state.leader not in alive or set(state.isr) != set(replicas):
                     return f"{topic}-{number} of {replicas} has {state}"
         for name, found in self.ends().items():
@@ -189,7 +201,7 @@ class ClusterObserver:
         return None
 
     def states(self) -> list[State]:
-        """Every state of every partition that was ever written."""
+        """Every state of every partition that was ever written to the store, in order."""
         states, incarnations = [], dict[str, int]()
         for written in self._ensemble.history:
             parts = written.path.split("/")
@@ -219,7 +231,9 @@ class ClusterObserver:
     # Acknowledgements
 
     def check_acknowledgement(self, topic: str, number: int, offset: int, min_isr: int) -> str | None:
-        """At the moment when a producer hears yes: everybody who is in sync has the record, and enough have it."""
+        """Check an acknowledgement when the producer receives it: every ISR member has the record, and at
+        least `min_isr` brokers have it. Returns the anomaly, or None.
+        """
         state = self.state(topic, number)
         if state is None:
             return None
@@ -235,7 +249,7 @@ class ClusterObserver:
         machine = self._brokers[broker]
         partition = self._find(machine, topic, number)
         if partition is None:
-            # Nobody knows while it starts: its log is not open yet.
+            # The broker is starting: its log is not open yet, so its contents are unknown.
             return True
         return partition.log_end_offset > offset
 
@@ -245,7 +259,7 @@ def _name(partition: Partition) -> str:
 
 
 def batches_of(partition: Partition, offset: int) -> Iterator[Batch]:
-    """Every whole batch below the watermark from the one that holds `offset` on."""
+    """Every complete batch below the high watermark, from the batch that holds `offset`."""
     log = partition.log
     while offset < partition.high_watermark:
         data = log.read_bytes(offset, _AT_MOST_BYTES, end_offset=partition.high_watermark)
@@ -261,7 +275,7 @@ def batches_of(partition: Partition, offset: int) -> Iterator[Batch]:
 
 @contextlib.contextmanager
 def _undisturbed(disk: SimDisk) -> Iterator[None]:
-    """A look is no operation of the machine's: it neither fails nor counts."""
+    """Read the disk without being counted as an operation of the machine, and without meeting its faults."""
     before = disk.on_operation, disk._faults
     disk.on_operation, disk._faults = None, []
     try:

@@ -1,10 +1,10 @@
-"""What one seed makes of a cluster: how many brokers, what is promised, who is there, and what goes wrong when.
+"""The plan that a seed makes for a cluster: its size, its durability, which clients run, and which faults happen when.
 
-Three kinds, by what may be lost with a machine's power:
-`cached`   the defaults, and machines that keep their power: what was acknowledged survives kill -9.
-`synced`   flush.messages=1: power may be lost anywhere, everywhere at once, too.
-`guarded`  the defaults, and losses of power while another replica that is in sync lives on: nothing else goes wrong
-           with brokers until the broker that lost its power is in no ISR any more, or has caught up.
+Three settings of durability, by the power failures that happen:
+`cached`   the defaults, without power failures: acknowledged data survives kill -9.
+`synced`   flush.messages=1: power fails anywhere, on all brokers at once too.
+`guarded`  the defaults: power fails on one broker while another replica that is in sync stays alive. No other fault
+           hits a broker until the first is in no ISR any more, or has caught up.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _SLOW_DISK_SHARE = 0.3
 
 
 def cluster_plan_of(seed: int) -> Plan:
+    """The plan for a cluster."""
     random = Random(f"{seed}/cluster plan")
     durability = random.choice(DURABILITIES)
     brokers = random.choice((3, 3, 3, 4, 5))
@@ -75,7 +76,7 @@ def _properties(random: Random, durability: str, min_isr: int) -> dict[str, str]
         "replica.lag.time.max.ms": str(random.choice((500, 800))),
         "replica.fetch.wait.max.ms": "250",
         "replica.fetch.backoff.ms": "100",
-        # With little in an answer, who catches up does so in many steps.
+        # With small responses a follower needs many fetches to catch up.
         "replica.fetch.response.max.bytes": random.choice(("500", "10485760")),
         "replica.socket.timeout.ms": "1000",
         "controlled.shutdown.retry.backoff.ms": "200",
@@ -100,7 +101,7 @@ def _faults(random: Random, durability: str, length_s: float) -> list[Fault]:
     for _ in range(random.randrange(2, 7)):
         name = random.choice(random.choice(groups))
         if name == "disk error" and durability == "guarded":
-            continue  # a failed sync loses what it was to write, as a loss of power does
+            continue  # a failed sync loses data, as a power failure does
         if name == "power" and durability == "synced" and random.random() < 0.3:
             name = "power everywhere"
         faults.append(
@@ -115,7 +116,7 @@ def _faults(random: Random, durability: str, length_s: float) -> list[Fault]:
 
 
 def _slow_disks(seed: int, length_s: float) -> list[Fault]:
-    """Beside the other faults: where syncs take long, everything else finds them under way."""
+    """Slow disks, in addition to the other faults: everything else then meets syncs that are in progress."""
     random = Random(f"{seed}/slow disks")
     if random.random() >= _SLOW_DISK_SHARE:
         return []

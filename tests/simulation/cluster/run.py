@@ -1,4 +1,4 @@
-"""One seed's story of a cluster: as that of one broker, with faults of several, and judges who see all of them."""
+"""A simulation run of a cluster: more faults than with one broker, and checkers that see every replica."""
 
 from __future__ import annotations
 
@@ -20,26 +20,29 @@ from simulation.plan import Fault, Plan
 from simulation.run import BrokerSupervisor, RunResult, SimulationRun, _resume, execute
 from simulation.workload import WorkloadClient
 
-# Within this all ISRs are full again and all replicas alike, once nothing goes wrong any more.
+# The longest time, on the simulated clock, until all ISRs are full again and all replicas equal.
 FULL_REPLICATION_S = 30.0
 _OBSERVE_INTERVAL_S = 0.15
-# How late a controller hears that is to be misled.
+# The delay, in seconds, with which a stale controller hears from the store.
 _BEHIND_S = 0.3
 
 
 def simulate(seed: int, change: Callable[[Plan], Plan] = lambda plan: plan) -> RunResult:
-    """Plays the story of a cluster that the seed tells."""
+    """Run the simulation of a cluster for this seed. `change` may alter the plan first."""
     return execute(change(cluster_plan_of(seed)), ClusterRun)
 
 
 class ClusterRun(SimulationRun):
+    """One run of a cluster of three to five brokers around one simulated metadata store."""
+
     def __init__(self, world: World, plan: Plan, observations: Observations) -> None:
         self._ensemble = SimEnsemble(world, timeout_s=SESSION_TIMEOUT_S)
         super().__init__(world, plan, observations)
         self._by_number = dict(enumerate(self._brokers, 1))
         self._observer = ClusterObserver(world, self._ensemble, self._by_number)
         self._takeovers = Takeovers(world, self._ensemble, self._observer, self._shared)
-        # The broker that lost its power and may still count as in sync.
+        # The broker whose power failed, until it is in no ISR. It lacks data that its ISR membership
+        # promises (`guarded`).
         self._without_power: int | None = None
         self._disturbed_until_s = 0.0
         observations.on_acknowledged = self._check_acknowledgement
@@ -79,15 +82,15 @@ class ClusterRun(SimulationRun):
 
     def _check_acknowledgement(self, sent: Sent) -> None:
         if sent.offset is None:
-            return  # it was there already, the broker forgot where
+            return  # a duplicate, whose offset the broker no longer knows
         if self._without_power is not None:
-            return  # it is in the store's ISR yet, and lost what it had
+            return  # the broker without power is still in the ISR and has lost data
         fault = self._observer.check_acknowledgement(PLAIN, sent.partition, sent.offset, self._plan.min_isr)
         if fault is not None:
             self._observations.reported.append(f"{fault}, at {self._world.loop.time():.3f} s")
 
     def _is_ready(self) -> bool:
-        """Every broker can be given replicas by every other."""
+        """Whether every broker knows every other, so that topics can have replicas on all of them."""
         images = [
             machine.broker.image for machine in self._brokers if machine.broker and machine.broker.is_composed
         ]
@@ -95,7 +98,7 @@ class ClusterRun(SimulationRun):
             len(image.brokers) == len(images) for image in images
         )
 
-    # Harm
+    # Faults of brokers
 
     def _inject(self, fault: Fault) -> None:
         self._check_whether_caught_up()
@@ -107,7 +110,9 @@ class ClusterRun(SimulationRun):
         super()._inject(fault)
 
     def _disturb(self, fault: Fault, sessions: int) -> None:
-        """Until it is over, and the store knows: whoever is in sync there now may be about to leave."""
+        """Note until when the ISRs in the store may be outdated: until the fault is over, and the store
+        knows.
+        """
         seconds = 2 * fault.seconds + sessions * SESSION_TIMEOUT_S
         self._disturbed_until_s = max(self._disturbed_until_s, self._world.loop.time() + seconds)
 
@@ -179,7 +184,11 @@ class ClusterRun(SimulationRun):
             supervisor.broker.cut_power()
 
     def _may_lose_power(self, number: int) -> bool:
-        """Whether, for each partition that it has in sync, somebody else has all of it and lives on."""
+        """Whether the plan allows a power failure of this broker.
+
+        In `guarded` runs, every partition that it has in sync needs another replica that is in sync and
+        alive.
+        """
         if self._plan.durability == "synced":
             return True
         if self._world.loop.time() < self._disturbed_until_s or self._plan.replicas < 2:
@@ -188,7 +197,7 @@ class ClusterRun(SimulationRun):
         others = self._observer.in_sync_beside(number)
         return len(alive) == self._plan.brokers and all(beside & alive for beside in others)
 
-    # Harm to sessions and ways
+    # Faults of sessions and connections
 
     def _inject_store_cut(self, fault: Fault) -> None:
         self._ensemble.cut(f"b{self._some_broker()}")
@@ -227,7 +236,10 @@ class ClusterRun(SimulationRun):
         self._slow(*self._two_brokers(), fault.seconds)
 
     def _inject_isolate(self, fault: Fault) -> None:
-        """From the other brokers, and kind of the time from the store, too; clients still reach it."""
+        """Isolate a broker from the other brokers, and half of the time from the store too.
+
+        Clients still reach it.
+        """
         name = f"b{self._some_broker()}"
         others = [broker.name for broker in self._brokers if broker.name != name]
         if fault.number % 2:
@@ -236,7 +248,9 @@ class ClusterRun(SimulationRun):
             self._part_for(fault.seconds, name, other)
 
     def _inject_isolate_leader(self, fault: Fault) -> None:
-        """Clients go on writing to it, in vain, until its session ends and another leads."""
+        """Isolate a partition's leader from the store and the other brokers for longer than its session
+        lasts. Clients keep writing to it in vain, until the controller elects another leader.
+        """
         state = self._observer.state(PLAIN, fault.number % self._plan.partitions)
         if state is not None and state.leader > 0:
             name = f"b{state.leader}"
@@ -244,13 +258,13 @@ class ClusterRun(SimulationRun):
                 if other != name:
                     self._part_for(max(fault.seconds, 1.2 * SESSION_TIMEOUT_S), name, other)
 
-    # Harm to leaderships
+    # Faults of leaderships
 
     def _some_partition(self, fault: Fault) -> int:
         return fault.number % self._plan.partitions
 
     def _inject_flap(self, fault: Fault) -> None:
-        """Leaders follow one another faster than everybody hears of them."""
+        """Change a partition's leader several times, faster than all brokers hear of it."""
 
         async def flap() -> None:
             for _ in range(2 + fault.number % 2):
@@ -260,8 +274,9 @@ class ClusterRun(SimulationRun):
         self._healing.append(asyncio.ensure_future(flap()))
 
     def _inject_late_fetches(self, fault: Fault) -> None:
-        """A leader is relieved and led again before it hears of either, and meanwhile what it was asked for under its
-        first epoch is under way: the one who asks has more than the one who leads between, and must cut it.
+        """Replace a leader and elect it again before it hears of either change, while fetches under its
+        first epoch are in flight. The follower that sent them had more records than the leader in between,
+        and must truncate its log.
         """
         partition = self._some_partition(fault)
         state = self._observer.state(PLAIN, partition)
@@ -287,7 +302,7 @@ class ClusterRun(SimulationRun):
         self._healing.append(asyncio.ensure_future(relieve()))
 
     def _inject_stale_controller(self, fault: Fault) -> None:
-        """The controller hears late: of a broker that is gone, and of a leader that is another by then."""
+        """Delay what the controller hears from the store: that a broker is gone, and that leaders change."""
         if (number := self._controller()) is None:
             return
         lost = self._random.choice([broker for broker in self._by_number if broker != number])
@@ -303,7 +318,10 @@ class ClusterRun(SimulationRun):
         self._healing.append(asyncio.ensure_future(mislead()))
 
     def _inject_depose_controller(self, fault: Fault) -> None:
-        """Somebody deletes `/controller`, as operators do; who held it hears of that late, and then has much to do."""
+        """Delete `/controller`, as an operator may.
+
+        The former controller hears of it late, and has work to do meanwhile.
+        """
         if (number := self._controller()) is None:
             return
         lost = self._random.choice([broker for broker in self._by_number if broker != number])
@@ -319,13 +337,13 @@ class ClusterRun(SimulationRun):
         self._healing.append(asyncio.ensure_future(depose()))
 
     def _lose(self, number: int, seconds: float) -> None:
-        """Down, and at once no member of the cluster any more."""
+        """Kill a broker and end its session at once."""
         self._bring_down(number, seconds)
         self._expire(number)
 
     def _inject_lagging_preferred(self, fault: Fault) -> None:
-        """The first replica is cut off from the others, not from the store: it lives and is behind. Elections are
-        asked for all the while, and while it catches up.
+        """Cut the preferred replica off from the other brokers, but not from the store: it is alive and
+        falls behind. Request preferred elections meanwhile, and while it catches up.
         """
         partition = self._some_partition(fault)
         first = self._takeovers.first_replica(partition)
@@ -363,7 +381,7 @@ class ClusterRun(SimulationRun):
         for way in ((one, other), (other, one)):
             self._world.network.slow(*way, seconds * self._random.random())
 
-    # Harm to machines
+    # Faults of machines
 
     def _inject_clock(self, fault: Fault) -> None:
         names = [client.name for client in self._clients] + [broker.name for broker in self._brokers] * 3
@@ -382,7 +400,7 @@ class ClusterRun(SimulationRun):
         self._after(fault.seconds, repair)
 
     def _inject_slow_disk(self, fault: Fault) -> None:
-        """A broker's, or everybody's; up to a second for a sync."""
+        """Slow the disk of one broker or of all: a sync takes up to a second."""
         numbers = self._by_number if fault.number < 15 else [self._some_broker()]
         for number in numbers:
             machine = self._by_number[number]
@@ -397,12 +415,13 @@ class ClusterRun(SimulationRun):
             broker.disk.capacity_bytes = None
             directories = broker.broker.directories if broker.broker is not None else []
             if any(directory.failed for directory in directories):
-                # A log that there was no room to open stays offline until its broker starts anew.
+                # A log that could not be opened on the full disk stays offline until the broker starts
+                # again.
                 broker.kill()
 
         self._after(fault.seconds, repair)
 
-    # Rest
+    # Recovery
 
     async def _all_clients_finish(self, running: list[asyncio.Task[None]]) -> bool:
         return await super()._all_clients_finish(running) and await self._is_fully_replicated()
@@ -412,7 +431,7 @@ class ClusterRun(SimulationRun):
         while (recovery_obstacle := self._observer.recovery_obstacle()) is not None:
             if self._world.loop.time() > deadline:
                 self._observations.reported.append(
-                    f"liveness: not whole again in {FULL_REPLICATION_S:.0f} s: {recovery_obstacle}"
+                    f"liveness: not fully replicated after {FULL_REPLICATION_S:.0f} s: {recovery_obstacle}"
                 )
                 return False
             await asyncio.sleep(_OBSERVE_INTERVAL_S)

@@ -1,4 +1,4 @@
-"""Who leads, decided from outside of the cluster, as a controller or an operator might."""
+"""Leadership changes made from outside of the cluster, as a controller or an operator would make them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _PAUSE_S = 0.15
 
 
 class Takeovers:
+    """Writes leaders into the store, removes the controller, and requests preferred elections."""
+
     def __init__(
         self, world: World, ensemble: SimEnsemble, observer: ClusterObserver, shared: SharedState
     ) -> None:
@@ -28,6 +30,7 @@ class Takeovers:
         self._ensemble = ensemble
         self._observer = observer
         self._shared = shared
+        # The name is part of the seed: another name would change every run.
         self._random = world.random("throne")
 
     def elect(self, partition: int, fallback: int | None = None) -> None:
@@ -51,18 +54,18 @@ class Takeovers:
         self._ensemble.multi([SetData(path, layout.encode_state(after), node.version)], _NO_SESSION)
 
     def first_replica(self, partition: int) -> int | None:
-        """The preferred one."""
+        """The preferred replica of a partition, None while the topic does not exist."""
         node = self._ensemble.tree.find(layout.topic_path(PLAIN))
         return None if node is None else layout.decode_topic(node.data).partitions[partition][0]
 
     def depose(self) -> None:
-        """There is no controller any more; who stands first is the next."""
+        """Delete `/controller`. The broker that creates it first is the next controller."""
         if self._ensemble.tree.find(layout.CONTROLLER) is not None:
             self._world.note("the controller is deposed")
             self._ensemble.multi([Delete(layout.CONTROLLER)], _NO_SESSION)
 
     async def request_elections(self, seconds: float) -> None:
-        """Asks for preferred elections of everything, again and again."""
+        """Request preferred elections of all partitions repeatedly, for `seconds`."""
         machine = self._world.machine("elector")
         if machine.is_running:
             return

@@ -1,4 +1,4 @@
-"""Who lives only where there are several brokers."""
+"""The clients that run only in clusters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _TIMEOUT_S = 3.0
 
 
 class Reassigner(WorkloadClient):
-    """Moves partitions, cancels moves, elects leaders, widens topics and changes their settings, under load."""
+    """Reassigns partitions, cancels reassignments, elects leaders, adds partitions and changes settings,
+    under load.
+    """
 
     async def run(self, env: Environment, incarnation: int) -> None:
         async with Admin(self.shared.client, env=env) as admin:
@@ -56,6 +58,6 @@ class Reassigner(WorkloadClient):
         await admin.incremental_alter_configs([resource], timeout_s=_TIMEOUT_S)
 
     async def _widen(self, admin: Admin) -> None:
-        """Beyond the partitions that the others use."""
+        """Add partitions to a topic. The other clients do not use them."""
         count = self.shared.plan.partitions + self.random.randrange(1, 3)
         await admin.create_partitions([NewPartitions(LEDGER, count)], timeout_s=_TIMEOUT_S)
