@@ -28,7 +28,7 @@ class Network(Protocol):
     """Listening and connecting with TCP, optionally with TLS."""
 
     async def check_free(self, host: str | None, port: int) -> None:
-        """Raises OSError if `listen` could not bind this address now. Nobody can connect meanwhile."""
+        """Raises OSError if `listen` could not bind this address now. Clients cannot connect meanwhile."""
 
     async def listen(
         self,
@@ -95,7 +95,7 @@ class SystemNetwork:
 class SliceSender:
     """Sends file slices over one transport, in order, one at a time.
 
-    When `send` is called, the transport's write buffer must be empty, and nobody may call
+    When `send` is called, the transport's write buffer must be empty, and no caller may use
     `transport.write` until `done` is called. The session ensures both; it owns the order of
     a connection's bytes (S1). Meanwhile it calls `go_on` when the transport reports an empty
     buffer (`resume_writing`).

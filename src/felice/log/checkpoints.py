@@ -75,7 +75,10 @@ class Checkpoint:
                     path.parent,
                     f"{reason}; restore the file, or delete it and start again: {_COSTS[path.name]}",
                 ) from error
-            _log.warning("%s %s: logs are cleaned from their starts again", path.parent, reason)
+            _log.warning(
+                "the cleaner's checkpoint is damaged: logs are cleaned from their starts again",
+                extra={"path": str(path), "reason": str(error)},
+            )
             return {}
 
     def capture(self, offsets: Mapping[PartitionKey, int]) -> Callable[[], None]:

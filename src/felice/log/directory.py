@@ -157,7 +157,10 @@ class LogDirectory:
                     self._adopt(topic_partition, outcome)
                 else:
                     self.failed[topic_partition] = outcome
-                    _log.error("partition %s-%d is offline: %s", *topic_partition, outcome)
+                    _log.error(
+                        "a partition is offline",
+                        extra={"partition": "{}-{}".format(*topic_partition), "reason": outcome},
+                    )
         if self._sync_failed and not self.failed:
             failed_sync.unmark(self._disk, self.path)
 
@@ -451,14 +454,14 @@ class LogDirectory:
             self.on_io_error(error)
         else:
             old.lacks_room = False
-            _log.error("partition %s stays offline: %s", old.name, error)
+            _log.error("a partition stays offline", extra={"partition": old.name, "reason": str(error)})
 
     def _take_back(self, topic_partition: PartitionKey, old: Log, log: Log) -> Log | None:
         if self.offline_reason is not None or self.logs.get(topic_partition) is not old:
             log.close(clean=False)
             return None
         self._adopt(topic_partition, log)
-        _log.info("partition %s is online again", log.name)
+        _log.info("a partition is online again", extra={"partition": log.name})
         return log
 
     # -- replicas that come from another directory -----------------------------------------------------
@@ -581,7 +584,10 @@ class LogDirectory:
         if isinstance(error, OSError):
             self.on_io_error(error)
         elif log.offline_reason is not None:
-            _log.error("%s; the other partitions of %s go on", log.offline_reason, self.path)
+            _log.error(
+                "a partition is offline; the other partitions of its log directory stay online",
+                extra={"partition": log.name, "log_dir": str(self.path), "reason": str(error)},
+            )
         if log.offline_reason is not None and self.offline_reason is None and self.on_log_offline is not None:
             self.on_log_offline(log)
 
@@ -591,14 +597,17 @@ class LogDirectory:
             self.fail(error)
         elif (reason := error.strerror or "") not in self._shortages_reported:
             self._shortages_reported.add(reason)
-            _log.error("writes to %s fail until there is room: %s", self.path, error)
+            _log.error(
+                "writes to a log directory fail until there is room",
+                extra={"log_dir": str(self.path), "reason": str(error)},
+            )
 
     def fail(self, error: Exception) -> None:
         """Takes the directory and all its partitions offline until the broker restarts."""
         if self.offline_reason is not None:
             return
         self.offline_reason = str(error)
-        _log.error("log directory %s is offline: %s", self.path, error)
+        _log.error("a log directory is offline", extra={"log_dir": str(self.path), "reason": str(error)})
         for log in (*self.logs.values(), *self.futures.values()):
             log.take_offline(f"log directory {self.path} failed: {error}")
         if self.on_offline is not None:
@@ -640,5 +649,5 @@ def _close_cleanly(log: Log) -> bool:
     try:
         log.close(parent_follows=True)
     except (ApiError, OSError) as error:
-        _log.error("partition %s could not be closed: %s", log.name, error)
+        _log.error("a partition could not be closed", extra={"partition": log.name, "reason": str(error)})
     return log.was_closed_cleanly

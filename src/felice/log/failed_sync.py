@@ -40,10 +40,9 @@ def _mark(disk: Disk, log_directory: Path) -> None:
         disk.open(log_directory / MARK_NAME, create=True).close()
     except OSError as error:
         _log.error(
-            "a sync in %s failed, and that cannot be noted there (%s): restart the machine before the broker, or "
-            "what it acknowledges later may be lost with the power",
-            log_directory,
-            error,
+            "a sync failed and that could not be recorded: restart the machine before the broker, or a power failure "
+            "may lose records that it acknowledges later",
+            extra={"log_dir": str(log_directory), "reason": str(error)},
         )
 
 

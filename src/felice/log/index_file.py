@@ -162,7 +162,10 @@ class IndexFile:
         try:
             self.write_pending()
         except OSError as error:
-            _log.warning("index %s could not be written and stays in memory: %s", self.path, error)
+            _log.warning(
+                "index entries could not be written and stay in memory",
+                extra={"path": str(self.path), "reason": str(error)},
+            )
 
     def write_pending(self) -> None:
         """Writes the entries that are only in memory, by position: that overwrites a partial write."""

@@ -367,7 +367,7 @@ class Log:
         if self._offline is None:
             self._offline = f"partition {self.name} is offline: {error}"
             self.lacks_room = isinstance(error, OSError) and is_shortage(error)
-            _log.error("%s", self._offline)
+            _log.error("a partition is offline", extra={"partition": self.name, "reason": str(error)})
             if self.on_failure is not None:
                 self.on_failure(self, error)
         return LogOffline(self._offline)
@@ -443,7 +443,7 @@ class Log:
             raise self._fail(error) from error
 
     def end_flush(self, flush: Flush) -> None:
-        """Moves the recovery point. A failed flush takes the log offline: nobody knows which pages are lost.
+        """Moves the recovery point. A failed flush takes the log offline: it is unknown which pages are lost.
 
         Raises `FlushPostponed` if the disk had no room: the next flush writes what is missing.
         """

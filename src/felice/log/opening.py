@@ -5,7 +5,7 @@ Keeps true: the loaded segments are consecutive. Only the last one, the active s
             A log that ends below its recovery point is not loaded: flushed records are missing there.
 
 After a clean stop the files are believed, except for indexes that cannot be right. After an unclean stop the batches
-above the recovery point are scanned (`recovery`), and the log ends where the first bad batch stood.
+above the recovery point are scanned (`recovery`), and the log ends before the first bad batch.
 """
 
 from __future__ import annotations
@@ -92,8 +92,7 @@ def load(
         now_ms=now_ms,
     )
     deleted_files: list[tuple[int, Path]] = []
-    end_offset = opened.segments[-1].next_offset
-    if end_offset < log_start_offset:
+    if (end_offset := opened.segments[-1].next_offset) < log_start_offset:
         if clean_shutdown:
             # No clean stop leaves such a log: the checkpoint is damaged, and must not cost the records.
             reason = f"the log ends at {end_offset}, but its checkpoint lets it begin at {log_start_offset}"
@@ -111,14 +110,23 @@ def load(
         durability.sync_cut(segments.active)
     if not epochs_known:
         rebuild_epochs(epochs, segments)
-    epochs.truncate_from_end(segments.end_offset)
-    epochs.truncate_from_start(log_start_offset)
+    loaded = LoadedLog(
+        segments, epochs, producers, durability, topic_id, log_start_offset, opened.cuts, deleted_files
+    )
+    _restore(loaded, opened, files, directory, now_ms)
+    return loaded
+
+
+def _restore(loaded: LoadedLog, opened: Opened, files: OpenFiles, directory: Path, now_ms: int) -> None:
+    """Brings epochs, producers and rebuilt transaction indexes in line with the segments. Raises OSError."""
+    loaded.epochs.truncate_from_end(loaded.segments.end_offset)
+    loaded.epochs.truncate_from_start(loaded.log_start_offset)
     recovery.restore_producers(
-        producers,
+        loaded.producers,
         files.disk,
         directory,
-        segments,
-        log_start_offset=log_start_offset,
+        loaded.segments,
+        log_start_offset=loaded.log_start_offset,
         now_ms=now_ms,
         rescanned=opened.rescanned,
     )
@@ -126,9 +134,6 @@ def load(
     # No later flush covers these files. Without a sync, a power failure would bring back the old index, and
     # consumers would read aborted records as committed.
     failed_sync.sync(files.disk, directory.parent, rebuilt)
-    return LoadedLog(
-        segments, epochs, producers, durability, topic_id, log_start_offset, opened.cuts, deleted_files
-    )
 
 
 def _delete(segments: Sequence[Segment], durability: Durability, due_ms: int) -> list[tuple[int, Path]]:
@@ -246,7 +251,7 @@ def _tidy(files: OpenFiles, directory: Path, recovery_point: int | None) -> list
     for name in names:
         stem, _, suffix = name.partition(".")
         if f".{suffix}" in SUFFIXES and stem.isdigit() and int(stem) not in base_offsets:
-            _log.warning("%s has no log beside it and is removed", directory / name)
+            _log.warning("an index file without a log is removed", extra={"path": str(directory / name)})
             files.disk.remove(directory / name)
     return _without_empty(files, directory, base_offsets, recovery_point)
 
@@ -316,11 +321,11 @@ def _recover_one(
         )
     may_have_gaps = config.is_compacted and segment.size_bytes > 0
     if cut is None and following is not None and segment.next_offset < following and not may_have_gaps:
-        # The power failed before this segment's tail was written, but after the next one's head. Records after a
-        # gap must not be served, because nobody appended such a log. Only a cleaner may leave gaps.
+        # The power failed before this segment's tail was written, but after the next one's head. Records after
+        # the gap must not be served. Only a cleaner may leave gaps.
         reason = f"offset {segment.next_offset} is missing: the next segment begins at {following}"
         cut = recovery.Cut(segment.log_path, segment.size_bytes, 0, reason)
-        _log.warning("%s", cut)
+        cut.report()
     return cut
 
 
@@ -329,7 +334,10 @@ def load_epochs(epochs: LeaderEpochs, directory: Path, *, clean_shutdown: bool) 
     try:
         epochs.load(is_on_disk=clean_shutdown)
     except ValueError as error:
-        _log.warning("%s is rebuilt from the log: %s", directory / EPOCHS_FILE_NAME, error)
+        _log.warning(
+            "the epoch history is rebuilt from the log",
+            extra={"path": str(directory / EPOCHS_FILE_NAME), "reason": str(error)},
+        )
         return False
     return True
 

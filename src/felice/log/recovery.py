@@ -45,9 +45,16 @@ class Cut:
     removed_bytes: int
     reason: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.path} was cut at byte {self.position}, {self.removed_bytes} bytes removed: {self.reason}"
+    def report(self) -> None:
+        """Logs a warning."""
+        _log.warning(
+            "the end of a log was cut off",
+            extra={
+                "path": str(self.path),
+                "position": self.position,
+                "removed_bytes": self.removed_bytes,
+                "reason": self.reason,
+            },
         )
 
 
@@ -112,7 +119,7 @@ def recover_segment(
             raise
         cut = Cut(segment.log_path, segment.size_bytes, size_bytes - segment.size_bytes, fault.reason)
         segment.repair()
-        _log.warning("%s", cut)
+        cut.report()
     segment.write_indexes()
     return cut
 
@@ -125,7 +132,7 @@ def ready_segment(segment: Segment, *, index_interval_bytes: int) -> None:
         if segment.largest_holds():
             return
         fault = f"{segment.time_index.path}: its last entry matches no batch"
-    _log.warning("%s", fault)
+    _log.warning("an index is damaged", extra={"reason": fault})
     segment.rebuild_indexes(index_interval_bytes)
 
 
@@ -149,7 +156,10 @@ def begin_transaction_index_rebuilds(segments: Sequence[Segment], config: TopicC
                 )
             undecided_from = min(undecided_from, entry.first_offset)
         if fault is not None:
-            _log.warning("%s is rebuilt from the log: %s", segment.transaction_index.path, fault)
+            _log.warning(
+                "a transaction index is rebuilt from the log",
+                extra={"path": str(segment.transaction_index.path), "reason": fault},
+            )
             contradicted.append(segment)
     for segment in segments if contradicted else ():
         for _ in verified_batches(segment.log_file(), segment.base_offset):
@@ -232,7 +242,7 @@ def _restore_from(states: ProducerStates, disk: Disk, path: Path, offset: int, n
     try:
         states.restore(snapshots.decode(disk.read_bytes(path)), offset, now_ms)
     except snapshots.CorruptSnapshot as fault:
-        _log.warning("%s is ignored and removed: %s", path, fault)
+        _log.warning("a damaged snapshot is removed", extra={"path": str(path), "reason": str(fault)})
         disk.remove(path)
         return False
     return True

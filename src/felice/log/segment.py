@@ -407,7 +407,7 @@ class Segment:
 
     def rebuild_indexes(self, index_interval_bytes: int = _SCAN_BYTES) -> None:
         """Rebuilds the offset and time index from the batch headers."""
-        _log.warning("the indexes of %s are rebuilt", self.log_path)
+        _log.warning("the indexes of a segment are rebuilt", extra={"path": str(self.log_path)})
         was_sealed = self.offset_index.sealed
         end = self.size_bytes
         self.reset()

@@ -54,7 +54,7 @@ def _complete(files: OpenFiles, directory: Path, base_offset: int) -> None:
     disk = files.disk
     log_swap = directory / f"{base_offset:020d}{LOG_SUFFIX}{SWAP_SUFFIX}"
     if disk.exists(log_swap):
-        _log.warning("the swap of %s is completed", log_swap)
+        _log.warning("an interrupted swap is completed", extra={"path": str(log_swap)})
         _remove_replaced(files, directory, base_offset, _end_of(files, log_swap, base_offset))
     for suffix in reversed(SUFFIXES):
         path = directory / f"{base_offset:020d}{suffix}"

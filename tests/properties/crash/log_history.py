@@ -1,7 +1,7 @@
-"""A log and its directory on a simulated disk, driven at random, and what was promised at every moment.
+"""A log and its directory on a simulated disk, changed at random, and the guaranteed content at every moment.
 
-Keeps true: `promised(count)` tells what held before and after the step during which the disk had seen `count`
-            changes: a crash then may leave anything between the two, and nothing else.
+Keeps true: `promised(count)` returns the content before and after the step during which the disk had seen `count`
+            changes. A crash at that point may leave any state between the two, and no other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What the log holds, and how much of that must survive a loss of power."""
+    """The content of the log, and how much of it must survive a power failure."""
 
     batches: tuple[Stored, ...] = ()
     start: int = 0
@@ -91,7 +91,7 @@ class History:
         self.truths.append((self.journal_size, self.truth))
 
     def promised(self, count: int) -> tuple[Truth, Truth]:
-        """Before and after the step that was under way after `count` changes."""
+        """The content before and after the step in progress after `count` changes."""
         found = bisect_right([size for size, _ in self.truths], count) - 1
         following = min(found + 1, len(self.truths) - 1)
         return self.truths[found][1], self.truths[following][1]
@@ -220,7 +220,7 @@ def open_directory(disk: SimDisk, config: TopicConfig, clock: ManualClock) -> Lo
 
 
 def batches_in(log: Log) -> list[Stored]:
-    """What a reader of the whole log gets, batch by batch."""
+    """The batches that a reader of the whole log gets."""
     found: list[Stored] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:

@@ -1,4 +1,4 @@
-"""How long the proofs run: `make crash-proof` sets `CRASH_PROOF_SEEDS`."""
+"""The number of seeds that the crash tests run: `make crash-proof` sets `CRASH_PROOF_SEEDS`."""
 
 import os
 

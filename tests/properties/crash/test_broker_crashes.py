@@ -1,7 +1,7 @@
-"""A whole broker loses its power, or its process, at any moment of its disk's history: what clients were told holds.
+"""A whole broker has a power failure, or is killed, at any moment of its disk's history: acknowledged writes hold.
 
-Keeps judged: with `log.flush.interval.messages=1` every record, transaction, committed offset and topic that was
-acknowledged is there after a loss of power; without it, after a kill. Transactions are there whole or not at all.
+Checks: with `log.flush.interval.messages=1` every record, transaction, committed offset and topic that was
+acknowledged exists after a power failure; without it, after a kill. Transactions exist wholly or not at all.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ MOMENTS = 30
 
 
 @dataclass
-class Told:
-    """What clients asked for and were told, each with the number of changes that the disk had seen."""
+class EventLog:
+    """Requests of clients and their acknowledgements, each with the number of changes that the disk had seen."""
 
     disk: SimDisk
     facts: list[tuple[int, str, int]] = field(default_factory=list)
@@ -53,14 +53,14 @@ class Told:
         self.facts.append((len(self.disk.journal), fact, number))
 
     def numbers(self, fact: str, count: int) -> list[int]:
-        """In order, what was told by the time that the disk had seen `count` changes."""
+        """In order, the numbers that were acknowledged when the disk had seen `count` changes."""
         return [number for at, name, number in self.facts if name == fact and at <= count]
 
 
-Work: TypeAlias = Callable[[Environment, str, Told, Random], Awaitable[None]]
+Work: TypeAlias = Callable[[Environment, str, EventLog, Random], Awaitable[None]]
 
 
-async def work(env: Environment, bootstrap: str, told: Told, random: Random) -> None:
+async def work(env: Environment, bootstrap: str, event_log: EventLog, random: Random) -> None:
     where = {"bootstrap.servers": bootstrap}
     exactly = {
         **where,
@@ -74,41 +74,43 @@ async def work(env: Environment, bootstrap: str, told: Told, random: Random) -> 
     ):
         for number, topic in enumerate(TOPICS):
             await admin.create_topics([NewTopic(topic, 1, 1)])
-            told.note("topic", number)
+            event_log.note("topic", number)
         await transactional.init_transactions()
         for number in range(24):
             await producer.send_and_wait("events", b"%d" % number + b"." * random.randrange(300), partition=0)
-            told.note("event", number)
-            told.note("asked to commit", number)
+            event_log.note("event", number)
+            event_log.note("asked to commit", number)
             await admin.alter_consumer_group_offsets(GROUP, {("events", 0): CommittedOffset(number)})
-            told.note("committed", number)
+            event_log.note("committed", number)
             if number % 2:
-                await transaction(transactional, told, number, commits=random.randrange(3) > 0)
+                await transaction(transactional, event_log, number, commits=random.randrange(3) > 0)
             await asyncio.sleep(random.uniform(0, 0.1))
 
 
-async def transaction(producer: Producer, told: Told, number: int, *, commits: bool) -> None:
+async def transaction(producer: Producer, event_log: EventLog, number: int, *, commits: bool) -> None:
     await producer.begin_transaction()
     for part in range(3):
         await producer.send_and_wait("sums", b"%d/%d" % (number, part), partition=0)
     if commits:
-        told.note("ends", number)
+        event_log.note("ends", number)
         await producer.commit_transaction()
-        told.note("ended", number)
+        event_log.note("ended", number)
     else:
         await producer.abort_transaction()
 
 
-def history(seed: int, properties: dict[str, str], work: Work = work) -> tuple[SimDisk, list[Change], Told]:
+def history(
+    seed: int, properties: dict[str, str], work: Work = work
+) -> tuple[SimDisk, list[Change], EventLog]:
     world = World(seed, limit_s=600)
     machine = world.broker("b1", properties)
     start, machine.disk.journal = machine.disk.copy(), []
-    told = Told(machine.disk)
+    event_log = EventLog(machine.disk)
 
     async def main() -> None:
         await machine.start()
         client = world.machine("c1").boot()
-        await client.run(work(client.env, machine.bootstrap, told, world.random("work")))
+        await client.run(work(client.env, machine.bootstrap, event_log, world.random("work")))
         journal, machine.disk.journal = machine.disk.journal, None
         journals.append(journal or [])
         await machine.stop()
@@ -116,11 +118,13 @@ def history(seed: int, properties: dict[str, str], work: Work = work) -> tuple[S
     journals: list[list[Change]] = []
     world.run(main())
     assert world.errors == []
-    return start, journals[0], told
+    return start, journals[0], event_log
 
 
-def judge(disk: SimDisk, seed: int, properties: dict[str, str], told: Told, before: int, after: int) -> None:
-    """Starts a broker on what a crash left after at least `before` and at most `after` changes of the disk."""
+def check_after_crash(
+    disk: SimDisk, seed: int, properties: dict[str, str], event_log: EventLog, before: int, after: int
+) -> None:
+    """Starts a broker on a disk that crashed after at least `before` and at most `after` changes, and checks it."""
     world = World(seed, limit_s=600)
     machine: BrokerMachine = world.broker("b1", properties)
     machine.disk = disk
@@ -129,24 +133,29 @@ def judge(disk: SimDisk, seed: int, properties: dict[str, str], told: Told, befo
         broker = await machine.start()
         client = world.machine("c1").boot()
         offsets = await client.run(committed(client.env, machine.bootstrap))
-        # Decided transactions are completed at once, undecided ones when they are too old.
+        # Decided transactions are completed at once, undecided ones when they time out.
         await asyncio.sleep(TRANSACTION_TIMEOUT_MS / 1000 + 20)
         check(broker, offsets)
         await machine.stop()
 
     def check(broker: Broker, offset: int) -> None:
         assert [directory.failed for directory in broker.directories] == [{}]
-        acknowledged, attempted = told.numbers("committed", before), told.numbers("asked to commit", after)
+        acknowledged, attempted = (
+            event_log.numbers("committed", before),
+            event_log.numbers("asked to commit", after),
+        )
         assert max(acknowledged, default=-1) <= offset <= max(attempted, default=-1)
-        topics = {TOPICS[number] for number in told.numbers("topic", before)}
+        topics = {TOPICS[number] for number in event_log.numbers("topic", before)}
         assert topics <= broker.image.topics.keys()
         events = [int(value.split(b".")[0]) for value in values(broker.services.partitions.get("events", 0))]
         assert events == list(range(len(events)))
-        assert len(events) >= len(told.numbers("event", before))
+        assert len(events) >= len(event_log.numbers("event", before))
         found = values(broker.services.partitions.get("sums", 0))
         numbers = sorted({int(value.split(b"/")[0]) for value in found})
         assert found == [b"%d/%d" % (number, part) for number in numbers for part in range(3)]
-        assert set(told.numbers("ended", before)) <= set(numbers) <= set(told.numbers("ends", after))
+        assert (
+            set(event_log.numbers("ended", before)) <= set(numbers) <= set(event_log.numbers("ends", after))
+        )
 
     world.run(main())
     assert world.errors == []
@@ -160,7 +169,7 @@ async def committed(env: Environment, bootstrap: str) -> int:
 
 
 def values(partition: Partition | None) -> list[bytes]:
-    """What a read_committed consumer gets. Nothing may be undecided any more."""
+    """The records that a read_committed consumer gets. No transaction may be undecided."""
     if partition is None:
         return []
     assert partition.log.last_stable_offset(partition.high_watermark) == partition.log.log_end_offset
@@ -181,24 +190,24 @@ def values(partition: Partition | None) -> list[bytes]:
 def prove(
     seed: int, properties: dict[str, str], crashed: Callable[[Moment, Random], SimDisk], *, torn: bool
 ) -> None:
-    start, journal, told = history(seed, properties)
+    start, journal, event_log = history(seed, properties)
     chance = Random(seed)
     chosen = {0, len(journal), *chance.sample(range(len(journal)), MOMENTS)}
     for moment in moments(start, journal, at=chosen):
         try:
             disk = crashed(moment, Random(f"{seed} {moment.count}"))
             before = moment.count - 1 if torn else moment.count
-            judge(disk, seed, properties, told, before, moment.count)
+            check_after_crash(disk, seed, properties, event_log, before, moment.count)
         except BaseException as error:
             error.add_note(f"seed {seed}, moment {moment.count} of {len(journal)}: {str(moment.last)[:100]}")
             raise
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_a_durable_broker_acknowledged_survives_a_loss_of_power(seed: int) -> None:
+def test_acknowledged_writes_of_a_durable_broker_survive_a_power_failure(seed: int) -> None:
     prove(seed, DURABLE, lambda moment, random: moment.after_power_failure(random), torn=False)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_any_broker_acknowledged_survives_a_kill(seed: int) -> None:
+def test_acknowledged_writes_of_any_broker_survive_a_kill(seed: int) -> None:
     prove(seed, INTERNAL, lambda moment, random: moment.after_kill(random), torn=True)

@@ -1,4 +1,4 @@
-"""At whatever moment a pass of the cleaner loses its power, twice if need be, every key keeps its last record."""
+"""If the power fails at any moment of a cleaner's pass, even twice, every key keeps its last record."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def filled(seed: int) -> SimDisk:
 
 
 def seen(log: Log) -> object:
-    """What readers of both kinds hold at the end, the log's end, and where every producer is."""
+    """The final values for readers of both isolation levels, the log's end, and the state of every producer."""
     aborted = [(entry.producer_id, entry.first_offset) for entry in log.aborted_transactions(0, 1 << 40)]
     hidden = {
         record.offset
@@ -65,7 +65,7 @@ def seen(log: Log) -> object:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_loss_of_power_during_a_pass_leaves_an_equivalent_log(seed: int) -> None:
+def test_a_power_failure_during_a_pass_leaves_an_equivalent_log(seed: int) -> None:
     disk = filled(seed)
     log = open_log(disk.copy(), clean_shutdown=True)
     expected, end = seen(log), log.log_end_offset

@@ -1,9 +1,9 @@
-"""One flipped bit anywhere in a log directory is found, or does no harm: no reader gets what was not written.
+"""One flipped bit anywhere in a log directory is detected, or does no harm: readers get only written records.
 
-A reader here does what clients do: it checks the CRC of every batch, and leaves out what it is told was aborted.
-What it then holds must be what was written, all of it, unless somebody said that something is wrong: the directory,
-the partition, a read, or the reader's own check. Some bytes have no checksum in Kafka's formats; `UNCHECKED` says
-which, and what still holds for them.
+A reader here does what clients do: it checks the CRC of every batch and skips aborted transactions.
+It must get all records that were written, unless an error was reported: by the directory,
+the partition, a read, or the reader's own check. Some bytes have no checksum in Kafka's formats; `UNCHECKED` lists
+them, and what still holds for them.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ CONFIG = TopicConfig(segment_bytes=1200, index_interval_bytes=150, retention_byt
 SMALL_FILE_BYTES = 160
 FLIPS_A_LARGE_FILE = 40 * SEEDS
 
-# Of a batch: base offset and leader epoch. The broker finds a base offset that does not fit where it walks; elsewhere
-# a reader may find a batch under another offset, as with Apache Kafka. Its records are still those that were written.
+# In a batch: base offset and leader epoch. The broker detects a wrong base offset where it scans batches. Elsewhere
+# a reader may get a batch under another offset, as with Apache Kafka. Its records are still unchanged.
 UNCHECKED = {*range(8), *range(12, 16)}
 
 Record = tuple[int, int, bytes | None, bytes | None]
 
 
-class Noticed(Exception):
-    """The reader or the broker said that something is wrong."""
+class Detected(Exception):
+    """The reader or the broker detected the damage."""
 
 
 def opened(disk: SimDisk) -> LogDirectory:
@@ -79,18 +79,18 @@ def written(*, clean: bool) -> SimDisk:
 
 
 def read(disk: SimDisk) -> list[Record]:
-    """What a careful reader gets; `Noticed` where anybody found a fault."""
+    """The records that a reader gets. Raises `Detected` if the damage is detected."""
     try:
         directory = opened(disk)
     except (LogDirectoryError, ApiError) as error:
-        raise Noticed(str(error)) from error
+        raise Detected(str(error)) from error
     log = directory.logs.get(KEY)
     if log is None or log.topic_id != UUID(int=0xF00D) or log.cuts:
-        raise Noticed(str(directory.failed or log))
+        raise Detected(str(directory.failed or log))
     try:
         return records_of(log)
     except ApiError as error:
-        raise Noticed(str(error)) from error
+        raise Detected(str(error)) from error
 
 
 def records_of(log: Log) -> list[Record]:
@@ -104,7 +104,7 @@ def records_of(log: Log) -> list[Record]:
         start = offset
         for header in iter_batches(data):
             if not verify_crc(data, header):
-                raise Noticed(f"CRC at {header.base_offset}")
+                raise Detected(f"CRC at {header.base_offset}")
             if not aborted.hides(data, header) and not header.is_control:
                 found += [
                     (record.offset, record.timestamp, record.key, record.value)
@@ -113,7 +113,7 @@ def records_of(log: Log) -> list[Record]:
                 ]
             offset = max(offset, header.next_offset)
         if offset == start:
-            raise Noticed(f"no way on from {offset}")
+            raise Detected(f"no way on from {offset}")
     return found
 
 
@@ -140,15 +140,15 @@ def unchecked_bytes(disk: SimDisk, path: Path) -> set[int]:
 
 
 def check(disk: SimDisk, expected: list[Record], path: Path, at: int, bit: int, unchecked: set[int]) -> bool:
-    """Whether the flip was noticed; fails if it was not and did harm."""
+    """Whether the flip was detected; fails if it was not detected and did harm."""
     try:
         found = read(flipped(disk, path, at, bit))
-    except Noticed:
+    except Detected:
         return True
     if at in unchecked:
         assert {record[1:] for record in found} <= {record[1:] for record in expected}
     elif path.name == "log-start-offset-checkpoint":
-        # Text without a checksum: another number is another log start. What is read was written all the same.
+        # Text without a checksum: a changed number is another log start. The records that are read are still unchanged.
         assert found == expected[-len(found) :] or found[-len(expected) :] == expected
     else:
         assert found == expected

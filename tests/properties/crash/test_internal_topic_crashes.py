@@ -1,8 +1,9 @@
-"""Coordinators over a crash at any moment while their topics roll and are compacted.
+"""Coordinators survive a crash at any moment while their internal topics roll and are compacted.
 
-Keeps judged: an offset whose commit was acknowledged is there, and never one that nobody committed; a transaction that
-            was decided stays so: its records and its offsets are there together, or neither; its transactional id goes
-            on from there. What a compaction left out of `__consumer_offsets` and `__transaction_state` is not missed.
+Checks: an offset whose commit was acknowledged exists, and no offset that was never committed. A transaction that
+        was decided stays decided: its records and its offsets exist together, or neither. Its transactional id
+        continues from there. Records that compaction removed from `__consumer_offsets` and `__transaction_state` are
+        not needed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from felice.testing.simulation.replay import moments
 from felice.testing.simulation.volume import Change, Make, Rename
 from felice.testing.simulation.world import World
 from properties.crash.seeds import SEEDS
-from properties.crash.test_broker_crashes import DURABLE, Told, history, values
+from properties.crash.test_broker_crashes import DURABLE, EventLog, history, values
 
 GROUP, COPIERS = "readers", "copiers"
 IDS = ("t0", "t1")
@@ -31,7 +32,7 @@ OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 TRANSACTION_TIMEOUT_MS = 10_000
 ROLLING = {
     **DURABLE,
-    # A full index ends a segment: some records each, and cleaned as soon as one is closed.
+    # A full index ends a segment, so segments are small; a segment is cleaned as soon as it is closed.
     "log.index.interval.bytes": "1",
     "log.index.size.max.bytes": "72",
     "log.cleaner.backoff.ms": "50",
@@ -43,7 +44,7 @@ ROLLING = {
 MOMENTS = 16
 
 
-async def work(env: Environment, bootstrap: str, told: Told, random: Random) -> None:
+async def work(env: Environment, bootstrap: str, event_log: EventLog, random: Random) -> None:
     where = {"bootstrap.servers": bootstrap}
     async with Admin(where, env=env) as admin:
         await admin.create_topics([NewTopic("sums", 1, 1)])
@@ -52,11 +53,13 @@ async def work(env: Environment, bootstrap: str, told: Told, random: Random) -> 
             await producer.start()
             await producer.init_transactions()
         for number in range(40):
-            told.note("asked to commit", number)
+            event_log.note("asked to commit", number)
             await admin.alter_consumer_group_offsets(GROUP, {("sums", 0): CommittedOffset(number)})
-            told.note("committed", number)
+            event_log.note("committed", number)
             if number % 2:
-                await _transaction(producers[number // 2 % 2], told, number, commits=random.randrange(3) > 0)
+                await _transaction(
+                    producers[number // 2 % 2], event_log, number, commits=random.randrange(3) > 0
+                )
             await asyncio.sleep(random.uniform(0, 0.05))
         for producer in producers:
             await producer.close()
@@ -66,23 +69,23 @@ def _identity(transactional_id: str) -> dict[str, object]:
     return {"transactional.id": transactional_id, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
 
 
-async def _transaction(producer: Producer, told: Told, number: int, *, commits: bool) -> None:
-    """Two records, and the number as an offset of the copiers."""
+async def _transaction(producer: Producer, event_log: EventLog, number: int, *, commits: bool) -> None:
+    """Writes two records and commits the number as an offset of the group of copiers."""
     await producer.begin_transaction()
     for part in range(2):
         await producer.send_and_wait("sums", b"%d/%d" % (number, part), partition=0)
     offsets = [TopicPartition("sums", 0, number)]
     await producer.send_offsets_to_transaction(offsets, ConsumerGroupMetadata(COPIERS), 30)
     if commits:
-        told.note("ends", number)
+        event_log.note("ends", number)
         await producer.commit_transaction()
-        told.note("ended", number)
+        event_log.note("ended", number)
     else:
         await producer.abort_transaction()
 
 
 def internal_changes(journal: list[Change]) -> tuple[list[int], dict[str, int]]:
-    """When names changed in the internal topics' directories; how many segments began, and were cleaned, in each."""
+    """When names changed in the internal topics' directories, and segments created and cleaned in each."""
     directories: dict[int, str] = {}
     when: list[int] = []
     counts = {f"{topic} {what}": 0 for topic in (OFFSETS, TRANSACTIONS) for what in ("began", "cleaned")}
@@ -100,7 +103,7 @@ def internal_changes(journal: list[Change]) -> tuple[list[int], dict[str, int]]:
     return when, counts
 
 
-def judge(disk: SimDisk, seed: int, told: Told, before: int, after: int) -> None:
+def check_after_crash(disk: SimDisk, seed: int, event_log: EventLog, before: int, after: int) -> None:
     world = World(seed, limit_s=600)
     machine = world.broker("b1", ROLLING)
     machine.disk = disk
@@ -119,12 +122,17 @@ def judge(disk: SimDisk, seed: int, told: Told, before: int, after: int) -> None
 
     def check(broker: Broker, committed: int, copied: int) -> None:
         assert [directory.failed for directory in broker.directories] == [{}]
-        acknowledged, attempted = told.numbers("committed", before), told.numbers("asked to commit", after)
+        acknowledged, attempted = (
+            event_log.numbers("committed", before),
+            event_log.numbers("asked to commit", after),
+        )
         assert max(acknowledged, default=-1) <= committed <= max(attempted, default=-1)
         found = values(broker.services.partitions.get("sums", 0))
         numbers = sorted({int(value.split(b"/")[0]) for value in found})
         assert found == [b"%d/%d" % (number, part) for number in numbers for part in range(2)]
-        assert set(told.numbers("ended", before)) <= set(numbers) <= set(told.numbers("ends", after))
+        assert (
+            set(event_log.numbers("ended", before)) <= set(numbers) <= set(event_log.numbers("ends", after))
+        )
         assert copied == max(numbers, default=-1)
 
     world.run(main())
@@ -141,7 +149,7 @@ async def _committed(env: Environment, bootstrap: str) -> tuple[int, int]:
 
 
 async def _go_on(env: Environment, bootstrap: str) -> None:
-    """Nobody's transaction is in the way of whoever comes next."""
+    """Checks that no open transaction blocks later producers."""
     for name in IDS:
         async with Producer({"bootstrap.servers": bootstrap, **_identity(name)}, env=env) as producer:
             await producer.init_transactions(30)
@@ -151,8 +159,8 @@ async def _go_on(env: Environment, bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_coordinators_keep_their_word_over_rolls_and_compactions_of_their_topics(seed: int) -> None:
-    start, journal, told = history(seed, ROLLING, work)
+def test_coordinators_keep_acknowledged_state_over_rolls_and_compactions_of_their_topics(seed: int) -> None:
+    start, journal, event_log = history(seed, ROLLING, work)
     when, counts = internal_changes(journal)
     assert min(counts.values()) >= 3, counts
     chance = Random(seed)
@@ -165,9 +173,11 @@ def test_coordinators_keep_their_word_over_rolls_and_compactions_of_their_topics
         random = Random(f"{seed} {moment.count}")
         try:
             if random.randrange(3):
-                judge(moment.after_power_failure(random), seed, told, moment.count, moment.count)
+                check_after_crash(
+                    moment.after_power_failure(random), seed, event_log, moment.count, moment.count
+                )
             else:
-                judge(moment.after_kill(random), seed, told, moment.count - 1, moment.count)
+                check_after_crash(moment.after_kill(random), seed, event_log, moment.count - 1, moment.count)
         except BaseException as error:
             error.add_note(f"seed {seed}, moment {moment.count} of {len(journal)}: {str(moment.last)[:100]}")
             raise

@@ -1,8 +1,8 @@
-"""Whatever moment the power fails or the process dies at, a log keeps what was promised by then, and only that.
+"""At whatever moment the power fails or the process dies, a log keeps what was guaranteed by then, and only that.
 
-Every prefix of the changes that reached the disk, with several choices of what was left of the unsynced ones each,
-is opened by the code that opens a log after a crash, and held against the history. `CRASH_PROOF_SEEDS` makes it
-longer (`make crash-proof`).
+Every prefix of the disk's changes is tested, each with several choices of which unsynced changes survived.
+The code that opens a log after a crash opens it, and the result is compared with the history. `CRASH_PROOF_SEEDS`
+extends the test (`make crash-proof`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CRASHES_A_MOMENT = 2
 
 @lru_cache(maxsize=512)
 def reference(batches: tuple[Stored, ...]) -> Log:
-    """A log that nothing ever happened to but these batches."""
+    """A log that holds only these batches and never crashed."""
     directory = Path("/reference")
     disk = SimDisk()
     disk.mkdir(directory)
@@ -60,7 +60,7 @@ def opened(disk: SimDisk) -> tuple[Log | None, dict[tuple[str, int], int]]:
 
 
 def crashed_again(disk: SimDisk, random: Random) -> SimDisk:
-    """What is left where the power fails a second time, while the first loss is being recovered from."""
+    """The disk after a second power failure, during the recovery from the first."""
     start, disk.journal = disk.copy(), []
     opened(disk)
     count = random.randrange(len(disk.journal) + 1)
@@ -68,11 +68,11 @@ def crashed_again(disk: SimDisk, random: Random) -> SimDisk:
     return moment.after_power_failure(random)
 
 
-def judge(disk: SimDisk, before: Truth, after: Truth, *, killed: bool) -> None:
-    """`disk` is what a crash left between `before` and `after`."""
+def check_after_crash(disk: SimDisk, before: Truth, after: Truth, *, killed: bool) -> None:
+    """Checks a disk that crashed between `before` and `after`."""
     log, high_watermarks = opened(disk)
     if log is None:
-        # Its directory's name reaches the disk with the first flush.
+        # The name of the log's directory reaches the disk with the first flush.
         assert not killed
         assert min(before.durable_end, after.durable_end) == 0
         return
@@ -94,7 +94,7 @@ def content(truth: Truth, start: int, end: int) -> list[Stored]:
 
 
 def assert_derived(log: Log, truth: Truth, start: int) -> None:
-    """Producers, aborted transactions, epochs and times agree with the batches."""
+    """Checks that producers, aborted transactions, epochs and timestamps agree with the batches."""
     expected = reference(tuple(s for s in truth.batches if s.next_offset <= log.log_end_offset))
     for producer in expected.producers:
         if producer.batches and producer.batches[-1].first_offset >= start:
@@ -103,8 +103,8 @@ def assert_derived(log: Log, truth: Truth, start: int) -> None:
             assert facts(found) == facts(producer)
     visible = aborted_since(expected, start)
     if aborted_since(log, start) != visible:
-        # Of a transaction that was told again from the log's start on, the first batch may lie below: where nobody
-        # reads.
+        # If the state was rebuilt from the log start on, the first batch of a transaction may lie below the start,
+        # where no reader reads.
         kept = content(truth, log.log_start_offset, log.log_end_offset)
         visible = aborted_since(reference(tuple(kept)), start)
     assert aborted_since(log, start) == visible
@@ -128,7 +128,7 @@ def facts(state: object) -> tuple[int, int, bool]:
 
 
 def reference_since(log: Log, timestamp: int, start: int) -> Iterable[tuple[int, int]]:
-    """Times and offsets in the log's order. Markers count, as in Kafka."""
+    """Timestamps and offsets in log order. Markers count, as in Kafka."""
     data = log.read_bytes(log.log_start_offset, 1 << 24, end_offset=log.log_end_offset)
     return (
         (record.timestamp, record.offset)
@@ -146,8 +146,8 @@ def assert_goes_on(log: Log, found: list[Stored]) -> None:
 
 
 @contextmanager
-def told(*facts: object) -> Iterator[None]:
-    """Names the crash that a judgement is about."""
+def naming(*facts: object) -> Iterator[None]:
+    """Adds facts about the crash to a failure."""
     try:
         yield
     except BaseException as error:
@@ -163,26 +163,26 @@ def history_of(seed: int) -> tuple[History, list[Change]]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_loss_of_power_leaves_what_was_flushed_and_no_hole(seed: int) -> None:
+def test_a_power_failure_leaves_everything_flushed_and_no_gap(seed: int) -> None:
     history, journal = history_of(seed)
     for moment in moments(history.start, journal):
         before, after = history.promised(moment.count)
         for number in range(CRASHES_A_MOMENT):
             chance = Random(f"{seed} {moment.count} {number}")
-            with told(
+            with naming(
                 "seed", seed, "moment", moment.count, before.step, after.step, "crash", number, moment.last
             ):
                 disk = moment.after_power_failure(chance)
                 if chance.randrange(4) == 0:
                     disk = crashed_again(disk, chance)
-                judge(disk, before, after, killed=False)
+                check_after_crash(disk, before, after, killed=False)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_killed_process_loses_nothing(seed: int) -> None:
     history, journal = history_of(seed)
     for moment in moments(history.start, journal):
-        # The last change is the one that the end of the process tears: it counts as under way.
+        # The end of the process tears the last change, which counts as in progress.
         before, after = history.promised(max(moment.count - 1, 0))
-        with told("seed", seed, "moment", moment.count, before.step, after.step, moment.last):
-            judge(moment.after_kill(Random(moment.count)), before, after, killed=True)
+        with naming("seed", seed, "moment", moment.count, before.step, after.step, moment.last):
+            check_after_crash(moment.after_kill(Random(moment.count)), before, after, killed=True)

@@ -1,4 +1,4 @@
-"""At whatever moment the power fails, the embedded metadata store holds every write that was acknowledged."""
+"""If the power fails at any moment, the embedded metadata store holds every acknowledged write."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def tree_of(store: EmbeddedStore) -> Tree:
 
 
 async def history(random: Random) -> tuple[SimDisk, SimDisk, list[tuple[int, Tree]]]:
-    """A store that is written, compacted and opened again; what it held after so many changes of the disk."""
+    """A store that is written, compacted and reopened, and its content after each number of changes of the disk."""
     disk = SimDisk()
     disk.mkdir(DIRECTORY.parent)
     disk.sync_dir(Path("/"))
@@ -48,7 +48,7 @@ async def history(random: Random) -> tuple[SimDisk, SimDisk, list[tuple[int, Tre
 
 
 async def change(store: EmbeddedStore, random: Random) -> None:
-    """One write of one to three nodes, all or none."""
+    """Writes one to three nodes, all or none."""
     held = await tree_of(store)
     operations: list[Any] = []
     for name in random.sample("abcdefgh", random.randrange(1, 4)):

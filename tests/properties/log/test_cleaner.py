@@ -1,4 +1,4 @@
-"""Whatever is in a log, and wherever a crash stops the cleaner, readers find the latest of every key."""
+"""Whatever a log holds, and wherever a crash stops the cleaner, readers find the last record of every key."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ STEPS = st.one_of(
 
 
 class World:
-    """A log, its cleaner's checkpoint, and which of its producers have a transaction open."""
+    """A log, its cleaner's checkpoint, and its producers with an open transaction."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -104,7 +104,7 @@ class World:
 
 
 def seen(log: Log) -> dict[bytes | None, Record]:
-    """What a read_committed consumer of the whole log holds at its end."""
+    """The last record of each key for a read_committed consumer of the whole log."""
     stable = log.last_stable_offset(log.log_end_offset)
     aborted = AbortedTransactions(
         [(entry.producer_id, entry.first_offset) for entry in log.aborted_transactions(0, stable)]
@@ -137,11 +137,11 @@ def test_every_key_keeps_its_last_committed_record(steps: list[Any]) -> None:
 
 
 class Crash(BaseException):
-    """The process is gone."""
+    """Ends the simulated process."""
 
 
 class CrashingDisk(SystemDisk):
-    """Does `operations` changes to files, half of the last one if that can be, and then nothing at all."""
+    """Performs `operations` changes of files, the last one by half where possible, and then crashes."""
 
     def __init__(self, operations: int) -> None:
         self.left = operations
@@ -213,7 +213,7 @@ GROUPED = dataclasses.replace(COMPACT, segment_bytes=1500)
 
 
 def crashes(filled: Path, tmp_path: Path) -> Iterator[tuple[int, Path]]:
-    """A copy of the log for each operation at which the cleaner's process may end."""
+    """Yields a copy of the log for each operation at which the cleaner's process may crash."""
     for operations in range(400):
         directory = tmp_path / "crashed"
         shutil.rmtree(directory, ignore_errors=True)
@@ -250,7 +250,7 @@ def test_a_crash_at_any_operation_leaves_an_equivalent_log(filled: Path, tmp_pat
     assert count > 30
 
 
-def test_a_crash_while_a_swap_is_completed_is_completed_next_time(filled: Path, tmp_path: Path) -> None:
+def test_a_swap_whose_completion_crashed_is_completed_at_the_next_start(filled: Path, tmp_path: Path) -> None:
     whole = compacted(shutil.copytree(filled, tmp_path / "whole"), config=GROUPED)
     expected, end = seen(whole), whole.log_end_offset
     seen_swaps = 0

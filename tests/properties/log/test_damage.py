@@ -1,4 +1,4 @@
-"""Whatever a crash or a bad disk does to the bytes, records are served as written or not at all."""
+"""Whatever a crash or a bad disk does to the bytes, records are served unchanged or not at all."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def after_crash(directory: Path, recovery_point: int = 0) -> Log:
 
 
 def assert_usable(log: Log, expected: list[str]) -> None:
-    """The log holds `expected`, says so everywhere, and goes on."""
+    """Checks that the log holds `expected`, that its state agrees, and that it takes appends."""
     assert values_in(log) == expected
     assert log.log_end_offset == len(expected)
     assert log.epochs.end_offset_for(0, log.log_end_offset).end_offset in (log.log_end_offset, -1)
@@ -86,9 +86,7 @@ def test_a_crash_at_any_byte_leaves_a_prefix_of_whole_batches(written: Path, tmp
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_crash_may_leave_any_garbage_behind_the_last_batch(
-    written: Path, tmp_path: Path, seed: int
-) -> None:
+def test_a_crash_may_leave_any_garbage_after_the_last_batch(written: Path, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     last = max(written.glob("*.log")).name
     for _ in range(10):
@@ -98,7 +96,7 @@ def test_a_crash_may_leave_any_garbage_behind_the_last_batch(
         assert_usable(after_crash(directory), VALUES)
 
 
-def test_index_files_and_snapshots_may_be_anything_after_a_crash(written: Path, tmp_path: Path) -> None:
+def test_damaged_index_files_and_snapshots_do_no_harm_after_a_crash(written: Path, tmp_path: Path) -> None:
     chance = random.Random(1)
     derived = [
         path.name for path in written.iterdir() if path.suffix in (".index", ".timeindex", ".snapshot")
@@ -168,7 +166,7 @@ def test_flipped_bytes_above_the_recovery_point_cut_the_log_there(written: Path,
 def test_damage_after_a_clean_stop_never_yields_records_that_were_not_written(
     written: Path, tmp_path: Path
 ) -> None:
-    """No CRC is checked on the way to a client, which checks it itself; structure is checked here."""
+    """The broker checks no CRC when it serves a batch, because clients do; it checks the structure."""
     clean = tmp_path / "clean"
     shutil.copytree(written, clean)
     after_crash(clean).close()

@@ -1,4 +1,4 @@
-"""A log behaves as a list of batches, whatever is done to it in whatever order."""
+"""A log behaves like a list of batches, under any sequence of operations."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LogMachine(RuleBasedStateMachine):
         if hasattr(self, "temporary"):
             self.temporary.cleanup()
 
-    # -- what is done ----------------------------------------------------------------------------------
+    # -- operations ------------------------------------------------------------------------------------
 
     @rule(
         times=st.lists(st.integers(-50, 50), min_size=1, max_size=6),
@@ -124,7 +124,7 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.log_start_offset >= self.start
         self.start = self.log.log_start_offset
         for path in self.log.collect_deleted(NOW):
-            path.unlink(missing_ok=True)  # a segment that was cut off twice left one name twice
+            path.unlink(missing_ok=True)  # a segment that was truncated twice left one name twice
 
     @precondition(lambda self: self.end > self.start)
     @rule(data=st.data())
@@ -138,10 +138,10 @@ class LogMachine(RuleBasedStateMachine):
             self.start = min(self.start, self.end)
             self.flushed = min(self.flushed, self.end)
             state = self.log.producers.get(1)
-            # Without state any sequence may come next; with it, the one behind the last batch that is left.
+            # Without state any sequence may come next; with state only the one after the last remaining batch.
             self.sequence = (state.last_sequence + 1) if state and state.batches else 0
 
-    # -- what must hold --------------------------------------------------------------------------------
+    # -- invariants ------------------------------------------------------------------------------------
 
     def visible(self) -> list[Stored]:
         return [stored for stored in self.batches if stored.end > self.start]

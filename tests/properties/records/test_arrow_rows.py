@@ -1,4 +1,4 @@
-"""Rows to batches to rows: nothing is lost on the way, however the batches are cut."""
+"""Rows to batches to rows: no row is lost or changed, however the batches are split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches: what goes in comes out, and no bytes whatever make a reader fail in another way than it says."""
+"""Batches survive a round trip, and no input makes a reader raise anything but its documented errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_records_survive_a_batch(records: list[Record], codec: Codec, base_offse
 
 
 @given(RECORDS, CODECS, st.data())
-def test_compaction_keeps_what_it_is_told_to(
+def test_compaction_keeps_the_selected_records(
     records: list[Record], codec: Codec, data: st.DataObject
 ) -> None:
     batch = build_batch(records, codec, base_offset=50)
@@ -69,7 +69,7 @@ RULES = st.builds(
 
 
 @given(RECORDS, CODECS, RULES)
-def test_what_passes_validation_is_what_was_sent(
+def test_an_accepted_batch_holds_the_records_that_were_sent(
     records: list[Record], codec: Codec, rules: ProduceRules
 ) -> None:
     data = build_batch(records, codec, producer_id=1, producer_epoch=0, base_sequence=3)
@@ -91,7 +91,7 @@ def test_what_passes_validation_is_what_was_sent(
 
 @st.composite
 def damaged_batches(draw: st.DrawFn) -> bytearray:
-    """Batches with bytes changed, cut or added; some sealed again so that the damage lies deeper."""
+    """Batches with bytes changed, removed or added. Some get a new CRC, so that a later check must find the damage."""
     data = bytearray()
     for records in draw(st.lists(RECORDS, min_size=1, max_size=2)):
         data += build_batch(records, draw(CODECS), producer_id=draw(st.integers(-1, 1)), transactional=True)

@@ -1,4 +1,4 @@
-"""The compiled kernels and their plain twin give the same results and the same faults."""
+"""The compiled and the plain kernels return the same results and the same errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def encoded(records: list[Any]) -> bytearray:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """The result, or what went wrong: equal outcomes are what a caller could ever tell."""
+    """The result or the error of a call, comparable between both kernels."""
     try:
         return call()
     except Exception as error:
@@ -39,7 +39,7 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 def flat(value: Any) -> Any:
-    """Buffers of whatever type as bytes."""
+    """Converts buffers of any type to bytes."""
     if isinstance(value, tuple):
         return tuple(flat(item) for item in value)
     return value if value is None or isinstance(value, int | str | type | list) else bytes(value)
@@ -144,7 +144,7 @@ def test_columns_of_many_rows_keep_their_bitmaps() -> None:
 
 @st.composite
 def binary_columns(draw: st.DrawFn, rows: int) -> BinaryColumn:
-    """A column of so many rows, at times with offsets or lengths that are wrong."""
+    """A column with this number of rows, sometimes with wrong offsets or lengths."""
     is_large = draw(st.booleans())
     array_offset = draw(st.integers(0, 3))
     cells = draw(st.lists(st.binary(max_size=40), min_size=rows + array_offset, max_size=rows + array_offset))

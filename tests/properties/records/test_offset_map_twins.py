@@ -1,4 +1,4 @@
-"""The compiled offset map and its plain twin answer every question alike."""
+"""The compiled and the plain offset map return the same results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def encoded(records: list[Any]) -> bytearray:
 
 @settings(max_examples=200, deadline=None)
 @given(BATCHES, st.integers(1, 40), st.integers(1, 40), st.integers(0, 30), st.integers(0, 60), st.booleans())
-def test_both_keep_the_same_records(
+def test_both_maps_keep_the_same_records(
     batches: list[Any], slots: int, max_keys: int, start: int, end: int, keeps_tombstones: bool
 ) -> None:
     maps = PlainMap(slots, SECRET), compiled.OffsetMap(slots, SECRET)
@@ -73,7 +73,7 @@ def test_both_keep_the_same_records(
 
 @settings(max_examples=300, deadline=None)
 @given(payloads(), st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**62))
-def test_both_refuse_the_same_bytes_in_the_same_words(
+def test_both_maps_refuse_the_same_bytes_with_the_same_error(
     found: tuple[bytes, int], base_timestamp: int, base_offset: int
 ) -> None:
     payload, count = found
@@ -88,7 +88,7 @@ def test_both_refuse_the_same_bytes_in_the_same_words(
 
 
 @pytest.mark.parametrize("make", [PlainMap, compiled.OffsetMap])
-def test_a_map_of_one_slot_takes_one_key(make: Any) -> None:
+def test_a_map_with_one_slot_holds_one_key(make: Any) -> None:
     one = make(1, SECRET)
     records = [(b"a", b"1"), (b"a", b"2"), (b"b", b"3")]
     assert one.put_records(encoded(records), 3, 10, 0, 5) == 12

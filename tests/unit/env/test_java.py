@@ -22,11 +22,11 @@ def fake_java(home: Path, said: str) -> Path:
 @pytest.mark.parametrize(
     ("said", "version"), [("17.0.15", 17), ("21", 21), ("1.8.0_402", 8), ("25.0.2", 25), ("25-ea", 25)]
 )
-def test_the_version_is_read_from_what_java_says(tmp_path: Path, said: str, version: int) -> None:
+def test_the_version_is_read_from_javas_output(tmp_path: Path, said: str, version: int) -> None:
     assert java_version(fake_java(tmp_path, said) / "bin" / "java") == version
 
 
-def test_what_is_no_java_has_no_version(tmp_path: Path) -> None:
+def test_a_program_that_is_not_java_has_no_version(tmp_path: Path) -> None:
     assert java_version(tmp_path / "java") is None
     assert java_version(Path("/bin/true")) is None
 
@@ -37,12 +37,12 @@ def test_java_home_comes_first(tmp_path: Path) -> None:
     assert (found.home, found.version, found.bundled) == (first, 17, False)
 
 
-def test_a_java_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_skipped(tmp_path: Path) -> None:
     old, good = fake_java(tmp_path / "a", "11.0.1"), fake_java(tmp_path / "b", "21")
     assert find_java({"JAVA_HOME": str(old), "PATH": str(good / "bin")}).home == good
 
 
-def test_the_bundled_java_serves_where_there_is_none(tmp_path: Path) -> None:
+def test_the_bundled_java_is_used_if_none_is_installed(tmp_path: Path) -> None:
     found = find_java({"PATH": str(tmp_path)})
     assert found.bundled
     assert found.version >= 17

@@ -1,4 +1,4 @@
-"""`SliceSender` sends exactly the slice, however slowly the other side reads."""
+"""`SliceSender` sends exactly the slice, however slowly the peer reads."""
 
 import asyncio
 import contextlib
@@ -68,7 +68,7 @@ def test_a_slice_takes_several_turns_of_the_loop(tmp_path: Path, monkeypatch: py
 
 
 class StuckTransport(asyncio.Transport):
-    """Over a socket that is full; what is written stays here."""
+    """A transport over a full socket. Written bytes stay in its buffer."""
 
     def __init__(self, end: socket.socket) -> None:
         super().__init__({"socket": end})
@@ -81,7 +81,7 @@ class StuckTransport(asyncio.Transport):
         return sum(map(len, self.written))
 
 
-def test_nothing_passes_the_bytes_that_wait_in_the_transport(tmp_path: Path) -> None:
+def test_nothing_overtakes_bytes_that_wait_in_the_transport(tmp_path: Path) -> None:
     file = SystemDisk().open(tmp_path / "a", create=True)
     file.pwrite(bytes(100_000), 0)
     ours, theirs = socket.socketpair()
@@ -98,7 +98,7 @@ def test_nothing_passes_the_bytes_that_wait_in_the_transport(tmp_path: Path) -> 
     file.close()
 
 
-def test_a_file_that_is_too_short_is_an_error_and_not_a_hang(tmp_path: Path) -> None:
+def test_a_file_that_is_too_short_is_an_error(tmp_path: Path) -> None:
     file = SystemDisk().open(tmp_path / "a", create=True)
     file.pwrite(b"short", 0)
     received = bytearray()

@@ -1,11 +1,11 @@
-"""What is let through how often, and how much of it is remembered."""
+"""The rate limit: how often a key is allowed, and how many keys are remembered."""
 
 from __future__ import annotations
 
 from felice.env.clock import RateLimit
 
 
-def test_each_key_passes_once_in_the_interval() -> None:
+def test_each_key_is_allowed_once_in_the_interval() -> None:
     now = [0.0]
     limit = RateLimit(lambda: now[0], 60)
     assert [limit.allows(key) for key in ("a", "a", "b")] == [True, False, True]
@@ -16,7 +16,7 @@ def test_each_key_passes_once_in_the_interval() -> None:
     assert not limit.allows("a")
 
 
-def test_of_many_keys_the_oldest_are_forgotten() -> None:
+def test_the_oldest_of_many_keys_are_forgotten() -> None:
     limit = RateLimit(lambda: 0.0, 60)
     for key in range(5_000):
         assert limit.allows(key)

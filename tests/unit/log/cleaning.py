@@ -30,7 +30,7 @@ def compacted(directory: Path, **options: Any) -> Log:
 
 
 def put(log: Log, *pairs: Pair, codec: Codec = Codec.NONE, at: int = NOW, **producer: Any) -> int:
-    """Appends one batch of keys and values; a value of None is a tombstone. Gives its base offset."""
+    """Appends one batch of keys and values; a value of None is a tombstone. Returns its base offset."""
     records = [Record(0, at, key.encode(), None if value is None else value.encode()) for key, value in pairs]
     data = bytearray(build_batch(records, codec=codec, **producer))
     return log.append(
@@ -56,7 +56,7 @@ def make_pass(
 
 
 def clean(log: Log, clean_offset: int | None = None, **options: Any) -> CleaningPass:
-    """One whole pass, as the broker does it, on this thread."""
+    """Runs one whole pass as the broker does, on this thread."""
     work = make_pass(log, clean_offset, **options)
     work.index()
     for group in work.groups():
@@ -73,7 +73,7 @@ def roll_and_clean(log: Log, clean_offset: int | None = None, **options: Any) ->
 
 
 def batches_in(log: Log) -> list[tuple[BatchHeader, list[Record]]]:
-    """All batches from the log start, fetched as a consumer does: from the end of the last one on."""
+    """All batches from the log start, fetched as a consumer does: each fetch starts where the last one ended."""
     found: list[tuple[BatchHeader, list[Record]]] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -98,12 +98,12 @@ def pairs_in(log: Log) -> list[tuple[int, str, str | None]]:
 
 
 def latest(records: Iterable[Record]) -> dict[bytes | None, Record]:
-    """The last record of each key; tombstones among them."""
+    """The last record of each key, tombstones included."""
     return {record.key: record for record in records}
 
 
 def live(records: Iterable[Record]) -> dict[bytes | None, Record]:
-    """What a reader who starts at the beginning holds at the end."""
+    """The last value of each key for a reader of the whole log."""
     return {key: record for key, record in latest(records).items() if record.value is not None}
 
 

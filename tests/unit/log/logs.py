@@ -31,7 +31,7 @@ class ManualClock:
 
 
 class FailingFile:
-    """A file whose writes, syncs or truncations fail while its disk says so."""
+    """A file whose writes, syncs or truncations fail as long as its disk is set to fail them."""
 
     def __init__(self, file: File, disk: FailingDisk) -> None:
         self._file = file
@@ -60,7 +60,7 @@ class FailingFile:
 
 
 class FailingDisk(SystemDisk):
-    """The machine's disk, until `failing` names operations (and perhaps a suffix) that fail."""
+    """The machine's disk. `failing` names operations (and perhaps a suffix) that fail."""
 
     def __init__(self) -> None:
         self.failing: set[str] = set()
@@ -116,13 +116,13 @@ def marker(producer_id: int, epoch: int = 0, *, commit: bool, coordinator_epoch:
 
 
 def append(log: Log, *values: str, now_ms: int = NOW, leader_epoch: int = 0, **options: Any) -> int:
-    """Appends one batch and gives its base offset."""
+    """Appends one batch and returns its base offset."""
     data = batch(values or ("a",), **options)
     return log.append(data, leader_epoch=leader_epoch, now_ms=now_ms).base_offset
 
 
 def values_in(log: Log, offset: int | None = None) -> list[str]:
-    """All values from `offset` (else the log start) to the end, read segment by segment."""
+    """All values from `offset` (by default the log start) to the end, read segment by segment."""
     found: list[str] = []
     at = log.log_start_offset if offset is None else offset
     while at < log.log_end_offset:

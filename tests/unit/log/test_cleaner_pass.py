@@ -1,4 +1,4 @@
-"""What a pass of the cleaner leaves of a log."""
+"""A pass of the cleaner: which records, batches and markers it keeps."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_active_segment_is_not_touched(tmp_path: Path) -> None:
     active = log.segments[-1].log_path.read_bytes()
     clean(log)
     assert log.segments[-1].log_path.read_bytes() == active
-    # The newer value is not in what could be cleaned, so the older one stays.
+    # The newer value is in the active segment, which cannot be cleaned, so the older one stays.
     assert pairs_in(log) == [(0, "a", "1"), (1, "a", "2"), (2, "a", "3")]
 
 
@@ -88,7 +88,7 @@ def test_small_segments_become_one(tmp_path: Path) -> None:
     assert [pair for pair in pairs_in(log) if pair[1] == "a"] == [(10, "a", "5")]
 
 
-def test_a_key_that_was_replaced_since_the_last_pass_goes_from_the_clean_part(tmp_path: Path) -> None:
+def test_a_key_replaced_since_the_last_pass_is_removed_from_the_clean_part(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     put(log, ("a", "1"), ("b", "1"))
     first = roll_and_clean(log)
@@ -122,7 +122,7 @@ def test_a_batch_with_its_horizon_set_is_not_written_again(tmp_path: Path) -> No
     assert clean(log, 0, now_ms=NOW + 1).stats.segments_after == 0
 
 
-def test_the_largest_time_of_a_batch_is_that_of_what_is_left(tmp_path: Path) -> None:
+def test_a_cleaned_batch_has_the_largest_timestamp_of_its_remaining_records(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     records = [Record(0, NOW + 10, b"a", b"1"), Record(0, NOW + 5, b"b", b"1")]
     log.append(bytearray(build_batch(records)), leader_epoch=0, now_ms=NOW)
@@ -132,7 +132,7 @@ def test_the_largest_time_of_a_batch_is_that_of_what_is_left(tmp_path: Path) -> 
     assert [record.timestamp for record in batches_in(log)[0][1]] == [NOW + 5]
 
 
-def test_append_times_survive(tmp_path: Path) -> None:
+def test_log_append_times_survive_cleaning(tmp_path: Path) -> None:
     config = dataclasses.replace(COMPACT, message_timestamp_type="LogAppendTime")
     log = compacted(tmp_path, config=config)
     put(log, ("a", "1"), ("b", "1"), ("t", None), at=NOW)
@@ -155,7 +155,7 @@ def test_the_last_batch_of_a_producer_stays_when_it_is_empty(tmp_path: Path) -> 
     assert [state.last_sequence for state in again.producers] == [0, 0]
 
 
-def test_a_producer_that_was_forgotten_holds_nothing(tmp_path: Path) -> None:
+def test_the_last_batch_of_an_expired_producer_is_removed(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     put(log, ("a", "1"), producer_id=7, producer_epoch=0, base_sequence=0)
     put(log, ("a", "2"))
@@ -164,7 +164,7 @@ def test_a_producer_that_was_forgotten_holds_nothing(tmp_path: Path) -> None:
     assert [header.producer_id for header, _ in batches_in(log)] == [-1]
 
 
-def test_the_last_batch_of_a_group_stays_so_that_offsets_go_on(tmp_path: Path) -> None:
+def test_the_last_batch_of_a_group_stays_so_that_offsets_continue(tmp_path: Path) -> None:
     config = dataclasses.replace(COMPACT, segment_bytes=70)
     log = compacted(tmp_path, config=config)
     put(log, ("a", "1"))
@@ -175,7 +175,7 @@ def test_the_last_batch_of_a_group_stays_so_that_offsets_go_on(tmp_path: Path) -
     assert [segment.next_offset for segment in log.segments] == [1, 2, 2]
 
 
-def test_nothing_is_written_anew_where_nothing_goes(tmp_path: Path) -> None:
+def test_a_segment_that_loses_no_record_is_not_rewritten(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     put(log, ("a", "1"), ("b", "2"))
     log.roll()
@@ -195,7 +195,7 @@ def test_a_second_pass_changes_nothing(tmp_path: Path) -> None:
     assert log.segments[0].log_path.read_bytes() == before
 
 
-def test_a_full_map_ends_the_pass_where_it_got_to(tmp_path: Path) -> None:
+def test_a_full_map_ends_the_pass_early(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     for number in range(40):
         put(log, (f"k{number}", "old"), (f"k{number}", "new"))
@@ -213,7 +213,7 @@ def test_a_full_map_ends_the_pass_where_it_got_to(tmp_path: Path) -> None:
     assert pairs_in(log) == [(2 * number + 1, f"k{number}", "new") for number in range(40)]
 
 
-def test_a_map_that_fills_inside_a_batch_goes_on_inside_it(tmp_path: Path) -> None:
+def test_a_pass_that_ended_inside_a_batch_continues_inside_it(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     put(log, *[(f"k{number % 12}", str(number)) for number in range(24)])
     log.roll()
@@ -224,13 +224,13 @@ def test_a_map_that_fills_inside_a_batch_goes_on_inside_it(tmp_path: Path) -> No
     assert pairs_in(log)[-12:] == [(12 + number, f"k{number}", str(12 + number)) for number in range(12)]
 
 
-def test_the_map_is_no_larger_than_what_is_new_can_need(tmp_path: Path) -> None:
+def test_the_map_is_no_larger_than_the_dirty_part_needs(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     put(log, *[(str(number), "x") for number in range(90)])
     assert roll_and_clean(log).stats.map_slots == 102
 
 
-def test_keyless_records_from_before_compaction_go(tmp_path: Path) -> None:
+def test_keyless_records_from_before_compaction_are_removed(tmp_path: Path) -> None:
     log = compacted(tmp_path, config=TopicConfig())
     append(log, "x", key=None)
     append(log, "y")
@@ -246,7 +246,7 @@ def transactional(producer_id: int, sequence: int) -> dict[str, object]:
     return {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence, "transactional": True}
 
 
-def test_aborted_records_go_and_never_hide_a_committed_value(tmp_path: Path) -> None:
+def test_aborted_records_are_removed_and_never_replace_a_committed_value(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     put(log, ("a", "committed"), **transactional(1, 0))
     end_transaction(log, 1, commit=True)
@@ -257,7 +257,7 @@ def test_aborted_records_go_and_never_hide_a_committed_value(tmp_path: Path) -> 
     assert pairs_in(log) == [(0, "a", "committed"), (4, "z", "end")]
 
 
-def test_a_marker_goes_once_its_data_is_gone_and_its_horizon_has_passed(tmp_path: Path) -> None:
+def test_a_marker_is_removed_after_its_data_and_its_delete_horizon(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     put(log, ("a", "1"), **transactional(1, 0))
     end_transaction(log, 1, commit=True)
@@ -269,7 +269,7 @@ def test_a_marker_goes_once_its_data_is_gone_and_its_horizon_has_passed(tmp_path
 
     roll_and_clean(log)
     assert markers() == [1]
-    assert batches_in(log)[0][0].delete_horizon_ms is None  # its data was still met
+    assert batches_in(log)[0][0].delete_horizon_ms is None  # its data was still there
     clean(log, 0, now_ms=NOW)
     assert batches_in(log)[0][0].delete_horizon_ms == NOW + DAY_MS
     clean(log, 0, now_ms=NOW + DAY_MS - 1)
@@ -287,7 +287,7 @@ def test_the_transaction_index_follows_the_abort_marker(tmp_path: Path) -> None:
     roll_and_clean(log)
     assert [entry.first_offset for entry in log.aborted_transactions(0, log.log_end_offset)] == [0]
     clean(log, 0)
-    # No data is left that a reader had to drop: an entry would only hide what the producer writes later.
+    # No aborted data is left. An entry would only hide what the producer writes later.
     assert log.aborted_transactions(0, log.log_end_offset) == []
 
 
@@ -313,7 +313,7 @@ def test_an_open_transaction_bounds_cleaning(tmp_path: Path) -> None:
     assert found_in(log).end_offset == 4
 
 
-# -- meanwhile -----------------------------------------------------------------------------------------
+# -- concurrent changes --------------------------------------------------------------------------------
 
 
 def test_a_truncation_ends_the_pass(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_a_truncation_ends_the_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("when", ["before index", "before clean", "before swap"])
-def test_retention_may_take_segments_that_are_being_cleaned(tmp_path: Path, when: str) -> None:
+def test_retention_may_delete_segments_during_cleaning(tmp_path: Path, when: str) -> None:
     config = dataclasses.replace(COMPACT, cleanup_policy=("compact", "delete"), retention_ms=1000)
     log = compacted(tmp_path, config=config)
     put(log, ("a", "old"), at=NOW - 5000)
@@ -373,7 +373,7 @@ def test_closing_the_log_ends_the_pass(tmp_path: Path) -> None:
         work.index()
 
 
-def test_appends_go_on_while_a_pass_runs(tmp_path: Path) -> None:
+def test_appends_continue_while_a_pass_runs(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     put(log, ("a", "1"), ("a", "2"))
     log.roll()
@@ -392,7 +392,7 @@ def test_appends_go_on_while_a_pass_runs(tmp_path: Path) -> None:
     assert pairs_in(log) == [(1, "a", "2"), (2, "a", "3"), (3, "b", "1")]
 
 
-def test_a_damaged_batch_is_refused_and_not_sealed_anew(tmp_path: Path) -> None:
+def test_a_damaged_batch_is_refused_and_gets_no_new_crc(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     put(log, ("a", "1"), ("a", "2"))
     log.roll()
@@ -405,11 +405,11 @@ def test_a_damaged_batch_is_refused_and_not_sealed_anew(tmp_path: Path) -> None:
     assert path.read_bytes() == data
 
 
-# -- reading what is left ------------------------------------------------------------------------------
+# -- reading a cleaned log -----------------------------------------------------------------------------
 
 
 def gappy(directory: Path) -> Log:
-    """Only a few of two hundred batches have records left."""
+    """A log of two hundred batches, of which only a few have records left."""
     log = compacted(directory)
     for number in range(200):
         put(log, ("a" if number % 50 else f"k{number}", str(number)), at=NOW + number)
@@ -453,7 +453,7 @@ def test_the_largest_time_is_that_of_a_record_not_of_an_emptied_batch(tmp_path: 
     assert (largest.offset, largest.timestamp) == (2, NOW + 5)
 
 
-def test_indexes_of_a_compacted_log_can_be_made_anew(tmp_path: Path) -> None:
+def test_indexes_of_a_compacted_log_can_be_rebuilt(tmp_path: Path) -> None:
     log = gappy(tmp_path)
     expected = pairs_in(log)
     log.close()
@@ -464,7 +464,7 @@ def test_indexes_of_a_compacted_log_can_be_made_anew(tmp_path: Path) -> None:
     assert all(log.read_bytes(offset, 1, end_offset=200) for offset in range(200))
 
 
-def test_snapshots_of_merged_segments_go(tmp_path: Path) -> None:
+def test_snapshots_of_merged_segments_are_removed(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     for number in range(3):
         put(log, ("a", str(number)), producer_id=1, producer_epoch=0, base_sequence=number)

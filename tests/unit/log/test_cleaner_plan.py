@@ -1,4 +1,4 @@
-"""Which log is cleaned next, how far, and which segments become one."""
+"""The cleaner's plan: which log is cleaned next, how far, and which segments are merged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_only_whole_segments_below_the_last_stable_offset_are_cleaned(stable: in
     assert cleanable(facts(*THREE, last_stable_offset=stable), NOW).end_offset == end
 
 
-def test_a_segment_with_a_record_younger_than_the_lag_is_left_alone() -> None:
+def test_a_segment_with_a_record_younger_than_min_compaction_lag_is_not_cleaned() -> None:
     config = replace(COMPACT, min_compaction_lag_ms=1000)
     old, young = segment(0, 10, largest=NOW - 1000), segment(10, 20, largest=NOW - 999)
     assert cleanable(facts(old, young, segment(20, 20), config=config), NOW).end_offset == 10
@@ -54,7 +54,7 @@ def test_a_segment_with_a_record_younger_than_the_lag_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(("clean", "start", "first"), [(5, 8, 8), (26, 0, 0), (25, 0, 25), (None, 8, 8)])
-def test_a_checkpoint_that_does_not_fit_the_log_is_not_believed(clean: int, start: int, first: int) -> None:
+def test_a_checkpoint_that_does_not_fit_the_log_is_ignored(clean: int, start: int, first: int) -> None:
     found = cleanable(facts(*THREE, clean_offset=clean, log_start_offset=start), NOW)
     assert found.first_dirty_offset == first
     assert found.is_reset == (clean in (5, 26))
@@ -95,7 +95,7 @@ def test_groups_hold_no_more_than_one_segment_may() -> None:
     assert groups([], segment_bytes=1, index_bytes=1) == []
 
 
-def test_groups_span_no_more_offsets_than_an_index_can_tell() -> None:
+def test_groups_span_no_more_offsets_than_an_index_can_hold() -> None:
     wide = [segment(0, 10), segment(10, 2**31), segment(2**31, 2**31 + 1)]
     assert bases(groups(wide, segment_bytes=1000, index_bytes=1000)) == [[0, 10], [2**31]]
 
@@ -120,4 +120,4 @@ def test_the_throttle_holds_to_its_rate() -> None:
     clock.ms += 3_600_000
     event.waited_s = 0
     throttle.take(3000)
-    assert event.waited_s == 2  # an idle hour pays for one second only
+    assert event.waited_s == 2  # an idle hour allows one second's burst only

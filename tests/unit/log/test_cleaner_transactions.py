@@ -44,7 +44,7 @@ def test_a_commit_marker_is_spent_when_no_data_came_before_it() -> None:
     assert walk.is_spent(control(3, producer_id=2), COMMIT)
 
 
-def test_aborted_data_is_told_from_committed_data_of_the_same_producer() -> None:
+def test_aborted_and_committed_data_of_one_producer_are_distinguished() -> None:
     first, second = AbortedTransaction(1, 2, 3, 4), AbortedTransaction(1, 6, 7, 8)
     walk = CleanedTransactions([second, first, first])
     assert not walk.is_aborted(data(0))
@@ -82,7 +82,7 @@ def test_empty_and_unknown_control_batches() -> None:
     assert not walk.is_spent(control(2), ControlType.LEADER_CHANGE)
 
 
-def test_what_must_stay_of_a_producer() -> None:
+def test_the_last_batch_or_epoch_of_a_producer_must_stay() -> None:
     last = LastOfProducer(7, 0)
     assert last.is_in(data(7))
     assert not last.is_in(data(6))

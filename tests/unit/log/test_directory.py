@@ -1,4 +1,4 @@
-"""A log directory: whose it is, what it remembers of its partitions, and how it fails."""
+"""A log directory: its owner, its partitions and their checkpoints, and its failures."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_partitions_come_back_after_a_clean_stop(tmp_path: Path) -> None:
 
 
 class SyncingDisk(SystemDisk):
-    """Notes the directories that are brought to disk."""
+    """Records which directories are synced."""
 
     def __init__(self) -> None:
         self.synced: list[str] = []
@@ -115,7 +115,7 @@ class SyncingDisk(SystemDisk):
 
 
 def test_a_clean_stop_brings_each_directory_to_disk_once(tmp_path: Path) -> None:
-    """However many files of a partition get their names in it, and however many partitions are new."""
+    """The number of new files and of new partitions does not matter."""
     disk = SyncingDisk()
     directory = opened(tmp_path, disk=disk)
     checkpoints = 3
@@ -123,7 +123,7 @@ def test_a_clean_stop_brings_each_directory_to_disk_once(tmp_path: Path) -> None
         append(create(directory, partition=partition), "a")
     disk.synced.clear()
     directory.close()
-    # The partitions first, then what names them, then what tells of them, and the marker.
+    # The partitions first, then the directory with their names, then the checkpoints, then the marker.
     assert sorted(disk.synced[:5]) == [f"events-{partition}" for partition in range(5)]
     assert disk.synced[5:] == [tmp_path.name] * (1 + checkpoints + 1)
 
@@ -176,7 +176,7 @@ def test_a_damaged_partition_is_offline_alone_and_keeps_its_recovery_point(tmp_p
         assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_a_deleted_partition_frees_its_name_and_goes_after_the_delay(tmp_path: Path) -> None:
+def test_a_deleted_partition_frees_its_name_and_is_removed_after_the_delay(tmp_path: Path) -> None:
     clock = ManualClock()
     directory = opened(tmp_path, clock=clock)
     log = create(directory, file_delete_delay_ms=1000)
@@ -204,7 +204,7 @@ def test_a_deletion_that_a_crash_interrupted_is_finished(tmp_path: Path) -> None
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
-def test_a_stray_partition_with_records_is_kept_aside_and_told_of(
+def test_a_stray_partition_with_records_is_kept_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = opened(tmp_path)
@@ -228,7 +228,7 @@ def test_a_stray_partition_with_records_is_kept_aside_and_told_of(
     again.close()
 
 
-def test_an_empty_stray_is_no_fault(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_stray_is_not_logged_as_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     directory = opened(tmp_path)
     create(directory)
     directory.set_aside_as_stray("events", 0, "the test wants it")
@@ -276,7 +276,7 @@ def test_a_partition_is_not_created_over_another(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("content", ["0\n2\nx 0 1\n", "garbage\n", "", "0\n1\nx 0\n", "0\n1\nx 0 a\n"])
-def test_a_damaged_checkpoint_stops_the_start_and_says_what_deleting_it_costs(
+def test_a_damaged_checkpoint_stops_the_start_and_the_error_says_what_deleting_it_costs(
     tmp_path: Path, name: str, cost: str, content: str
 ) -> None:
     directory = opened(tmp_path)
@@ -306,7 +306,7 @@ def test_a_checkpoint_may_be_deleted_without_losing_a_record(tmp_path: Path, nam
     again.close()
 
 
-def test_a_damaged_checkpoint_of_the_cleaner_costs_work_only(
+def test_a_damaged_cleaner_checkpoint_only_costs_work(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "cleaner-offset-checkpoint").write_text("garbage\n")
@@ -320,7 +320,7 @@ def test_a_damaged_checkpoint_of_the_cleaner_costs_work_only(
     ("content", "reason"),
     [("garbage\n", "version is missing"), ("version=1\nnode.id=x\n", "invalid literal")],
 )
-def test_a_damaged_meta_properties_says_how_to_write_it_anew(
+def test_the_error_for_damaged_meta_properties_says_how_to_write_the_file_again(
     tmp_path: Path, content: str, reason: str
 ) -> None:
     (tmp_path / "meta.properties").write_text(content)
@@ -328,7 +328,7 @@ def test_a_damaged_meta_properties_says_how_to_write_it_anew(
         opened(tmp_path)
 
 
-def test_a_late_write_of_an_older_capture_does_not_win(tmp_path: Path) -> None:
+def test_a_late_write_of_an_older_capture_does_not_replace_a_newer_one(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = create(directory)
     older = directory.capture_recovery_points()
@@ -388,7 +388,7 @@ def test_many_partitions_keep_few_files_open(tmp_path: Path) -> None:
     assert [len(values_in(log)) for log in again.logs.values()] == [3] * 30
 
 
-def test_a_partition_that_found_no_room_can_be_created_when_there_is(tmp_path: Path) -> None:
+def test_a_partition_that_found_no_room_can_be_created_once_there_is_room(tmp_path: Path) -> None:
     disk = FailingDisk()
     directory = opened(tmp_path, disk=disk)
     disk.failing = {"write"}
@@ -398,7 +398,7 @@ def test_a_partition_that_found_no_room_can_be_created_when_there_is(tmp_path: P
     assert append(create(directory), "a") == 0
 
 
-def test_a_partition_made_again_after_its_directory_was_removed_begins_at_zero(tmp_path: Path) -> None:
+def test_a_partition_created_again_after_its_directory_was_removed_begins_at_zero(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = create(directory)
     append(log, "a", "b")
@@ -424,7 +424,7 @@ def test_running_out_of_descriptors_leaves_the_directory_online(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_partition_of_a_deleted_ones_name_does_not_inherit_its_checkpoints(
+def test_a_new_partition_does_not_inherit_the_checkpoints_of_a_deleted_one_with_its_name(
     tmp_path: Path, restarts: bool
 ) -> None:
     directory = opened(tmp_path)
@@ -444,7 +444,9 @@ def test_a_partition_of_a_deleted_ones_name_does_not_inherit_its_checkpoints(
     assert (again.log_start_offset, values_in(again)) == (0, ["x"])
 
 
-def test_deleting_partitions_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleting_partitions_does_not_wait_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = opened(tmp_path)
     create(directory)
     monkeypatch.setattr(SystemDisk, "write_atomic", lambda *_: pytest.fail("the event loop was held up"))
@@ -467,7 +469,7 @@ def test_the_names_of_deleted_partitions_are_not_kept_for_ever(
     directory.close()
 
 
-def test_files_that_a_log_looked_at_again_has_removed_are_not_missed() -> None:
+def test_files_that_a_reopened_log_has_removed_may_be_missing() -> None:
     disk = SimDisk()
     directory = opened(Path("/data"), disk=disk)
     log = create(directory, segment_bytes=100, retention_bytes=100, file_delete_delay_ms=0)
@@ -476,7 +478,7 @@ def test_files_that_a_log_looked_at_again_has_removed_are_not_missed() -> None:
     log.apply_retention(NOW, log.log_end_offset)
     due = directory.collect_deleted(NOW)
     assert due
-    # As when another thread is just ahead with each of them.
+    # As if another thread had just removed each of them.
     ahead = disk.fail("remove", errno.ENOENT, path="*.deleted")
     directory.remove_paths(due)
     again = directory.reopen(("events", 0))()()
@@ -485,7 +487,7 @@ def test_files_that_a_log_looked_at_again_has_removed_are_not_missed() -> None:
     assert directory.offline_reason is None
 
 
-def test_a_log_that_was_deleted_while_it_was_looked_at_again_costs_nothing_else(tmp_path: Path) -> None:
+def test_a_log_deleted_while_it_is_reopened_affects_nothing_else(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     append(create(directory), "a")
     append(create(directory, "others"), "b")
@@ -496,7 +498,7 @@ def test_a_log_that_was_deleted_while_it_was_looked_at_again_costs_nothing_else(
     assert values_in(directory.logs["others", 0]) == ["b"]
 
 
-def test_each_partition_comes_back_with_the_configuration_of_its_topic(tmp_path: Path) -> None:
+def test_each_partition_is_loaded_with_the_configuration_of_its_topic(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     for topic in ("short", "long"):
         create(directory, topic)
@@ -531,7 +533,7 @@ def test_a_copy_becomes_the_replica_under_its_name(tmp_path: Path) -> None:
     assert values_in(opened(tmp_path).logs["events", 0]) == ["a", "b", "c"]
 
 
-def test_a_copy_that_is_not_wanted_any_more_goes_after_the_delay(tmp_path: Path) -> None:
+def test_a_dropped_copy_is_removed_after_the_delay(tmp_path: Path) -> None:
     clock = ManualClock()
     directory = opened(tmp_path, clock=clock)
     copied(directory)
@@ -542,7 +544,7 @@ def test_a_copy_that_is_not_wanted_any_more_goes_after_the_delay(tmp_path: Path)
     directory.close()
 
 
-def test_a_stop_closes_the_copies_and_a_start_makes_no_replica_of_them(tmp_path: Path) -> None:
+def test_a_stop_closes_the_copies_and_the_next_start_does_not_load_them_as_replicas(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     copy = copied(directory)
     directory.close()

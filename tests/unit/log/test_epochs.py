@@ -1,4 +1,4 @@
-"""Leader epochs: the questions that followers and consumers ask of them."""
+"""The history of leader epochs, which followers and consumers query."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_file_is_kafkas_text(epochs: LeaderEpochs, tmp_path: Path) -> None:
     "text",
     ["", "1\n0\n", "0\n2\n1 5\n", "0\n1\nx y\n", "0\n1\n1 5 9\n", "0\n2\n1 5\n1 9\n", "0\n2\n1 5\n2 5\n"],
 )
-def test_a_file_that_is_no_checkpoint_is_refused(text: str) -> None:
+def test_a_damaged_file_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse(text)
 
@@ -58,7 +58,7 @@ def test_end_offset_for_epoch(epochs: LeaderEpochs, epoch: int, expected: tuple[
     assert epochs.end_offset_for(epoch, log_end_offset=50) == EpochEndOffset(*expected)
 
 
-def test_no_history_knows_no_epoch(tmp_path: Path) -> None:
+def test_an_empty_history_knows_no_epoch(tmp_path: Path) -> None:
     assert LeaderEpochs(SystemDisk(), tmp_path).end_offset_for(0, 0) == EpochEndOffset(-1, -1)
 
 
@@ -67,7 +67,7 @@ def test_epoch_at_offset(epochs: LeaderEpochs, offset: int, epoch: int) -> None:
     assert epochs.epoch_at(offset) == epoch
 
 
-def test_truncating_the_end_forgets_epochs_that_begin_there(epochs: LeaderEpochs) -> None:
+def test_truncating_the_end_removes_epochs_that_begin_there(epochs: LeaderEpochs) -> None:
     epochs.truncate_from_end(20)
     assert epochs.entries == [EpochEntry(2, 10)]
 
@@ -94,7 +94,9 @@ def test_format_and_parse_agree() -> None:
     assert parse(format_entries(entries)) == entries
 
 
-def test_a_late_write_of_an_older_history_does_not_win(epochs: LeaderEpochs, tmp_path: Path) -> None:
+def test_a_late_write_of_an_older_history_does_not_replace_a_newer_one(
+    epochs: LeaderEpochs, tmp_path: Path
+) -> None:
     older = epochs.capture()
     epochs.truncate_from_end(20)
     epochs.flush()

@@ -1,4 +1,4 @@
-"""What is acknowledged after a sync failed and the process began anew: the page cache lies about what came before."""
+"""Acknowledged records survive a failed sync and a restart, although the page cache holds pages that the disk lacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from unit.log.logs import ManualClock, append, values_in
 
 DATA = Path("/data")
 KEY = ("events", 0)
-LARGE = "b" * 9000  # some pages that nobody writes to again
+LARGE = "b" * 9000  # several pages that are not written again
 
 
 def opened(disk: SimDisk) -> LogDirectory:
@@ -50,7 +50,7 @@ def after_losses(disk: SimDisk) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["offline", "killed at once"])
-def test_what_is_flushed_after_a_failed_sync_and_a_new_start_survives_a_loss_of_power(is_known: bool) -> None:
+def test_records_flushed_after_a_failed_sync_and_a_restart_survive_a_power_failure(is_known: bool) -> None:
     disk, directory, log = begun()
     append(log, LARGE)
     disk.fail("sync", path="*.log", times=1)
@@ -70,7 +70,7 @@ def test_what_is_flushed_after_a_failed_sync_and_a_new_start_survives_a_loss_of_
     assert after_losses(disk) == [["a", LARGE, "c"]] * 40
 
 
-def test_a_failed_sync_of_a_truncation_is_made_good_too() -> None:
+def test_a_failed_sync_of_a_truncation_is_repaired_too() -> None:
     disk, _, log = begun()
     append(log, LARGE)
     append(log, "cut")
@@ -85,7 +85,7 @@ def test_a_failed_sync_of_a_truncation_is_made_good_too() -> None:
     assert after_losses(disk) == [["a", LARGE, "c"]] * 40
 
 
-def test_the_id_of_a_partition_whose_first_flush_failed_is_made_good_too() -> None:
+def test_the_topic_id_of_a_partition_whose_first_flush_failed_is_repaired_too() -> None:
     disk = SimDisk()
     disk.mkdir(DATA)
     disk.sync_dir(DATA.parent)
@@ -103,7 +103,7 @@ def test_the_id_of_a_partition_whose_first_flush_failed_is_made_good_too() -> No
         assert opened(after).logs[KEY].topic_id == UUID(int=7)
 
 
-def test_a_partition_that_was_never_written_does_not_mind() -> None:
+def test_a_partition_that_was_never_written_needs_no_repair() -> None:
     disk, directory, log = begun()
     directory.create("empty", 0, TopicConfig(), UUID(int=8))
     append(log, LARGE)
@@ -117,7 +117,7 @@ def test_a_partition_that_was_never_written_does_not_mind() -> None:
     assert values_in(directory.logs["empty", 0]) == []
 
 
-def test_a_second_failure_keeps_the_partition_offline_and_the_mark_where_it_is() -> None:
+def test_a_second_failure_keeps_the_partition_offline_and_the_marker_in_place() -> None:
     disk, _, log = begun()
     append(log, LARGE)
     disk.fail("sync", path="*.log", times=2)
@@ -131,7 +131,7 @@ def test_a_second_failure_keeps_the_partition_offline_and_the_mark_where_it_is()
     assert values_in(opened(disk).logs[KEY]) == ["a", LARGE]
 
 
-def test_a_second_look_at_a_log_whose_sync_fails_is_noted_as_any() -> None:
+def test_a_failed_sync_while_a_log_is_reopened_creates_the_marker_too() -> None:
     disk, directory, log = begun()
     append(log, LARGE)
     disk.fail("sync", errno.ENOSPC, path="*.log", times=1)
@@ -144,7 +144,7 @@ def test_a_second_look_at_a_log_whose_sync_fails_is_noted_as_any() -> None:
     assert after_losses(disk) == [["a", LARGE, "c"]] * 40
 
 
-def test_a_mark_that_cannot_be_made_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_marker_that_cannot_be_created_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     disk, _, log = begun()
     append(log, LARGE)
     disk.fail("sync", path="*.log", times=1)

@@ -1,4 +1,4 @@
-"""The three index files: their bytes, their lookups, and what happens to them on a bad disk."""
+"""The three index files: their bytes, their lookups, and their behaviour on a bad disk."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_transaction_index_entry_is_version_producer_and_three_offsets(tmp_pat
 
 
 @pytest.mark.parametrize("state", ["active", "closed", "reopened"])
-def test_lookup_finds_the_last_entry_not_above(tmp_path: Path, state: str) -> None:
+def test_a_lookup_finds_the_last_entry_not_above_the_key(tmp_path: Path, state: str) -> None:
     index = offset_index(tmp_path / "x.index")
     for number in range(300):
         index.append(110 + 10 * number, 1000 * number)
@@ -67,7 +67,7 @@ def test_lookup_finds_the_last_entry_not_above(tmp_path: Path, state: str) -> No
     assert index.last() == (3000, 299_000)
 
 
-def test_an_active_index_goes_on_after_it_was_reopened(tmp_path: Path) -> None:
+def test_an_active_index_takes_entries_after_it_was_reopened(tmp_path: Path) -> None:
     index = offset_index(tmp_path / "x.index")
     index.append(101, 0)
     index.write_pending()
@@ -116,7 +116,7 @@ def test_a_time_index_keeps_room_for_the_entry_that_closes_it(tmp_path: Path) ->
     assert index.is_full
 
 
-def test_timestamps_of_a_time_index_strictly_rise(tmp_path: Path) -> None:
+def test_timestamps_of_a_time_index_strictly_increase(tmp_path: Path) -> None:
     index = time_index(tmp_path / "x.timeindex")
     for timestamp, offset in [(5, 101), (5, 102), (4, 103), (6, 104)]:
         index.append_if_later(timestamp, offset)
@@ -126,14 +126,14 @@ def test_timestamps_of_a_time_index_strictly_rise(tmp_path: Path) -> None:
     assert index.last_entry() == (6, 104)
 
 
-def test_batches_without_timestamps_leave_no_time_entry(tmp_path: Path) -> None:
+def test_batches_without_timestamps_add_no_time_index_entry(tmp_path: Path) -> None:
     index = time_index(tmp_path / "x.timeindex")
     index.append_if_later(-1, 101)
     assert index.count == 0
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-def test_truncation_forgets_entries_at_or_after_the_offset(tmp_path: Path, sealed: bool) -> None:
+def test_truncation_removes_entries_at_or_after_the_offset(tmp_path: Path, sealed: bool) -> None:
     index = offset_index(tmp_path / "x.index")
     for number in range(10):
         index.append(100 + number, number * 10)
@@ -154,15 +154,15 @@ def test_truncation_forgets_entries_at_or_after_the_offset(tmp_path: Path, seale
     ],
     ids=["empty", "sound", "torn", "preallocated"],
 )
-def test_an_index_that_cannot_be_right_is_recognised(
-    tmp_path: Path, content: bytes, fault: str | None
-) -> None:
+def test_an_index_that_cannot_be_right_is_detected(tmp_path: Path, content: bytes, fault: str | None) -> None:
     (tmp_path / "x.index").write_bytes(content)
     found = offset_index(tmp_path / "x.index", sealed=True).fault()
     assert found is None if fault is None else fault in (found or "")
 
 
-def test_transaction_index_forgets_markers_at_or_after_the_offset(tmp_path: Path) -> None:
+def test_truncation_removes_transaction_index_entries_with_markers_at_or_after_the_offset(
+    tmp_path: Path,
+) -> None:
     index = TransactionIndex(OpenFiles(SystemDisk()), tmp_path / "x.txnindex")
     first, second = AbortedTransaction(1, 0, 5, 6), AbortedTransaction(2, 1, 9, 10)
     index.append(first)

@@ -1,4 +1,4 @@
-"""A partition's log as its owner sees it."""
+"""The API of a partition's log."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_any_buffer_may_be_appended(tmp_path: Path, make: Any) -> None:
     assert values_in(log) == ["a"]
 
 
-def test_what_is_stored_besides_the_stamp_is_what_came(tmp_path: Path) -> None:
+def test_the_stored_batch_differs_from_the_request_only_in_the_stamped_fields(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     data = bytes(batch(["a", "b"], codec=Codec.LZ4))
     log.append(data, leader_epoch=0, now_ms=NOW)
@@ -97,7 +97,7 @@ def test_log_append_time_is_the_brokers_clock(tmp_path: Path) -> None:
     )
 
 
-def test_a_repeated_batch_answers_its_first_offset_and_is_not_stored_again(tmp_path: Path) -> None:
+def test_a_repeated_batch_returns_its_first_offset_and_is_not_stored_again(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, "x")
     first = log.append(
@@ -111,7 +111,7 @@ def test_a_repeated_batch_answers_its_first_offset_and_is_not_stored_again(tmp_p
     assert log.log_end_offset == 3
 
 
-def test_a_changed_config_counts_from_the_next_append(tmp_path: Path) -> None:
+def test_a_changed_config_applies_from_the_next_append_on(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, "x" * 100)
     log.update_config(TopicConfig(max_message_bytes=100))
@@ -130,14 +130,14 @@ def test_a_leaders_batches_keep_their_offsets_and_epochs(tmp_path: Path) -> None
     assert [tuple(entry) for entry in log.epochs.entries] == [(1, 0), (2, 5)]
 
 
-def test_batches_of_a_later_epoch_than_the_fetchs_are_left_out(tmp_path: Path) -> None:
+def test_batches_of_a_later_epoch_than_the_fetch_are_left_out(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     data = replicated((0, 1, ["a"]), (1, 2, ["b"]))
     log.append(data, leader_epoch=1, now_ms=NOW, origin=AppendOrigin.REPLICATION)
     assert log.log_end_offset == 1
 
 
-def test_offsets_that_go_back_and_broken_batches_are_refused_whole(tmp_path: Path) -> None:
+def test_a_response_with_decreasing_offsets_or_a_broken_batch_is_refused_whole(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     options: dict[str, Any] = {"leader_epoch": 1, "now_ms": NOW, "origin": AppendOrigin.REPLICATION}
     assert (
@@ -202,7 +202,7 @@ def test_a_full_index_ends_the_segment(tmp_path: Path) -> None:
     assert all(segment.time_index.count * 12 <= 48 for segment in log.segments)
 
 
-def test_an_offset_too_far_for_an_index_entry_begins_a_segment(tmp_path: Path) -> None:
+def test_an_offset_too_large_for_an_index_entry_starts_a_segment(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, "a")
     options: dict[str, Any] = {"leader_epoch": 0, "now_ms": NOW, "origin": AppendOrigin.REPLICATION}
@@ -212,7 +212,7 @@ def test_an_offset_too_far_for_an_index_entry_begins_a_segment(tmp_path: Path) -
     assert [segment.base_offset for segment in log.segments] == [0, 2**31]
 
 
-def test_an_empty_segment_moves_to_an_offset_that_is_too_far(tmp_path: Path) -> None:
+def test_an_empty_segment_is_replaced_if_the_offset_is_too_large_for_it(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     data = replicated((2**40, 0, ["a"]))
     log.append(data, leader_epoch=0, now_ms=NOW, origin=AppendOrigin.REPLICATION)
@@ -253,7 +253,7 @@ def test_a_read_above_the_visible_end_finds_nothing(tmp_path: Path) -> None:
     assert log.read(1, 100, end_offset=1) is None
 
 
-def test_a_read_goes_on_in_the_next_segment_and_over_gaps(tmp_path: Path) -> None:
+def test_a_read_continues_in_the_next_segment_and_after_gaps(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     options: dict[str, Any] = {"leader_epoch": 0, "now_ms": NOW, "origin": AppendOrigin.REPLICATION}
     log.append(replicated((0, 0, ["a"]), (5, 0, ["b"])), **options)
@@ -264,7 +264,7 @@ def test_a_read_goes_on_in_the_next_segment_and_over_gaps(tmp_path: Path) -> Non
         assert [record.value.decode() for record in read_records(data) if record.value] == [value]
 
 
-def test_a_reader_keeps_its_bytes_when_the_segment_is_deleted(tmp_path: Path) -> None:
+def test_a_read_in_progress_continues_when_the_segment_is_deleted(tmp_path: Path) -> None:
     log = open_log(tmp_path, TopicConfig(retention_bytes=0, file_delete_delay_ms=0))
     append(log, "a")
     found = log.read(0, 100, end_offset=LAST)
@@ -337,7 +337,7 @@ def test_retention_moves_the_log_start_and_removes_files_after_the_delay(tmp_pat
     assert tmp_path / f"{0:020d}.log.deleted" in log.collect_deleted(NOW + 1000)
 
 
-def test_the_active_segment_is_rolled_before_retention_takes_it(tmp_path: Path) -> None:
+def test_the_active_segment_is_rolled_before_retention_deletes_it(tmp_path: Path) -> None:
     log = open_log(tmp_path, TopicConfig(retention_ms=1000))
     append(log, "a", timestamps=[NOW - 5000])
     assert len(log.apply_retention(NOW, 1)) == 1
@@ -385,7 +385,7 @@ def test_truncation_removes_batches_epochs_and_producers_above_the_offset(tmp_pa
     assert values_in(open_log(tmp_path)) == ["a", "B"]
 
 
-def test_truncation_says_that_the_recovery_point_is_lowered_before_anything_is_cut(tmp_path: Path) -> None:
+def test_truncation_reports_the_lowered_recovery_point_before_it_removes_anything(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, "a")
     log.roll()
@@ -398,7 +398,7 @@ def test_truncation_says_that_the_recovery_point_is_lowered_before_anything_is_c
     assert lowered == [(1, 3), (1, 2)]
 
 
-def test_truncating_everything_begins_anew_at_an_offset(tmp_path: Path) -> None:
+def test_truncating_everything_restarts_the_log_at_an_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, "a", producer_id=1, producer_epoch=0, base_sequence=0)
     log.roll()
@@ -435,7 +435,7 @@ def test_clients_may_not_write_markers(tmp_path: Path) -> None:
     assert code_of(log.append, marker(1, commit=True), leader_epoch=0, now_ms=NOW) is ErrorCode.INVALID_RECORD
 
 
-def test_the_last_stable_offset_waits_for_the_marker_and_its_commitment(tmp_path: Path) -> None:
+def test_the_last_stable_offset_waits_until_the_marker_is_committed(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, "plain")
     in_txn(log, "a", 1, 0)
@@ -446,7 +446,7 @@ def test_the_last_stable_offset_waits_for_the_marker_and_its_commitment(tmp_path
 
 
 def test_the_last_stable_offset_is_never_below_the_log_start(tmp_path: Path) -> None:
-    """DeleteRecords may remove the beginning of an open transaction: a consumer cannot read there any more."""
+    """DeleteRecords may remove the beginning of an open transaction; consumers can no longer read there."""
     log = open_log(tmp_path / "log")
     in_txn(log, "a", 1, 0)
     in_txn(log, "b", 1, 1)
@@ -487,7 +487,9 @@ def test_transaction_state_and_index_survive_a_restart(tmp_path: Path, clean: bo
     assert log.last_stable_offset(4) == 4
 
 
-def test_a_crash_brings_the_transaction_index_back_although_a_newer_snapshot_exists(tmp_path: Path) -> None:
+def test_a_crash_recovery_rebuilds_the_transaction_index_although_a_newer_snapshot_exists(
+    tmp_path: Path,
+) -> None:
     log = open_log(tmp_path)
     in_txn(log, "a", 1, 0)
     end_txn(log, 1, commit=False)
@@ -497,8 +499,8 @@ def test_a_crash_brings_the_transaction_index_back_although_a_newer_snapshot_exi
     assert log.aborted_transactions(0, 10) == before != []
 
 
-def test_damaged_transaction_indexes_of_several_segments_are_all_made_anew(tmp_path: Path) -> None:
-    """Each tells of an aborted transaction that the log does not have."""
+def test_damaged_transaction_indexes_of_several_segments_are_all_rebuilt(tmp_path: Path) -> None:
+    """Each index has an aborted transaction that the log does not have."""
     log = open_log(tmp_path)
     for sequence in range(3):
         in_txn(log, "a", 1, sequence)
@@ -519,7 +521,7 @@ def test_damaged_transaction_indexes_of_several_segments_are_all_made_anew(tmp_p
     assert open_log(tmp_path).aborted_transactions(0, 10) == before
 
 
-def test_truncation_forgets_the_aborted_transactions_whose_markers_go(tmp_path: Path) -> None:
+def test_truncation_removes_aborted_transactions_with_their_markers(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for sequence in range(2):
         in_txn(log, "a", 1, sequence)
@@ -532,14 +534,14 @@ def test_truncation_forgets_the_aborted_transactions_whose_markers_go(tmp_path: 
 # -- flushing ----------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_synced_unless_asked(tmp_path: Path) -> None:
+def test_nothing_is_synced_by_default(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = open_log(tmp_path, disk=disk)
     append(log, "a")
     assert (disk.synced, log.recovery_point, log.needs_flush) == ([], 0, False)
 
 
-def test_flush_messages_asks_for_a_flush_before_the_acknowledgement(tmp_path: Path) -> None:
+def test_flush_messages_requires_a_flush_before_the_acknowledgement(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = open_log(tmp_path, TopicConfig(flush_messages=3), disk=disk)
     append(log, "a", "b")
@@ -610,7 +612,7 @@ def test_a_flush_covers_what_was_appended_before_it_began(tmp_path: Path) -> Non
     assert log.recovery_point == 1
 
 
-def test_a_flush_that_a_truncation_overtook_moves_nothing(tmp_path: Path) -> None:
+def test_a_truncation_during_a_flush_keeps_the_recovery_point(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, "a")
     append(log, "b")
@@ -625,7 +627,7 @@ def test_a_flush_that_a_truncation_overtook_moves_nothing(tmp_path: Path) -> Non
 # -- bad disks ---------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_fails_the_append_and_the_log_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_fails_the_append_and_the_log_continues_once_there_is_room(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = open_log(tmp_path, disk=disk)
     failures: list[Exception] = []
@@ -657,7 +659,7 @@ def test_a_first_append_that_finds_no_room_for_its_files_leaves_none(tmp_path: P
     assert values_in(log) == ["a"]
 
 
-def test_a_log_without_files_is_read_searched_and_kept_like_an_empty_one(tmp_path: Path) -> None:
+def test_a_log_without_files_behaves_like_an_empty_one(tmp_path: Path) -> None:
     log = open_log(tmp_path, TopicConfig(retention_ms=1))
     assert log.read(0, 100, end_offset=LAST) is None
     assert log.offset_for_timestamp(NOW, end_offset=LAST) is None
@@ -669,7 +671,7 @@ def test_a_log_without_files_is_read_searched_and_kept_like_an_empty_one(tmp_pat
     assert append(log, "a") == 5
 
 
-def test_a_torn_append_that_cannot_be_cut_takes_the_log_offline(tmp_path: Path) -> None:
+def test_a_partial_append_that_cannot_be_cut_off_takes_the_log_offline(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = open_log(tmp_path, disk=disk)
     append(log, "a")
@@ -710,7 +712,7 @@ def test_a_failed_sync_takes_the_log_offline(tmp_path: Path) -> None:
     assert code_of(log.flush) is ErrorCode.KAFKA_STORAGE_ERROR, "what the disk lost cannot be synced later"
 
 
-def test_of_several_batches_all_are_appended_or_none(tmp_path: Path) -> None:
+def test_several_batches_are_appended_all_or_none(tmp_path: Path) -> None:
     for value in "ab":
         log = open_log(tmp_path, TopicConfig(index_interval_bytes=0))
         append(log, value)
@@ -740,7 +742,7 @@ def test_a_read_without_a_free_descriptor_fails_alone(tmp_path: Path) -> None:
     assert values_in(log) == ["a"]
 
 
-def test_a_log_that_was_cut_behind_our_back_takes_the_partition_offline(tmp_path: Path) -> None:
+def test_a_log_file_that_another_process_truncated_takes_the_partition_offline(tmp_path: Path) -> None:
     log = open_log(tmp_path, TopicConfig(index_interval_bytes=0))
     for _ in range(3):
         append(log, "a")
@@ -749,7 +751,9 @@ def test_a_log_that_was_cut_behind_our_back_takes_the_partition_offline(tmp_path
     assert log.offline_reason is not None
 
 
-def test_damage_met_while_reading_takes_the_partition_offline_with_file_and_position(tmp_path: Path) -> None:
+def test_damage_found_by_a_read_takes_the_partition_offline_with_file_and_position(
+    tmp_path: Path,
+) -> None:
     log = open_log(tmp_path)
     append(log, "a")
     append(log, "b")

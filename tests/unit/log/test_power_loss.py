@@ -1,4 +1,4 @@
-"""What was once wrong after a loss of power, or a kill, at one particular moment."""
+"""Regressions: power failures and kills at moments that once left a wrong log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def begun(config: TopicConfig | None = None) -> tuple[SimDisk, LogDirectory, Log
     return disk, directory, log
 
 
-def test_partition_metadata_that_came_out_as_zeros_does_not_keep_the_partition_offline() -> None:
+def test_partition_metadata_of_zeros_does_not_keep_the_partition_offline() -> None:
     disk, _, log = begun()
     append(log, "a")
     for directory in (DATA, DATA / "events-0"):
@@ -62,7 +62,7 @@ def test_the_first_batch_of_a_log_that_was_on_disk_without_files_survives_its_fl
         directory.close()
         directory = opened(disk)
         log = directory.logs[KEY]
-    append(log, "a", leader_epoch=-1)  # no epoch file brings the names to disk
+    append(log, "a", leader_epoch=-1)  # without an epoch, no epoch file causes a sync of the directory
     log.flush()
     for seed in range(60):
         after = disk.copy()
@@ -82,7 +82,7 @@ def test_an_empty_log_is_on_disk_after_a_clean_stop() -> None:
         assert (again.was_clean, again.logs[KEY].topic_id) == (True, TOPIC_ID)
 
 
-def test_a_kill_during_a_truncation_leaves_a_log_that_opens() -> None:
+def test_a_log_opens_after_a_kill_during_a_truncation() -> None:
     disk, directory, log = begun()
     for value in "abc":
         append(log, value)
@@ -98,7 +98,7 @@ def test_a_kill_during_a_truncation_leaves_a_log_that_opens() -> None:
         assert found[:1] == ["a"] and found == list("abcde")[: len(found)]
 
 
-def test_what_a_recovery_cut_off_does_not_come_back_under_what_was_written_after_it() -> None:
+def test_batches_that_a_recovery_cut_off_do_not_reappear_under_later_ones() -> None:
     disk, _, log = begun()
     append(log, "a")
     log.roll()
@@ -124,7 +124,7 @@ def test_what_a_recovery_cut_off_does_not_come_back_under_what_was_written_after
     assert cuts
 
 
-def test_a_truncation_does_not_come_back_under_what_was_written_after_it() -> None:
+def test_truncated_batches_do_not_reappear_under_later_ones() -> None:
     disk, _, log = begun()
     append(log, "a")
     append(log, "b")
@@ -175,7 +175,7 @@ def test_an_aborted_transaction_of_a_segment_that_ends_at_the_recovery_point_sta
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])
-def test_segments_that_retention_removed_may_come_back_but_not_as_damage(checkpointed: bool) -> None:
+def test_segments_that_reappear_after_retention_are_not_reported_as_damage(checkpointed: bool) -> None:
     config = TopicConfig(segment_bytes=100, retention_bytes=100)
     disk, directory, log = begun(config)
     for value in "abcd":
@@ -210,7 +210,7 @@ def test_a_log_start_beyond_the_end_after_a_clean_stop_is_damage_and_removes_not
 
 
 @pytest.mark.parametrize("then", ["is killed", "stops", "writes"])
-def test_a_transaction_index_that_was_made_anew_below_the_recovery_point_is_on_disk_again(then: str) -> None:
+def test_a_transaction_index_rebuilt_below_the_recovery_point_is_on_disk_again(then: str) -> None:
     disk, directory, log = begun()
     data = batch(["x"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     log.append(data, leader_epoch=0, now_ms=NOW)

@@ -1,4 +1,4 @@
-"""What a partition remembers of producers: sequences, duplicates, epochs, open transactions."""
+"""The state of producers in a partition: sequences, duplicates, epochs, open transactions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Appender:
         self.offset = 0
 
     def append(self, sequence: int, count: int = 1, *, now_ms: int = 0, **fields: object) -> int | None:
-        """The base offset, or the earlier one if it was a duplicate."""
+        """Returns the base offset; for a duplicate the offset of the first append."""
         batch = header(sequence, count, **fields)  # type: ignore[arg-type]
         duplicate = self.states.check(batch)
         if duplicate is not None:
@@ -88,21 +88,21 @@ def test_a_sequence_that_does_not_follow_is_out_of_order(log: Appender, sequence
     refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, sequence)
 
 
-def test_a_repeat_among_the_last_five_answers_its_old_offset(log: Appender) -> None:
+def test_a_repeat_of_one_of_the_last_five_batches_returns_its_old_offset(log: Appender) -> None:
     offsets = [log.append(sequence, 2) for sequence in range(0, 14, 2)]
     for sequence, offset in list(zip(range(0, 14, 2), offsets, strict=True))[2:]:
         assert log.append(sequence, 2) == offset
     assert log.offset == 14
 
 
-def test_a_repeat_of_the_sixth_last_is_out_of_order(log: Appender) -> None:
+def test_a_repeat_of_the_sixth_last_batch_is_out_of_order(log: Appender) -> None:
     for sequence in range(6):
         log.append(sequence)
     refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 0)
 
 
-def test_a_batch_that_a_restart_made_forgotten_is_a_duplicate_and_not_out_of_order(log: Appender) -> None:
-    """Found by a simulated world: clients wrote such batches again, in a new epoch."""
+def test_a_batch_forgotten_by_a_restart_is_a_duplicate_and_not_out_of_order(log: Appender) -> None:
+    """Found by a simulation run: clients wrote such batches again, in a new epoch."""
     for sequence in (0, 2, 4, 6):
         log.append(sequence, 2)
     log.states.restore(log.states.entries(), log.offset, now_ms=0)
@@ -115,10 +115,10 @@ def test_a_batch_that_a_restart_made_forgotten_is_a_duplicate_and_not_out_of_ord
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_a_batch_from_before_all_that_is_known_of_a_producer_is_no_duplicate(
+def test_a_batch_older_than_all_that_is_known_of_a_producer_is_not_a_duplicate(
     log: Appender, epoch: int
 ) -> None:
-    """Its first batch was refused for a while, the second was not: what comes again was never stored."""
+    """The first batch was refused for a while, the second was not: so the repeated first batch was never stored."""
     if epoch:
         log.append(0)
         log.states.restore(log.states.entries(), log.offset, now_ms=0)
@@ -129,7 +129,7 @@ def test_a_batch_from_before_all_that_is_known_of_a_producer_is_no_duplicate(
     refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 0, 5, epoch=epoch)
 
 
-def test_forgotten_sequences_are_told_from_coming_ones_across_the_wrap(log: Appender) -> None:
+def test_forgotten_sequences_are_distinguished_from_future_ones_across_the_wrap(log: Appender) -> None:
     log.append(LAST_SEQUENCE - 1, 2)
     log.append(0)
     log.states.restore(log.states.entries(), log.offset, now_ms=0)
@@ -155,7 +155,7 @@ def test_a_batch_may_wrap_in_its_middle(log: Appender) -> None:
     refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, log, 0)
 
 
-def test_an_unknown_producer_may_begin_anywhere(log: Appender) -> None:
+def test_an_unknown_producer_may_begin_with_any_sequence(log: Appender) -> None:
     assert log.append(1234, 5) == 0
     assert log.append(1239) == 5
 
@@ -191,7 +191,7 @@ def test_a_plain_batch_inside_an_open_transaction_is_refused(log: Appender) -> N
     refused(ErrorCode.INVALID_TXN_STATE, log, 1)
 
 
-def test_idle_producers_expire_and_may_begin_anew(log: Appender) -> None:
+def test_idle_producers_expire_and_may_start_again(log: Appender) -> None:
     log.append(0, 5, now_ms=1000)
     assert log.states.expire(1000 + DAY - 1) == 0
     assert log.states.expire(1000 + DAY) == 1
@@ -220,14 +220,14 @@ def test_the_first_unstable_offset_is_the_earliest_open_transactions(log: Append
     assert log.states.first_unstable_offset(6) is None
 
 
-def test_a_finished_transaction_is_unstable_until_its_marker_is_committed(log: Appender) -> None:
+def test_an_ended_transaction_is_unstable_until_its_marker_is_committed(log: Appender) -> None:
     log.append(0, 4, txn=True)
     log.end()
     assert log.states.first_unstable_offset(4) == 0
     assert log.states.first_unstable_offset(5) is None
 
 
-def test_an_aborted_transaction_is_told_with_the_stable_offset_of_its_time(log: Appender) -> None:
+def test_an_aborted_transaction_is_returned_with_the_last_stable_offset_at_its_end(log: Appender) -> None:
     log.append(0, 2, pid=8, txn=True)
     log.append(0, 3, pid=9, txn=True)
     assert log.end(9, commit=False) == AbortedTransaction(9, 2, 5, 0)
@@ -258,7 +258,7 @@ def test_after_a_marker_with_a_new_epoch_sequences_begin_at_zero(log: Appender) 
     assert log.append(0, epoch=3, txn=True) == 6
 
 
-def test_after_a_marker_of_the_same_epoch_sequences_go_on(log: Appender) -> None:
+def test_after_a_marker_of_the_same_epoch_sequences_continue(log: Appender) -> None:
     log.append(0, 5, txn=True)
     log.end()
     assert log.append(5, txn=True) == 6
@@ -288,7 +288,7 @@ def test_a_snapshot_has_kafkas_bytes() -> None:
     assert snapshots.decode(data) == [entry]
 
 
-def test_every_damaged_byte_of_a_snapshot_is_noticed() -> None:
+def test_every_damaged_byte_of_a_snapshot_is_detected() -> None:
     data = snapshots.encode([SnapshotEntry(7, 2, 11, 42, 3, 1, 5, -1)] * 3)
     for at in range(len(data)):
         with pytest.raises(CorruptSnapshot):
@@ -297,7 +297,7 @@ def test_every_damaged_byte_of_a_snapshot_is_noticed() -> None:
             snapshots.decode(data[:at])
 
 
-def test_state_survives_a_snapshot_but_for_all_batches_except_the_last(log: Appender) -> None:
+def test_a_snapshot_keeps_the_state_but_only_the_last_batch(log: Appender) -> None:
     log.append(0, 5)
     log.append(5, 5)
     log.append(0, 2, pid=8, txn=True)
@@ -310,7 +310,7 @@ def test_state_survives_a_snapshot_but_for_all_batches_except_the_last(log: Appe
     assert restored.states.first_unstable_offset(13) == 10
 
 
-def test_what_expired_meanwhile_is_not_restored(log: Appender) -> None:
+def test_producers_that_expired_meanwhile_are_not_restored(log: Appender) -> None:
     log.append(0, now_ms=1000)
     log.append(0, pid=8, txn=True, now_ms=1000)
     restored = ProducerStates(DAY)
@@ -318,10 +318,10 @@ def test_what_expired_meanwhile_is_not_restored(log: Appender) -> None:
     assert [state.producer_id for state in restored] == [8]
 
 
-def test_after_a_restart_the_earliest_open_transaction_decides_whatever_the_order_in_the_snapshot(
+def test_after_a_restart_the_earliest_open_transaction_counts_whatever_the_order_in_the_snapshot(
     log: Appender,
 ) -> None:
-    """Producer 8 is the older one, and the first of the snapshot; 9 began its transaction before it."""
+    """Producer 8 comes first in the snapshot, but producer 9 began its transaction earlier."""
     log.append(0, pid=8)
     log.append(0, pid=9, txn=True)
     log.append(1, pid=8, txn=True)
@@ -333,7 +333,7 @@ def test_after_a_restart_the_earliest_open_transaction_decides_whatever_the_orde
     assert restored.states.first_unstable_offset(4) == 1
 
 
-def test_a_restored_snapshot_replaces_all_that_was_known(log: Appender) -> None:
+def test_a_restored_snapshot_replaces_the_previous_state(log: Appender) -> None:
     log.append(0, now_ms=10 * DAY)
     entries = log.states.entries()
     other = Appender()

@@ -1,4 +1,4 @@
-"""What a start finds after a clean stop, a crash, or a bad disk."""
+"""Loading a log after a clean stop, a crash, or damage by the disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALL_SEGMENTS = TopicConfig(segment_bytes=300, index_interval_bytes=50)
 
 
 def filled(directory: Path, count: int = 9, *, config: TopicConfig = SMALL_SEGMENTS) -> Log:
-    """Values "0", "1", ... one a batch, three batches a segment, all of one producer."""
+    """Values "0", "1", ...: one per batch, three batches per segment, all from one producer."""
     log = open_log(directory, config)
     for number in range(count):
         append(log, f"{number:030d}", producer_id=1, producer_epoch=0, base_sequence=number)
@@ -41,7 +41,7 @@ def flip(path: Path, at: int) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_restart_finds_everything_that_was_written(tmp_path: Path, clean: bool) -> None:
+def test_a_restart_loads_everything_that_was_written(tmp_path: Path, clean: bool) -> None:
     filled(tmp_path).close(clean=clean)
     log = open_log(tmp_path, SMALL_SEGMENTS, clean_shutdown=clean)
     assert numbers(log) == list(range(9))
@@ -50,7 +50,7 @@ def test_a_restart_finds_everything_that_was_written(tmp_path: Path, clean: bool
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_restart_still_knows_repeated_batches(tmp_path: Path, clean: bool) -> None:
+def test_repeated_batches_are_recognised_after_a_restart(tmp_path: Path, clean: bool) -> None:
     filled(tmp_path).close(clean=clean)
     log = open_log(tmp_path, SMALL_SEGMENTS, clean_shutdown=clean)
     again = batch([f"{8:030d}"], producer_id=1, producer_epoch=0, base_sequence=8)
@@ -64,7 +64,7 @@ def test_a_clean_stop_needs_no_scan_of_the_records(tmp_path: Path) -> None:
     assert open_log(tmp_path, SMALL_SEGMENTS).log_end_offset == 9
 
 
-def test_a_torn_tail_is_cut_behind_the_last_whole_batch(tmp_path: Path) -> None:
+def test_a_torn_tail_is_cut_after_the_last_whole_batch(tmp_path: Path) -> None:
     filled(tmp_path).close(clean=False)
     path = path_of(tmp_path, 6)
     whole = path.stat().st_size
@@ -75,7 +75,7 @@ def test_a_torn_tail_is_cut_behind_the_last_whole_batch(tmp_path: Path) -> None:
     assert path.stat().st_size == whole
 
 
-def test_garbage_behind_the_last_batch_is_cut(tmp_path: Path) -> None:
+def test_garbage_after_the_last_batch_is_cut(tmp_path: Path) -> None:
     filled(tmp_path).close(clean=False)
     path = path_of(tmp_path, 6)
     path.write_bytes(path.read_bytes() + b"\0" * 4096)
@@ -85,7 +85,7 @@ def test_garbage_behind_the_last_batch_is_cut(tmp_path: Path) -> None:
     assert numbers(log) == list(range(10))
 
 
-def test_unflushed_segments_behind_a_bad_batch_go_too(tmp_path: Path) -> None:
+def test_unflushed_segments_after_a_bad_batch_are_removed_too(tmp_path: Path) -> None:
     filled(tmp_path).close(clean=False)
     flip(path_of(tmp_path, 3), 120)
     log = crashed(tmp_path)
@@ -111,13 +111,13 @@ def test_damage_below_the_recovery_point_is_reported_and_nothing_is_cut(
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
-def test_a_tail_that_never_reached_the_disk_takes_what_came_after_it(tmp_path: Path, policy: str) -> None:
+def test_records_after_a_tail_that_never_reached_the_disk_are_removed(tmp_path: Path, policy: str) -> None:
     filled(tmp_path).close(clean=False)
     path = path_of(tmp_path, 3)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 3 * 2])
     config = TopicConfig(segment_bytes=300, index_interval_bytes=50, cleanup_policy=(policy,))
     log = crashed(tmp_path, config=config)
-    # Where a cleaner may have been, gaps are no sign of loss.
+    # In a compacted log gaps are no sign of loss.
     assert numbers(log) == [*range(5), *([6, 7, 8] if policy == "compact" else [])]
     assert [cut.reason for cut in log.cuts] == (
         [] if policy == "compact" else ["offset 5 is missing: the next segment begins at 6"]
@@ -141,7 +141,7 @@ def test_segments_below_the_recovery_point_are_not_scanned(tmp_path: Path) -> No
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "torn", "zeros", "foreign"])
-def test_a_bad_index_is_made_anew(tmp_path: Path, suffix: str, damage: str, clean: bool) -> None:
+def test_a_bad_index_is_rebuilt(tmp_path: Path, suffix: str, damage: str, clean: bool) -> None:
     filled(tmp_path).close()
     path = path_of(tmp_path, 3, suffix)
     sound = path.read_bytes()
@@ -170,7 +170,7 @@ def test_files_without_a_log_are_removed(tmp_path: Path) -> None:
     assert not any(f"{77:020d}" in name or name.endswith((".deleted", ".cleaned")) for name in names)
 
 
-def test_a_swap_file_that_is_no_log_is_left_for_a_person(tmp_path: Path) -> None:
+def test_a_swap_file_that_is_not_a_log_is_left_for_an_operator(tmp_path: Path) -> None:
     filled(tmp_path).close()
     (tmp_path / f"{0:020d}.log.swap").write_bytes(b"x")
     with pytest.raises(CorruptLog, match=r"log\.swap"):
@@ -178,7 +178,7 @@ def test_a_swap_file_that_is_no_log_is_left_for_a_person(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"0\n5\n1 1\n"])
-def test_a_bad_epoch_history_is_made_anew_from_the_batches(tmp_path: Path, content: bytes) -> None:
+def test_a_bad_epoch_history_is_rebuilt_from_the_batches(tmp_path: Path, content: bytes) -> None:
     log = open_log(tmp_path)
     append(log, "a", leader_epoch=3)
     append(log, "b", leader_epoch=8)
@@ -187,7 +187,7 @@ def test_a_bad_epoch_history_is_made_anew_from_the_batches(tmp_path: Path, conte
     assert [tuple(entry) for entry in open_log(tmp_path).epochs.entries] == [(3, 0), (8, 1)]
 
 
-def test_epochs_that_were_not_flushed_come_back_from_the_batches(tmp_path: Path) -> None:
+def test_epochs_that_were_not_flushed_are_restored_from_the_batches(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, "a", leader_epoch=3)
     log.flush()
@@ -198,7 +198,7 @@ def test_epochs_that_were_not_flushed_come_back_from_the_batches(tmp_path: Path)
     assert [tuple(entry) for entry in log.epochs.entries] == [(3, 0), (8, 2)]
 
 
-def test_a_bad_snapshot_is_ignored_for_an_older_one_and_the_batches_behind_it(tmp_path: Path) -> None:
+def test_instead_of_a_bad_snapshot_an_older_one_and_the_batches_after_it_are_used(tmp_path: Path) -> None:
     filled(tmp_path).close()
     snapshots = sorted(tmp_path.glob("*.snapshot"))
     assert [int(path.stem) for path in snapshots] == [3, 6, 9]
@@ -208,7 +208,7 @@ def test_a_bad_snapshot_is_ignored_for_an_older_one_and_the_batches_behind_it(tm
     assert not snapshots[-1].exists()
 
 
-def test_without_any_snapshot_the_whole_log_is_asked(tmp_path: Path) -> None:
+def test_without_a_snapshot_the_whole_log_is_replayed(tmp_path: Path) -> None:
     filled(tmp_path).close()
     for path in tmp_path.glob("*.snapshot"):
         path.unlink()
@@ -234,7 +234,7 @@ def test_an_empty_segment_between_others_is_removed(tmp_path: Path) -> None:
     assert numbers(log) == list(range(9))
 
 
-def test_a_restarted_log_goes_on_in_its_last_segment(tmp_path: Path) -> None:
+def test_a_restarted_log_appends_to_its_last_segment(tmp_path: Path) -> None:
     filled(tmp_path, 8).close()
     log = open_log(tmp_path, SMALL_SEGMENTS)
     append(log, f"{8:030d}")
@@ -246,13 +246,13 @@ def test_a_restarted_log_goes_on_in_its_last_segment(tmp_path: Path) -> None:
     assert all(segment.index_fault() is None for segment in log.segments)
 
 
-def test_a_log_that_was_not_written_since_a_clean_stop_costs_no_sync_at_the_next(tmp_path: Path) -> None:
+def test_a_log_not_written_since_a_clean_stop_needs_no_sync_at_the_next_stop(tmp_path: Path) -> None:
     filled(tmp_path).close()
     disk = FailingDisk()
     log = open_log(tmp_path, SMALL_SEGMENTS, disk=disk)
     written: list[Path] = []
     disk.write_atomic = lambda path, data: written.append(path)  # type: ignore[method-assign]
-    log.epochs.assign(5, log.log_end_offset)  # a term in which nothing is written
+    log.epochs.assign(5, log.log_end_offset)  # a leader epoch in which nothing is written
     log.close()
     assert (log.was_closed_cleanly, disk.synced, written) == (True, [], [])
     del disk.write_atomic
@@ -264,7 +264,7 @@ def test_a_log_that_was_not_written_since_a_clean_stop_costs_no_sync_at_the_next
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_restarts_do_not_pile_up_snapshots(tmp_path: Path, clean: bool) -> None:
+def test_restarts_do_not_accumulate_snapshots(tmp_path: Path, clean: bool) -> None:
     config = TopicConfig(segment_bytes=10_000)
     filled(tmp_path, 1, config=config).close()
     for number in range(1, 4):
@@ -291,7 +291,7 @@ def test_a_log_cut_between_batches_after_a_clean_stop_is_reported(tmp_path: Path
         open_log(tmp_path, SMALL_SEGMENTS, recovery_point=9)
 
 
-def test_a_repeated_batch_is_told_its_append_time_after_a_restart_too(tmp_path: Path) -> None:
+def test_a_repeated_batch_returns_its_append_time_after_a_restart_too(tmp_path: Path) -> None:
     config = TopicConfig(message_timestamp_type="LogAppendTime")
     log = open_log(tmp_path, config)
     again = batch(["a"], producer_id=1, producer_epoch=0, base_sequence=0)

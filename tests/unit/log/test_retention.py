@@ -1,4 +1,4 @@
-"""Retention: which segments go, as a function of facts."""
+"""Retention: which segments are deleted, as a function of facts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOUR = 3_600_000
 
 
 def segments(*specs: tuple[int, int], active_empty: bool = False) -> list[SegmentFacts]:
-    """Ten offsets each, from (size, age in ms); the last is active."""
+    """Segments of ten offsets each, from (size, age in ms). The last is active."""
     facts = [
         SegmentFacts(10 * i, 10 * (i + 1), size, NOW - age, i == len(specs) - 1)
         for i, (size, age) in enumerate(specs)
@@ -35,7 +35,7 @@ def decide(facts: list[SegmentFacts], **rules: Any) -> list[Reason]:
     return deletable(facts, **{**defaults, **rules})
 
 
-def test_without_limits_nothing_goes() -> None:
+def test_without_limits_nothing_is_deleted() -> None:
     assert decide(segments((100, 9 * HOUR), (100, 0))) == []
 
 
@@ -56,7 +56,7 @@ def test_a_segment_exactly_as_old_as_allowed_stays() -> None:
     assert decide(segments((1, 50), (1, 0)), retention_ms=50) == []
 
 
-def test_the_active_segment_goes_too_if_it_has_data() -> None:
+def test_the_active_segment_is_deleted_too_if_it_has_data() -> None:
     assert decide(segments((1, 50), (1, 50)), retention_ms=10) == [Reason.TIME] * 2
 
 
@@ -66,20 +66,20 @@ def test_an_empty_active_segment_stays() -> None:
     ]
 
 
-def test_nothing_at_or_above_the_high_watermark_goes() -> None:
+def test_nothing_at_or_above_the_high_watermark_is_deleted() -> None:
     facts = segments((1, 50), (1, 50), (1, 50))
     assert decide(facts, retention_ms=10, high_watermark=19) == [Reason.TIME]
     assert decide(facts, retention_ms=10, high_watermark=20) == [Reason.TIME] * 2
     assert decide(facts, retention_bytes=0, high_watermark=9) == []
 
 
-def test_segments_below_the_log_start_go_whatever_the_limits() -> None:
+def test_segments_below_the_log_start_are_deleted_whatever_the_limits() -> None:
     facts = segments((1, 0), (1, 0), (1, 0))
     assert decide(facts, log_start_offset=9) == []
     assert decide(facts, log_start_offset=10) == [Reason.LOG_START]
     assert decide(facts, log_start_offset=30) == [Reason.LOG_START] * 2
 
 
-def test_size_counts_only_what_the_log_start_leaves() -> None:
+def test_size_counts_only_segments_above_the_log_start() -> None:
     facts = segments((100, 0), (100, 0), (100, 0))
     assert decide(facts, log_start_offset=10, retention_bytes=200) == [Reason.LOG_START]

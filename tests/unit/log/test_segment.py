@@ -1,4 +1,4 @@
-"""One segment: where batches are found, and what a damaged index cannot do."""
+"""One segment: lookups of batches, with whole and with damaged indexes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INTERVAL = 200
 
 
 def segment_of(directory: Path, sizes: list[int], *, base: int = 1000, interval: int = INTERVAL) -> Segment:
-    """Batches of so many records each, offsets dense from `base`."""
+    """A segment whose batches have these numbers of records, with dense offsets from `base` on."""
     segment = Segment.create(OpenFiles(SystemDisk()), directory, base, index_bytes=1 << 20, created_ms=NOW)
     for number, size in enumerate(sizes):
         add(segment, size, timestamp=NOW + number, interval=interval)
@@ -102,7 +102,7 @@ def test_a_read_ends_with_a_whole_batch_within_max_bytes(tmp_path: Path) -> None
     assert offsets_read(segment, 1004, 3 * size + 1) == list(range(1004, 1010))
 
 
-def test_the_first_batch_comes_even_if_larger_than_max_bytes(tmp_path: Path) -> None:
+def test_the_first_batch_is_returned_even_if_larger_than_max_bytes(tmp_path: Path) -> None:
     segment = segment_of(tmp_path, [5, 5])
     assert offsets_read(segment, 1000, 1) == list(range(1000, 1005))
     assert offsets_read(segment, 1000, 1, min_one=False) == []
@@ -117,7 +117,7 @@ def test_only_batches_wholly_below_the_end_offset_are_read(
     assert offsets_read(segment, 1000, 10**6, end=end) == wanted
 
 
-def test_readers_that_follow_one_another_find_their_place_again(tmp_path: Path) -> None:
+def test_readers_one_after_another_find_their_positions_again(tmp_path: Path) -> None:
     segment = segment_of(tmp_path, [2] * 50)
     seen, offset = [], 1000
     while offset < segment.next_offset:
@@ -136,7 +136,7 @@ def test_the_largest_timestamp_survives_closing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
 def test_a_damaged_entry_of_a_closed_index_never_hides_records(tmp_path: Path, suffix: str) -> None:
-    """Each byte of each index is damaged in turn; every offset and time is still found where it is."""
+    """Damages each byte of each index in turn. Every offset and timestamp is still found at its position."""
     segment = segment_of(tmp_path, [2] * 24)
     segment.seal()
     path = tmp_path / f"{1000:020d}.{suffix}"
@@ -150,7 +150,7 @@ def test_a_damaged_entry_of_a_closed_index_never_hides_records(tmp_path: Path, s
             assert next(damaged.headers_since(NOW + number)).base_offset == 1000 + 2 * number
 
 
-def test_a_log_that_is_no_batches_is_reported_with_file_and_position(tmp_path: Path) -> None:
+def test_a_log_file_without_batches_is_reported_with_file_and_position(tmp_path: Path) -> None:
     segment = segment_of(tmp_path, [2] * 5, interval=10**6)
     third = list(segment.headers(0))[2].position
     path = tmp_path / f"{1000:020d}.log"
@@ -174,8 +174,8 @@ def test_truncation_leaves_indexes_that_agree_with_the_log(tmp_path: Path) -> No
     assert (again.next_offset, again.largest) == (1033, (NOW + 100, 1032))
 
 
-def test_positions_found_before_a_truncation_do_not_count_after_it(tmp_path: Path) -> None:
-    """Readers that come back find other batches at the places where they read before."""
+def test_positions_found_before_a_truncation_are_not_used_after_it(tmp_path: Path) -> None:
+    """After the truncation other batches are stored at the positions that readers remembered."""
     segment = segment_of(tmp_path, [3] * 8)
     for offset in range(1000, segment.next_offset):
         segment.position_of(offset)
@@ -207,8 +207,8 @@ def test_a_truncation_to_the_beginning_leaves_an_empty_segment(tmp_path: Path) -
     assert offsets_read(segment, 1000, 10**6) == [1000, 1001, 1002]
 
 
-def test_a_closed_segment_that_is_active_again_indexes_what_comes(tmp_path: Path) -> None:
-    """A truncation makes an earlier segment the last one."""
+def test_a_closed_segment_that_is_active_again_indexes_new_batches(tmp_path: Path) -> None:
+    """A truncation makes an earlier segment the active one."""
     segment = segment_of(tmp_path, [3] * 20)
     segment.seal()
     segment.truncate(1031)

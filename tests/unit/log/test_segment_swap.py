@@ -1,4 +1,4 @@
-"""Leftovers of an interrupted cleaner, and a disk that fails while a cleaned segment takes its place."""
+"""Files that an interrupted cleaner left, and a disk that fails while a cleaned segment is swapped in."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def filled(directory: Path, **options: object) -> Log:
 
 
 def cleaned_files(directory: Path, tmp_path: Path) -> dict[str, bytes]:
-    """The files of the segment that a pass makes of the log's two closed ones, by suffix."""
+    """Files, by suffix, of the segment that a pass makes from the log's two closed segments."""
     log = filled(tmp_path / "other")
     clean(log)
     stem = f"{0:020d}"
@@ -56,7 +56,7 @@ def test_a_whole_swap_is_completed(directory: Path, tmp_path: Path) -> None:
     assert not [name for name in names(directory) if name.endswith(".swap")]
 
 
-def test_a_swap_that_had_not_begun_is_dropped(directory: Path, tmp_path: Path) -> None:
+def test_a_swap_that_has_not_begun_is_dropped(directory: Path, tmp_path: Path) -> None:
     for number, (suffix, data) in enumerate(cleaned_files(directory, tmp_path).items()):
         ending = ".swap" if number else ".cleaned"
         (directory / f"{0:020d}{suffix}{ending}").write_bytes(data)
@@ -65,8 +65,8 @@ def test_a_swap_that_had_not_begun_is_dropped(directory: Path, tmp_path: Path) -
     assert not [name for name in names(directory) if name.endswith((".swap", ".cleaned"))]
 
 
-def test_indexes_that_were_left_alone_are_taken_or_made_anew(directory: Path, tmp_path: Path) -> None:
-    """As Kafka leaves them, which renames the log first."""
+def test_indexes_without_a_log_swap_file_are_used_or_rebuilt(directory: Path, tmp_path: Path) -> None:
+    """Kafka, which renames the log first, leaves them so."""
     for suffix, data in cleaned_files(directory, tmp_path).items():
         if suffix == ".log":
             (directory / f"{0:020d}.log").write_bytes(data)
@@ -143,7 +143,7 @@ def test_the_checkpoint_follows_truncations_and_deletions(tmp_path: Path) -> Non
     assert directory_of(path).clean_offsets == {("t", 0): 2}
 
 
-def test_a_checkpoint_above_what_a_recovery_left_is_lowered(tmp_path: Path) -> None:
+def test_a_checkpoint_above_the_end_that_a_recovery_left_is_lowered(tmp_path: Path) -> None:
     path = tmp_path / "data"
     (path / "t-0").mkdir(parents=True)
     (path / "cleaner-offset-checkpoint").write_text("0\n2\ngone 0 7\nt 0 9\n")

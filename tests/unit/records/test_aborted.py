@@ -1,4 +1,4 @@
-"""What a read_committed reader skips."""
+"""The batches that a read_committed reader skips."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
 
 
 def hidden(aborted: list[tuple[int, int]], *batches: bytes) -> list[int]:
-    """Base offsets of the batches that are not delivered."""
+    """Base offsets of the batches that the filter hides."""
     transactions = AbortedTransactions(aborted)
     headers = [(batch, BatchHeader.parse(batch)) for batch in batches]
     return [header.base_offset for batch, header in headers if transactions.hides(batch, header)]
@@ -72,6 +72,6 @@ def test_a_transaction_that_begins_inside_a_batch_hides_it() -> None:
     assert hidden([(1, 3)], data(0, 1, records=3)) == []
 
 
-def test_abort_markers_are_told_from_all_else() -> None:
+def test_abort_markers_are_distinguished_from_other_batches() -> None:
     found = [is_abort_marker(batch, BatchHeader.parse(batch)) for batch in LOG]
     assert found == [False, False, False, True, False, False, False, True, False]

@@ -69,7 +69,7 @@ def test_every_field_arrives(codec: Codec) -> None:
     ]
 
 
-def test_columns_that_nobody_asked_for_are_absent() -> None:
+def test_columns_that_were_not_requested_are_absent() -> None:
     assert table(stamped(0)).schema.equals(arrow_schema())
     assert arrow_schema().names == ["key", "value", "offset", "timestamp", "timestampType"]
 
@@ -80,7 +80,7 @@ def test_rows_without_nulls_have_no_bitmap() -> None:
     assert batch.column("key").null_count == 0
 
 
-def test_append_time_is_every_rows_time() -> None:
+def test_append_time_is_the_timestamp_of_every_row() -> None:
     rows = table(stamped(0, timestamp_type=TimestampType.LOG_APPEND_TIME), stamped(3))
     assert rows.column("timestamp").cast(pa.int64()).to_pylist()[:4] == [1_002_000] * 3 + [1_000_000]
     assert rows.column("timestampType").to_pylist() == [1, 1, 1, 0, 0, 0]
@@ -115,7 +115,7 @@ def test_control_batches_are_left_out_and_aborted_ones_on_request() -> None:
     assert offsets(*log, aborted=[]) == [0, 1, 2, 4, 5, 6]
 
 
-def test_the_reader_tells_where_to_read_on() -> None:
+def test_the_reader_knows_where_reading_continues() -> None:
     reader = ArrowReader(1, 100)
     assert list(reader.add(stamped(0))) == []
     assert (reader.rows, reader.next_offset) == (2, 3)
@@ -130,7 +130,7 @@ def test_the_reader_tells_where_to_read_on() -> None:
     assert batch is not None and batch.column("offset").to_pylist() == [98, 99]
 
 
-def test_a_full_column_begins_the_next_record_batch() -> None:
+def test_a_full_column_starts_the_next_record_batch() -> None:
     reader = ArrowReader(column_max_bytes=50)
     full = [batch for offset in range(0, 60, 3) for batch in reader.add(stamped(offset))]
     assert len(full) > 1
@@ -154,7 +154,7 @@ def test_a_broken_batch_raises_and_adds_nothing() -> None:
     assert batch is not None and batch.num_rows == 3
 
 
-def test_header_keys_that_are_no_utf8_are_mended() -> None:
+def test_header_keys_that_are_not_utf8_are_repaired() -> None:
     data = bytearray(stamped(0, [Record(0, 0, None, None, (("ab", b"x"),))]))
     data[data.index(b"ab")] = 0xFF
     (batch,) = batches_to_arrow([data], with_headers=True, check_crcs=False)
@@ -162,7 +162,7 @@ def test_header_keys_that_are_no_utf8_are_mended() -> None:
     assert batch.column("headers").to_pylist() == [[{"key": "�b", "value": b"x"}]]
 
 
-def test_no_rows_no_record_batch() -> None:
+def test_without_rows_there_is_no_record_batch() -> None:
     assert list(batches_to_arrow([])) == []
     assert list(batches_to_arrow([b""])) == []
 
@@ -267,7 +267,7 @@ def test_a_null_header_key_is_refused() -> None:
         list(arrow_to_batches(rows, timestamp_ms=1))
 
 
-def test_batches_are_cut_at_the_target_and_sequences_go_on() -> None:
+def test_batches_end_at_the_target_size_and_sequences_continue() -> None:
     rows = pa.table({"value": pa.array([b"v" * 100] * 1000)})
     batches = list(
         arrow_to_batches(
@@ -288,7 +288,7 @@ def test_batches_are_cut_at_the_target_and_sequences_go_on() -> None:
         assert after.base_sequence == (before.last_sequence + 1) % 2**31
 
 
-def test_a_row_larger_than_the_target_has_a_batch_of_its_own() -> None:
+def test_a_row_larger_than_the_target_gets_its_own_batch() -> None:
     rows = pa.table({"value": pa.array([b"a", b"b" * 9000, b"c"])})
     counts = [
         BatchHeader.parse(b).record_count for b in arrow_to_batches(rows, timestamp_ms=1, target_bytes=500)

@@ -1,4 +1,4 @@
-"""The batch header, field by field, against bytes written out by hand."""
+"""The batch header, field by field, compared with bytes written by hand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from felice.records.compression import Codec
 from felice.records.errors import CorruptBatch, InvalidRecord, UnsupportedCodec
 from felice.records.record import Record
 
-# One record, key "k", value "v", made by Kafka's rules: every field has a value of its own.
+# One record, key "k", value "v", encoded by Kafka's rules. Every field has a different value.
 GOLDEN = bytes.fromhex(
     "0000000000000007"  # base offset 7
     "0000003a"  # 58 bytes follow
@@ -66,7 +66,7 @@ def test_a_built_batch_has_kafkas_bytes() -> None:
         )
     )
     expected = bytearray(GOLDEN)
-    expected[17:21] = bytes.fromhex("929498bf")  # as aiokafka computes it, too
+    expected[17:21] = bytes.fromhex("929498bf")  # aiokafka computes the same
     expected[42] = 0x64  # one record: the maximum is the base timestamp
     expected[HEADER_SIZE:] = bytes.fromhex("10 00 00 00 02 61 02 62 00")
     assert built == expected
@@ -77,7 +77,7 @@ def test_the_header_is_found_at_a_position() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 11, 12, 16, 17, 60])
-def test_a_cut_header_is_corrupt(size: int) -> None:
+def test_a_partial_header_is_corrupt(size: int) -> None:
     with pytest.raises(CorruptBatch):
         BatchHeader.parse(GOLDEN[:size])
 
@@ -111,7 +111,7 @@ def test_an_unknown_magic_is_corrupt(magic: int) -> None:
         BatchHeader.parse(unknown)
 
 
-def test_flags_are_told_apart() -> None:
+def test_flags_are_distinguished() -> None:
     flags = {
         0x08: "is_log_append_time",
         0x10: "is_transactional",
@@ -131,7 +131,7 @@ def test_an_unknown_codec_is_unsupported(codec_id: int) -> None:
         _ = BatchHeader.parse(GOLDEN)._replace(attributes=codec_id).codec
 
 
-def test_stamp_needs_no_new_crc() -> None:
+def test_stamp_leaves_the_crc_right() -> None:
     data = bytearray(b"...") + batch()
     stamp(data, 3, 123456789012, 42)
     header = BatchHeader.parse(data, 3)
@@ -139,7 +139,7 @@ def test_stamp_needs_no_new_crc() -> None:
     assert verify_crc(data, header)
 
 
-def test_restamp_seals_the_batch_again() -> None:
+def test_restamp_updates_the_crc() -> None:
     data = bytearray(b"...") + batch()
     before = BatchHeader.parse(data, 3)
     append_time = TimestampType.LOG_APPEND_TIME
@@ -153,7 +153,7 @@ def test_restamp_seals_the_batch_again() -> None:
     assert BatchHeader.parse(data, 3) == before
 
 
-def test_any_changed_byte_under_the_crc_is_noticed() -> None:
+def test_any_changed_byte_under_the_crc_is_detected() -> None:
     data = batch()
     header = BatchHeader.parse(data)
     for position in range(21, len(data)):
@@ -163,12 +163,12 @@ def test_any_changed_byte_under_the_crc_is_noticed() -> None:
     assert verify_crc(data, header)
 
 
-def test_a_cut_batch_has_no_crc() -> None:
+def test_a_partial_batch_does_not_match_its_crc() -> None:
     data = batch()
     assert not verify_crc(data[:-1], BatchHeader.parse(data))
 
 
-def test_iter_batches_stops_before_a_cut_tail() -> None:
+def test_iter_batches_stops_before_a_partial_tail() -> None:
     one, two = batch(1), batch(2)
     for tail in (b"", b"\0", one[:11], one[:12], one[:60], one[:-1]):
         data = one + two + tail
@@ -177,7 +177,7 @@ def test_iter_batches_stops_before_a_cut_tail() -> None:
     assert [header.record_count for header in iter_batches(one + two, 0, len(one) + 5)] == [1]
 
 
-def test_sequences_start_again_at_zero() -> None:
+def test_sequences_wrap_to_zero_after_the_largest() -> None:
     assert increment_sequence(2**31 - 1, 1) == 0
     assert increment_sequence(2**31 - 2, 3) == 1
     header = BatchHeader.parse(batch(3, base_sequence=2**31 - 2))

@@ -1,4 +1,4 @@
-"""Records into batches and out again."""
+"""Building batches from records and reading them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_records_come_back_as_they_went_in(codec: Codec) -> None:
+def test_records_survive_a_round_trip(codec: Codec) -> None:
     data = build_batch(RECORDS, codec)
     header = BatchHeader.parse(data)
     assert list(read_records(data, check_crcs=True)) == RECORDS
@@ -88,7 +88,7 @@ def test_markers() -> None:
     assert list(read_records(data)) == []
 
 
-def test_control_types_from_the_future_are_no_error() -> None:
+def test_unknown_control_types_are_not_an_error() -> None:
     assert control_type(b"\0\0\0\x63") is None
     assert end_transaction_marker(Record(0, 0, b"\0\0\0\x02", b"")) is None
     for key in (None, b"\0\0\0", b"\xff\xff\0\0"):
@@ -112,7 +112,7 @@ def test_a_compacted_batch_keeps_its_offsets_and_sequences() -> None:
     assert after.max_timestamp == 900
 
 
-def test_an_emptied_batch_still_tells_its_producer() -> None:
+def test_an_emptied_batch_keeps_its_producer() -> None:
     data = build_batch(RECORDS, Codec.GZIP, producer_id=1, producer_epoch=0, base_sequence=40)
     header = BatchHeader.parse(data)
     empty = rebuild_batch(header, [])
@@ -123,7 +123,7 @@ def test_an_emptied_batch_still_tells_its_producer() -> None:
     assert list(read_records(empty)) == []
 
 
-def test_a_delete_horizon_takes_the_place_of_the_base_timestamp() -> None:
+def test_a_delete_horizon_replaces_the_base_timestamp() -> None:
     header = BatchHeader.parse(data := build_batch(RECORDS))
     once = rebuild_batch(header, read_batch(data, header), delete_horizon_ms=123456)
     after = BatchHeader.parse(once)
@@ -134,7 +134,7 @@ def test_a_delete_horizon_takes_the_place_of_the_base_timestamp() -> None:
     assert list(read_records(twice)) == RECORDS[1:2]
 
 
-def test_reading_a_cut_batch_is_an_error_not_a_guess() -> None:
+def test_reading_a_partial_batch_is_an_error() -> None:
     data = build_batch(RECORDS)
     with pytest.raises(CorruptBatch):
         read_batch(data[:-1], BatchHeader.parse(data))

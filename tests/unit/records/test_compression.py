@@ -1,4 +1,4 @@
-"""Codecs: framing that other clients accept, limits, and broken data."""
+"""Codecs: framing that other clients accept, size limits, and broken data."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_decompressed_size_is_bounded(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_cut_data_is_corrupt(codec: Codec) -> None:
+def test_truncated_data_is_corrupt(codec: Codec) -> None:
     data = bytes(compress(codec, TEXT[:5000]))
     for size in [0, 1, 5, 12, 17, 19, len(data) // 2, len(data) - 1]:
         with pytest.raises(CorruptBatch):
@@ -103,7 +103,7 @@ def test_noise_is_corrupt(codec: Codec) -> None:
             decompress(codec, noise)
 
 
-def test_a_snappy_block_length_is_not_believed() -> None:
+def test_a_snappy_block_length_is_checked() -> None:
     header = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
     for length in (-1, 0, 100, 2**31 - 1):
         with pytest.raises(CorruptBatch):
@@ -127,7 +127,7 @@ def test_codecs_are_not_imported_before_they_are_used() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_a_bomb_costs_little_more_memory_than_the_limit(codec: Codec) -> None:
+def test_a_decompression_bomb_takes_little_more_memory_than_the_limit(codec: Codec) -> None:
     bomb = bytes(compress(codec, bytes(128 * MIB)))
     limit = 16 * MIB
     whole = bytes(compress(codec, bytes(limit)))
@@ -143,7 +143,7 @@ def test_a_bomb_costs_little_more_memory_than_the_limit(codec: Codec) -> None:
         tracemalloc.stop()
 
 
-def test_a_zstd_frame_that_does_not_tell_its_size_is_bounded_too() -> None:
+def test_a_zstd_frame_without_a_size_is_limited_too() -> None:
     stream = zstandard.ZstdCompressor().compressobj()
     bomb = stream.compress(bytes(128 * MIB)) + stream.flush()
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""The CRC is Castagnoli's, whichever way its module was found, and finding it is cheap."""
+"""CRC-32C: the right polynomial, however its module was loaded, and a cheap import."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_check_value_of_crc_32c_comes_out() -> None:
     assert crc.crc32c(memoryview(bytearray(b"123456789"))) == 0xE3069283
 
 
-def test_a_package_laid_out_otherwise_is_imported_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_with_another_layout_is_imported_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     find = PathFinder.find_spec
 
     def find_no_module(name: str, *arguments: object) -> object:
@@ -26,6 +26,6 @@ def test_a_package_laid_out_otherwise_is_imported_whole(monkeypatch: pytest.Monk
     assert crc._load()(b"123456789") == 0xE3069283
 
 
-def test_the_log_is_imported_without_what_a_start_cannot_afford() -> None:
+def test_importing_the_log_does_not_import_slow_packages() -> None:
     script = "import felice.log.log, sys; print([m for m in ('importlib.metadata', 'argparse') if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"

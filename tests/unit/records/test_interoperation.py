@@ -1,4 +1,4 @@
-"""Batches of kafka-python and aiokafka are read, and ours are read by them."""
+"""kafka-python and aiokafka read our batches, and we read theirs."""
 
 from __future__ import annotations
 

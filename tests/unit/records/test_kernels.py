@@ -1,4 +1,4 @@
-"""Which kernels run."""
+"""The choice between compiled and plain kernels."""
 
 from __future__ import annotations
 

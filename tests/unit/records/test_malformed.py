@@ -1,4 +1,4 @@
-"""Each way in which one record can break the format, and the words in which both kernels say so."""
+"""Every way in which a record can break the format, with the error that both kernels report."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_malformed_records_are_refused(kernel: Any, columns: Any, case: str) -> 
 
 
 @pytest.mark.parametrize(("kernel", "columns"), twins())
-def test_the_index_of_the_malformed_record_is_told(kernel: Any, columns: Any) -> None:
+def test_the_error_names_the_index_of_the_malformed_record(kernel: Any, columns: Any) -> None:
     payload = VALID * 3 + bytes.fromhex(MALFORMED["a negative header count"][0])
     with pytest.raises(InvalidRecord, match="record 3 has a negative header count") as refused:
         kernel.scan(payload, 4, 0)
@@ -121,8 +121,8 @@ def test_a_count_that_the_bytes_cannot_hold(kernel: Any, columns: Any, count: in
 
 
 @pytest.mark.parametrize(("kernel", "columns"), twins())
-def test_bits_above_a_number_are_dropped_as_java_drops_them(kernel: Any, columns: Any) -> None:
-    # Offset delta in five bytes, the last with bits that an int has no place for; timestamp in ten.
+def test_bits_above_a_number_are_ignored_as_in_java(kernel: Any, columns: Any) -> None:
+    # Offset delta in five bytes, the last with bits beyond those of an int; timestamp delta in ten bytes.
     payload = bytes.fromhex(
         "2c 00 fe ff ff ff ff ff ff ff ff 7f 82 80 80 80 70 02 6b 02 76 00".replace(" ", "")
     )

@@ -1,4 +1,4 @@
-"""What a leader refuses, row by row, and what it changes in a batch that it takes."""
+"""Validation of produced batches: what the leader refuses, and what it changes in an accepted batch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def batch(records: list[Record] = RECORDS, codec: Codec = Codec.NONE, **options:
 
 
 def changed(data: bytearray, **fields: Any) -> bytearray:
-    """The batch with other header fields, sealed again."""
+    """The batch with other header fields and a new CRC."""
     write_header(data, BatchHeader.parse(data)._replace(**fields))
     return data
 
@@ -58,7 +58,7 @@ def refusal(data: Any, rules: ProduceRules = RULES, **options: Any) -> ApiError:
 
 
 def deltas(codec: Codec, *offset_deltas: int) -> bytearray:
-    """A batch whose records have these offset deltas and timestamps that fall."""
+    """A batch whose records have these offset deltas, and decreasing timestamps."""
     payload = bytearray()
     for index, delta in enumerate(offset_deltas):
         encode_record(payload, delta, -10 * index, b"k", b"%d" % index)
@@ -85,7 +85,7 @@ def test_legacy_magic(magic: int) -> None:
     assert refusal(data).code is ErrorCode.INVALID_RECORD
 
 
-def test_a_cut_tail_is_ignored() -> None:
+def test_a_partial_tail_is_ignored() -> None:
     assert validate(batch() + batch()[:40]).records == batch()
 
 
@@ -113,7 +113,7 @@ def test_a_batch_larger_than_the_topic_takes() -> None:
     assert validate(batch(), replace(RULES, max_message_bytes=size)).header.size_bytes == size
 
 
-def test_size_is_told_before_a_broken_crc() -> None:
+def test_a_wrong_size_is_reported_before_a_broken_crc() -> None:
     data = batch()
     data[-1] ^= 1
     assert refusal(data, replace(RULES, max_message_bytes=10)).code is ErrorCode.MESSAGE_TOO_LARGE
@@ -241,7 +241,7 @@ def test_records_without_timestamp_are_exempt() -> None:
     assert validate(batch([records[0]]), rules).header.max_timestamp == -1
 
 
-def test_faults_of_both_kinds_are_an_invalid_record_with_all_of_them() -> None:
+def test_faults_of_both_kinds_raise_invalid_record_with_all_faults() -> None:
     records = [RECORDS[0]._replace(key=None), RECORDS[1]._replace(timestamp=NOW_MS + 10**10)]
     error = refusal(batch(records), COMPACT)
     assert error.code is ErrorCode.INVALID_RECORD
@@ -255,7 +255,7 @@ def test_producers_may_not_set_append_time(rules: ProduceRules) -> None:
     assert len(getattr(error, "record_errors", [])) == 5
 
 
-# --- what the broker changes
+# --- changes by the broker
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -266,7 +266,7 @@ def test_a_good_batch_keeps_its_bytes_and_its_buffer(codec: Codec) -> None:
     assert bytes(validated.records) == original
     assert validated.header == BatchHeader.parse(original)
     assert (validated.offset_delta_of_max_timestamp, validated.log_append_time_ms) == (4, -1)
-    validated.records[0] = 1  # the leader stamps it where it lies
+    validated.records[0] = 1  # the leader stamps the batch in place
     assert data[0] == 1
 
 
@@ -276,7 +276,7 @@ def test_bytes_that_cannot_be_written_are_copied() -> None:
     assert validated.records == batch()
 
 
-def test_a_batch_is_found_behind_other_bytes() -> None:
+def test_a_batch_is_found_after_other_bytes() -> None:
     data = bytearray(b"frame") + batch()
     validated = validate_batch(data, BatchHeader.parse(data, 5), RULES, now_ms=NOW_MS)
     assert validated.records == batch()
@@ -293,7 +293,7 @@ def test_append_time_is_written_into_the_batch() -> None:
     assert {record.timestamp for record in read_records(validated.records)} == {NOW_MS}
 
 
-def test_a_wrong_maximum_timestamp_is_put_right() -> None:
+def test_a_wrong_maximum_timestamp_is_corrected() -> None:
     validated = validate(changed(batch(), max_timestamp=5))
     assert validated.header.max_timestamp == NOW_MS + 4
     assert verify_crc(validated.records, BatchHeader.parse(validated.records))
@@ -323,7 +323,7 @@ def test_a_batch_too_large_once_stored() -> None:
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 @pytest.mark.parametrize("offset_deltas", [(0, 0, 0), (1, 2, 3), (0, 5, 2), (2, 1, 0)])
-def test_deltas_with_gaps_are_numbered_anew(codec: Codec, offset_deltas: tuple[int, ...]) -> None:
+def test_deltas_with_gaps_are_renumbered(codec: Codec, offset_deltas: tuple[int, ...]) -> None:
     validated = validate(deltas(codec, *offset_deltas))
     header = BatchHeader.parse(validated.records)
     assert verify_crc(validated.records, header)
@@ -355,7 +355,7 @@ def test_rules_come_from_the_topics_configuration() -> None:
     assert ProduceRules.of(TopicConfig.parse({"compression.type": "uncompressed"})).codec is Codec.NONE
 
 
-# --- what Java clients cannot read
+# --- frames that Java clients cannot read
 
 
 def lz4_batch(*, linked: bool, text: bytes = b"x" * 200_000) -> bytearray:
@@ -372,11 +372,11 @@ def test_an_lz4_frame_with_linked_blocks_is_refused() -> None:
     assert refusal(lz4_batch(linked=True)).code == ErrorCode.INVALID_RECORD
 
 
-def test_an_lz4_frame_with_independent_blocks_is_taken() -> None:
+def test_an_lz4_frame_with_independent_blocks_is_accepted() -> None:
     assert validate(lz4_batch(linked=False)).header.codec is Codec.LZ4
 
 
-def test_a_claim_of_append_time_passes_only_without_compression() -> None:
+def test_log_append_time_from_a_producer_is_accepted_only_without_compression() -> None:
     claim = 0x08
     taken = validate(changed(batch(), attributes=claim)).header
     assert not taken.is_log_append_time
@@ -385,11 +385,11 @@ def test_a_claim_of_append_time_passes_only_without_compression() -> None:
     assert refusal(compressed).code == ErrorCode.INVALID_TIMESTAMP
 
 
-# --- what is too much for the event loop
+# --- batches too large for the event loop
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_a_batch_that_expands_beyond_the_inline_limit_asks_for_a_thread(codec: Codec) -> None:
+def test_a_batch_that_decompresses_beyond_the_inline_limit_needs_a_thread(codec: Codec) -> None:
     large = batch([Record(0, NOW_MS, b"k", bytes(INLINE_MAX_BYTES))], codec)
     with pytest.raises(NeedsThread):
         validate(large, on_loop=True)
@@ -398,7 +398,7 @@ def test_a_batch_that_expands_beyond_the_inline_limit_asks_for_a_thread(codec: C
     assert validate(small, on_loop=True).records == small
 
 
-def test_a_plain_batch_beyond_the_inline_limit_asks_for_a_thread() -> None:
+def test_an_uncompressed_batch_beyond_the_inline_limit_needs_a_thread() -> None:
     rules = replace(RULES, max_message_bytes=2 * INLINE_MAX_BYTES)
     large = batch([Record(0, NOW_MS, b"k", bytes(INLINE_MAX_BYTES))])
     with pytest.raises(NeedsThread):
@@ -406,14 +406,14 @@ def test_a_plain_batch_beyond_the_inline_limit_asks_for_a_thread() -> None:
     assert validate(large, rules).records == large
 
 
-def test_at_most_a_thousand_records_at_fault_are_named() -> None:
+def test_at_most_a_thousand_bad_records_are_named() -> None:
     records = [Record(index, NOW_MS, None, b"v") for index in range(5000)]
     error = refusal(batch(records), COMPACT)
     assert len(getattr(error, "record_errors", [])) == RECORD_ERRORS_MAX
     assert "5000 record errors" in error.message
 
 
-def test_a_refusal_does_not_keep_what_was_decompressed() -> None:
+def test_a_refusal_does_not_keep_decompressed_data_in_memory() -> None:
     bomb = batch([Record(0, NOW_MS, b"k", bytes(16 << 20))], Codec.GZIP)
     tracemalloc.start()
     try:
