@@ -1,4 +1,4 @@
-"""Batches to Arrow buffers. Room for a whole batch is reserved first, then written without asking."""
+"""Batches to Arrow buffers. Room for a whole batch is reserved first, then written without further checks."""
 
 cdef struct Grown:
     uint8_t* data
@@ -7,7 +7,7 @@ cdef struct Grown:
 
 
 cdef int reserve(Grown* grown, size_t extra) noexcept nogil:
-    """Room for `extra` more bytes, doubling; NO_MEMORY if there is none."""
+    """Makes room for `extra` more bytes by doubling; NO_MEMORY if the allocation fails."""
     cdef size_t needed = grown.size + extra
     cdef size_t capacity
     cdef void* data
@@ -37,7 +37,7 @@ cdef inline void put_int64(Grown* grown, int64_t number) noexcept nogil:
 
 
 cdef class Owned:
-    """A grown buffer handed to Python: readable by the buffer protocol, freed with the object."""
+    """A finished buffer for Python: readable through the buffer protocol, freed with the object."""
 
     cdef uint8_t* data
     cdef Py_ssize_t size
@@ -72,7 +72,7 @@ cdef struct BinaryOut:
 cdef int reserve_rows(BinaryOut* out, int64_t rows, int64_t data_bytes) noexcept nogil:
     if reserve(&out.offsets, (rows + 1) * 4) or reserve(&out.data, data_bytes + 1):
         return NO_MEMORY
-    # Room is asked from the bit position on: whole bytes behind it were never written.
+    # Reserves from the bit position on: whole bytes behind it were never written.
     out.validity.size = (out.rows + 7) // 8
     if reserve(&out.validity, rows // 8 + 2):
         return NO_MEMORY
@@ -82,7 +82,7 @@ cdef int reserve_rows(BinaryOut* out, int64_t rows, int64_t data_bytes) noexcept
 
 
 cdef inline int put_bytes(BinaryOut* out, const uint8_t* data, int32_t size) noexcept nogil:
-    """One row. Its room must have been reserved."""
+    """Appends one row. The caller must have reserved room."""
     cdef uint8_t* byte = out.validity.data + (out.rows >> 3)
     cdef uint8_t bit = <uint8_t> (1 << (out.rows & 7))
     if not out.rows & 7:
@@ -108,7 +108,7 @@ cdef inline void free_binary(BinaryOut* out) noexcept:
 
 
 cdef inline void put_back(BinaryOut* out, BinaryOut* before) noexcept nogil:
-    """Forgets the rows of a batch that turned out broken; the memory stays."""
+    """Removes the rows of a broken batch; the memory stays allocated."""
     out.offsets.size = before.offsets.size
     out.data.size = before.data.size
     out.validity.size = before.validity.size
@@ -162,7 +162,7 @@ cdef class ArrowColumns:
 
     @property
     def data_bytes(self):
-        """Size of the largest variable-length column, which int32 offsets bound."""
+        """Size of the largest variable-length column, which int32 offsets limit."""
         return max(
             self.keys.data.size, self.values.data.size, self.header_keys.data.size, self.header_values.data.size
         )
@@ -177,7 +177,7 @@ cdef class ArrowColumns:
         int64_t start_offset,
         int64_t end_offset,
     ):
-        """Adds the records of a batch with `start_offset` <= offset < `end_offset`; how many they were."""
+        """Adds the records of a batch with `start_offset` <= offset < `end_offset`; returns how many."""
         cdef View view = View(payload)
         cdef const uint8_t* at = view.data
         cdef const uint8_t* end = view.data + view.size
@@ -210,7 +210,7 @@ cdef class ArrowColumns:
                     continue
                 put_int64(&self.offsets, offset)
                 timestamp = wrap_add(base_timestamp, fields.timestamp_delta) if own_time else append_time
-                # Times that only int64 milliseconds can name go to the edge of what microseconds can.
+                # Times beyond the range of microseconds become the nearest time in range.
                 if timestamp > MILLISECONDS_MAX:
                     timestamp = MILLISECONDS_MAX
                 elif timestamp < -MILLISECONDS_MAX:
@@ -238,7 +238,7 @@ cdef class ArrowColumns:
         return self.keys.rows - rows_before
 
     cdef int reserve_batch(self, int64_t rows, int64_t data_bytes) except -1:
-        """Room for whatever one batch can hold: the loop then writes without asking."""
+        """Reserves room for the largest possible content of one batch, so that the loop writes without checks."""
         if (
             reserve(&self.offsets, rows * 8)
             or reserve(&self.timestamps_us, rows * 8)
@@ -277,7 +277,7 @@ cdef class ArrowColumns:
         return 0
 
     def finish(self):
-        """The columns; nothing may be appended any more."""
+        """Returns the columns. Nothing may be appended afterwards."""
         rows = self.keys.rows
         headers = None
         if self.with_headers:

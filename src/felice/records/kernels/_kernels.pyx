@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The record kernels, compiled. `plain` and `plain_columns` are the same in Python.
+"""The record kernels, compiled. `plain` and `plain_columns` are the same functions in Python.
 
-Keeps true:  no byte is read or written that was not first compared with the end of its buffer;
-             each length is read once into a local, so bytes that change meanwhile cannot outwit a check;
+Keeps true:  every position is compared with the end of its buffer before a byte is read or written;
+             each length is read once into a local, so bytes that change meanwhile cannot bypass a check;
              sums wrap as Java's long does, by unsigned arithmetic.
-Reading and writing single records is here; `_from_batches.pxi` and `_to_batches.pxi` hold the columns,
-`_offset_map.pxi` what the log cleaner needs.
-A malformed record raises `InvalidRecord` through `grammar.fault`, in the words of the plain twin.
+This file reads and writes single records. `_from_batches.pxi` and `_to_batches.pxi` hold the columns,
+`_offset_map.pxi` the log cleaner's map.
+A malformed record raises `InvalidRecord` through `grammar.fault`, with the same message as the plain kernels.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -60,7 +60,7 @@ cdef int64_t MILLISECONDS_MAX = INT64_MAX // 1000
 cdef struct Fields:
     int64_t timestamp_delta
     int32_t offset_delta
-    const uint8_t* key      # NULL is a null, an empty key points into the record
+    const uint8_t* key      # NULL means null; an empty key points into the record
     int32_t key_size
     const uint8_t* value
     int32_t value_size
@@ -69,7 +69,7 @@ cdef struct Fields:
 
 
 cdef class View:
-    """Holds a buffer for as long as a kernel looks at it."""
+    """Holds a buffer while a kernel reads it."""
 
     cdef Py_buffer buffer
     cdef const uint8_t* data
@@ -154,7 +154,7 @@ cdef inline int read_bytes(
 
 
 cdef inline int read_record(const uint8_t** at, const uint8_t* end, Fields* fields) noexcept nogil:
-    """The record at `at`, wholly checked; moves `at` behind it."""
+    """Reads and checks the record at `at`; moves `at` behind it."""
     cdef int32_t length = 0
     cdef const uint8_t* data
     cdef int32_t size
@@ -246,7 +246,7 @@ cdef int scan_records(
 
 
 def scan(payload, int64_t record_count, int64_t base_timestamp):
-    """Checks every record of a batch and gathers what produce validation asks for."""
+    """Checks every record of a batch and collects the facts that produce validation needs."""
     cdef View view = View(payload)
     cdef Found found
     cdef int fault
@@ -291,7 +291,7 @@ cdef tuple read_headers(const uint8_t* at, const uint8_t* end, int32_t header_co
 
 
 def iterate(payload, int64_t record_count, int64_t base_offset, int64_t base_timestamp, append_time_ms):
-    """The records of a batch. `append_time_ms` replaces their own times (LogAppendTime batches)."""
+    """The records of a batch. `append_time_ms` replaces their own timestamps (LogAppendTime batches)."""
     cdef View view = View(payload)
     cdef const uint8_t* at = view.data
     cdef const uint8_t* end = view.data + view.size
@@ -367,7 +367,7 @@ cdef uint8_t EMPTY = 0
 
 
 cdef list plain_headers(object headers):
-    """Headers as pairs of bytes, so that their sizes stand still while the record is written."""
+    """Copies headers into pairs of bytes, so that their sizes cannot change while the record is written."""
     cdef list pairs = []
     for name, value in headers:
         key = (<str> name).encode() if isinstance(name, str) else bytes(memoryview(name))
@@ -380,7 +380,7 @@ cdef list plain_headers(object headers):
 def encode_record(
     bytearray out not None, int32_t offset_delta, int64_t timestamp_delta, key, value, headers=()
 ):
-    """Appends one record to `out` and returns the bytes that it took."""
+    """Appends one record to `out` and returns its size in bytes."""
     cdef View key_view = None
     cdef View value_view = None
     cdef const uint8_t* key_data = NULL

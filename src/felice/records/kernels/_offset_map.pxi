@@ -1,4 +1,4 @@
-# The offset map of the log cleaner, compiled. `plain_offset_map` says what it keeps true.
+# The offset map of the log cleaner, compiled. Its guarantees are listed in `plain_offset_map`.
 
 cdef extern from *:
     """
@@ -44,7 +44,7 @@ cdef extern from *:
 cdef struct Slot:
     uint64_t low
     uint64_t high
-    int64_t place  # offset + 1; 0 is an empty slot, as fresh memory is
+    int64_t place  # offset + 1; 0 is an empty slot, because new memory is zeroed
 
 
 cdef struct Filter:
@@ -80,7 +80,7 @@ cdef class OffsetMap:
         return self.used
 
     cdef Slot* find(self, uint64_t low, uint64_t high) noexcept nogil:
-        """The slot of a hash, or the empty one where it belongs; NULL if it is in none and none is free."""
+        """The slot of a hash, or the empty slot where it belongs; NULL if the map is full without it."""
         cdef int64_t at = <int64_t> (high % <uint64_t> self.slots)
         cdef int64_t left
         cdef Slot* slot
@@ -164,7 +164,7 @@ cdef class OffsetMap:
     ) noexcept nogil:
         cdef Fields fields
         cdef const uint8_t* start
-        cdef const uint8_t* run = at  # kept records that stand together are copied together
+        cdef const uint8_t* run = at  # adjacent kept records are copied together
         cdef uint8_t* to = out
         cdef int64_t offset, timestamp
         cdef bint kept

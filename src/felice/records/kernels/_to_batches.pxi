@@ -1,7 +1,7 @@
 """Arrow buffers to encoded records, and murmur2 over a column."""
 
 cdef class BinaryReader:
-    """Rows of an Arrow binary column, none read outside its buffers."""
+    """Rows of an Arrow binary column. Never reads outside the column's buffers."""
 
     cdef View validity
     cdef View offsets
@@ -32,7 +32,7 @@ cdef class BinaryReader:
         return narrow
 
     cdef inline int row(self, int64_t row, const uint8_t** data, int64_t* size) except -1:
-        """NULL for a null. The row was checked against the columns' length when this was made."""
+        """NULL for a null. The constructor checked the number of rows against the buffers."""
         cdef int64_t index = self.array_offset + row
         cdef int64_t start
         cdef int64_t end
@@ -213,7 +213,7 @@ def encode_rows(columns, int64_t start, int64_t stop, int64_t target_bytes, int6
 cdef int64_t expected_bytes(
     BinaryReader keys, BinaryReader values, int64_t start, int64_t stop, int64_t target_bytes
 ):
-    """A guess that saves most growing: the rows' data and a little for each, at most the target."""
+    """An estimate that avoids most reallocations: the rows' data and a little for each row, at most the target."""
     cdef int64_t guess = (stop - start) * 16
     if keys is not None:
         guess += max(0, keys.bound(keys.array_offset + stop) - keys.bound(keys.array_offset + start))
@@ -255,13 +255,13 @@ cdef int32_t murmur2_of(const uint8_t* data, int64_t size) noexcept nogil:
 
 
 def murmur2(data):
-    """The hash of Java's `Utils.murmur2` made positive, by which its default partitioner divides."""
+    """Java's `Utils.murmur2`, made positive: its default partitioner uses this hash."""
     cdef View view = View(data)
     return murmur2_of(view.data, view.size)
 
 
 def murmur2_column(column, int64_t rows):
-    """`murmur2` of each row as native int32; -1 where the key is null."""
+    """`murmur2` of each row as native int32; -1 if the key is null."""
     cdef BinaryReader reader = BinaryReader(column, rows)
     cdef bytearray hashes = PyByteArray_FromStringAndSize(NULL, rows * 4)
     cdef uint8_t* out = <uint8_t*> PyByteArray_AS_STRING(hashes)
