@@ -1,8 +1,9 @@
-"""Topics that nobody created by hand: those that a client merely asked for, and the coordinators' own.
+"""Creates topics automatically: those that clients ask for in Metadata, and the internal topics of the coordinators.
 
-Keeps true: however many ask for a topic at once, it is asked for once here; that another broker was faster is no fault.
-            At most `MAX_CREATING` topics are being created for clients at once: other names wait until they are asked
-            for again.
+Keeps true: this broker creates a topic once, however many clients ask for it at the same time. It is no error if
+            another broker created the topic first.
+            At most `MAX_CREATING` topics are being created for clients at once. Further names are created when a
+            client asks for them again.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _MIN_ISR_OF_OFFSETS = 2
 
 
 class AutoTopics:
+    """The topics that one broker is creating."""
+
     def __init__(
         self,
         settings: Settings,
@@ -40,14 +43,14 @@ class AutoTopics:
         self._lifecycle = lifecycle
         self._watcher = watcher
         self._cluster_admin = cluster_admin
-        # Whether no other broker can ever come to keep replicas.
+        # Whether this broker is the only one that can ever hold replicas.
         self._stands_alone = stands_alone
         self._creating: dict[str, asyncio.Task[int]] = {}
-        # Why the coordinators' own topics could not be made, as it was said last: clients ask until they can.
+        # The last reported reason why an internal topic could not be created. Clients retry until the topic exists.
         self._reported: dict[str, str] = {}
 
     async def create(self, name: str) -> int:
-        """Creates a topic that was asked for; returns an error code, 0 when it is there."""
+        """Creates a topic unless it exists. Returns an error code, 0 when the topic exists."""
         if name in self._watcher.image.topics:
             return ErrorCode.NONE
         task = self._creating.get(name)
@@ -57,11 +60,11 @@ class AutoTopics:
 
     @property
     def under_way(self) -> int:
-        """How many topics are being created."""
+        """The number of topics that are being created."""
         return len(self._creating)
 
     def ensure(self, name: str) -> None:
-        """Begins to create a topic unless it is there."""
+        """Starts to create a topic in the background unless it exists."""
         is_known = name in self._watcher.image.topics or name in self._creating
         if is_known or self._lifecycle.is_stopping:
             return
@@ -69,11 +72,11 @@ class AutoTopics:
             self._creating[name] = asyncio.create_task(self._create_once(name))
 
     def fault_of(self, name: str) -> str | None:
-        """Why one of the coordinators' own topics could not be made."""
+        """Returns the reason why an internal topic could not be created, or None."""
         return self._reported.get(name)
 
     async def finish(self) -> None:
-        """Until nothing is under way."""
+        """Waits until no topic is being created."""
         await asyncio.gather(*self._creating.values(), return_exceptions=True)
 
     async def _create_once(self, name: str) -> int:
@@ -119,7 +122,10 @@ class AutoTopics:
         return NewTopic(name, count, replicas, configs=configs)
 
     def _min_isr_of_offsets(self, replicas: int) -> int:
-        """Kafka leaves it at the brokers' default of 1: one broker's death can then take back an answered commit."""
+        """min.insync.replicas of `__consumer_offsets`: 2 with three or more replicas, unless the configuration sets it.
+
+        Kafka uses the brokers' default of 1: then the failure of one broker can lose an acknowledged commit.
+        """
         config = self._settings.config
         asked = int(config.topic_defaults().get("min_insync_replicas", 1))
         is_set = "min.insync.replicas" in config.originals
@@ -129,7 +135,7 @@ class AutoTopics:
         alive = max(1, len(self._watcher.image.brokers))
         if wanted <= alive or not self._stands_alone:
             return wanted
-        # Waiting for more brokers would leave groups without a coordinator for ever.
+        # No other broker will ever join, so waiting would leave groups without a coordinator for ever.
         _log.warning(
             "internal topic gets fewer replicas than asked for",
             extra={"topic": name, "replicas": alive, "asked": wanted},

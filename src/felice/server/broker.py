@@ -1,10 +1,10 @@
-"""The composition root: one broker, made of the components below it, started and stopped in order.
+"""The composition root: builds one broker from its components, and starts and stops them in order.
 
-Keeps true: a port that clients can reach means a broker that is ready. A start that fails says why in one line
-            (`StartupError`) and leaves nothing running. A stop finishes what is under way, brings everything to disk
+Keeps true: clients can reach a port only when the broker is ready. A start that fails reports the reason in one line
+            (`StartupError`) and leaves nothing running. A stop finishes the requests in progress, flushes all logs
             and marks the directories clean.
-How:        the order of `start` is the order of dependence: metadata store, log directories, image, components,
-            listeners, registration. `lifecycle` has the states in between.
+How:        `start` follows the dependencies: metadata store, log directories, image, components, listeners,
+            registration. `lifecycle` has the states between these steps.
 Leaves:     new metadata images to `image_follower`; identity, registration and sessions to `membership`; the
             controller's duties to `controller`.
 """
@@ -62,14 +62,14 @@ _log = logging.getLogger("felice.server")
 
 _DRAIN_TIMEOUT_S = 3.0
 _CONTROLLER_TIMEOUT_S = 3.0
-# Memory for large requests that is kept for the next: eight of a producer's usual batches of a megabyte.
+# Memory of large requests that is kept for reuse: eight produced batches of the usual maximum size of 1 MiB.
 _FRAME_POOL_BYTES = 8 * 1024 * 1024
 _MAPPED_FRAME_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The components with tasks of their own. They exist from the end of loading to the end of the broker."""
+    """The components that run tasks. They exist from the end of log recovery until the broker ends."""
 
     replication: ReplicationParts
     controller: Controller
@@ -80,7 +80,7 @@ class _Parts:
 
 
 class Broker:
-    """One broker. `start`, serve, `stop`."""
+    """One broker. Call `start`, let it serve, and call `stop`."""
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class Broker:
         self.env = env
         self.settings = Settings(config)
         self.lifecycle = Lifecycle()
-        # -1 until `start` has generated an id, if the configuration asks for that.
+        # -1 until `start` has generated an id, if the configuration requires a generated one.
         self.broker_id = config.node_id
-        # Tests put their own table between sessions and handlers; a broker without one pays nothing for that.
+        # Tests can replace the table of handlers. The replacement costs nothing at run time.
         self.handlers: Mapping[int, Handle] = Handlers() if handlers is None else handlers
         self.directories = LogDirectories()
         self.listeners: list[Listener] = []
@@ -105,19 +105,22 @@ class Broker:
 
     @property
     def config(self) -> BrokerConfig:
+        """The configuration in force at this moment."""
         return self.settings.config
 
     @property
     def is_composed(self) -> bool:
-        """Whether `services` and the other parts exist: from the moment at which the logs are known."""
+        """Whether `services` and the components exist. They are created after the logs were recovered."""
         return self._parts is not None
 
     @property
     def services(self) -> Services:
+        """The dependencies of request handlers."""
         return self._made.services
 
     @property
     def image(self) -> ClusterImage:
+        """The current metadata image."""
         return self.services.image
 
     @property
@@ -141,13 +144,13 @@ class Broker:
         return [session for listener in self.listeners for session in listener.sessions]
 
     def port(self, listener: str | None = None) -> int:
-        """The port that a listener (the first, if none is named) is bound to."""
+        """Returns the port to which a listener (by default the first) is bound."""
         return next(found.port for found in self.listeners if listener in (None, found.name))
 
     # Starting
 
     async def start(self) -> None:
-        """Ready to serve when it returns; raises `StartupError`."""
+        """Starts the broker, and returns when it is ready to serve. Raises `StartupError`."""
         try:
             await self._start()
         except StoreError as error:
@@ -171,7 +174,8 @@ class Broker:
         await watcher.wait_until(lambda image: image.controller_id >= 0, _CONTROLLER_TIMEOUT_S)
         await parts.services.image_follower.lead_again()
         if self.lifecycle.failure is not None:
-            raise StartupError(self.lifecycle.failure)  # the last disk failed under what the image asked for
+            # The last usable disk failed while the logs of the image were created.
+            raise StartupError(self.lifecycle.failure)
         self._serve(parts)
         _log.info(
             "broker ready",
@@ -184,7 +188,10 @@ class Broker:
         )
 
     async def _open_store(self) -> tuple[MetadataStore, Watcher, str]:
-        """The store, its image and the cluster's id; this broker has its own id and its directories by then."""
+        """Opens the store, locks the log directories and determines this broker's id.
+
+        Returns the store, the watcher of its image, and the cluster id.
+        """
         env, source = self.env, self._store_source
         store = self._store = await source.open()
         log_dirs = self.config.log_directories
@@ -211,7 +218,7 @@ class Broker:
         for listener in self.listeners:
             listener.open()
         parts.membership.check_own_addresses()
-        # The loop calls this before it reads the first request.
+        # The event loop calls this before it reads the first request.
         asyncio.get_running_loop().call_soon(self._start_coordinators)
 
     def _start_coordinators(self) -> None:
@@ -219,7 +226,7 @@ class Broker:
             self.services.coordinators.start()
 
     def _compose(self, store: MetadataStore, watcher: Watcher) -> _Parts:
-        """Makes every component, each from those that it uses."""
+        """Creates every component, each after its dependencies."""
         env, settings, broker_id = self.env, self.settings, self.broker_id
         lifecycle, directories = self.lifecycle, self.directories
         replication = make_replication(broker_id, env, settings, store, watcher, directories)
@@ -277,7 +284,7 @@ class Broker:
         return self._compose_shells(store, replication, controller, cleaner, services)
 
     def _compose_directory_work(self, partitions: Partitions) -> tuple[Cleaner, ReplicaMoves]:
-        """The cleaner and the moves between directories. Each leaves alone the logs that the other works on."""
+        """Creates the cleaner and the replica moves. Each of them skips the logs on which the other works."""
         env, settings, directories = self.env, self.settings, self.directories
         cleaner = Cleaner(
             env, settings, directories, partitions, lambda topic, number: moves.is_moving(topic, number)
@@ -293,7 +300,7 @@ class Broker:
         cleaner: Cleaner,
         services: Services,
     ) -> _Parts:
-        """The components that act on their own: listeners, membership and chores."""
+        """Creates the components that run on their own: listeners, membership and periodic tasks."""
         addresses = self.config.parsed_listeners
         self.listeners.extend(Listener(services, self.handlers, address) for address in addresses)
         session_timeout_ms = self._store_source.session_timeout_ms
@@ -318,17 +325,17 @@ class Broker:
     # Stopping
 
     async def retire(self) -> None:
-        """Before all brokers stop at once: does no more duties and asks nothing of the others."""
+        """Resigns as controller and stops fetching. Call it on every broker before all brokers stop together."""
         await self._made.controller.stop()
         await self._made.replication.fetchers.stop()
 
     async def stop(self, *, hand_over: bool = True) -> None:
-        """Gives its leaderships to others, finishes what is under way, and brings everything to disk."""
+        """Hands leaderships over, finishes the requests in progress, and flushes all logs."""
         if self.lifecycle.has_stop_begun:
             return
         parts = self._parts
         if parts is None:
-            # Nothing was loaded yet, so nothing may be marked clean.
+            # No log was recovered yet, so no directory may be marked clean.
             await self._abandon()
             return
         self.lifecycle.enter(State.LEAVING)
@@ -337,7 +344,7 @@ class Broker:
             and parts.services.image_follower.is_following
             and self.config.controlled_shutdown_enable
         ):
-            # The leaders would take a follower that goes on fetching back into the sets that it leaves.
+            # The leaders would add a follower that goes on fetching back to the ISRs that it is leaving.
             await parts.replication.fetchers.stop()
             await parts.membership.hand_over()
         self.lifecycle.enter(State.STOPPING)
@@ -371,7 +378,7 @@ class Broker:
         await self.directories.close(parts.services.partitions.high_watermarks)
 
     async def kill(self) -> None:
-        """Lets go of everything as a killed process would: no answer leaves, no directory is marked clean."""
+        """Ends like a killed process: sends no further response and marks no directory clean."""
         if self.lifecycle.has_stop_begun:
             return
         self.lifecycle.enter(State.STOPPING)
@@ -388,7 +395,7 @@ class Broker:
         await self._abandon(ends_session=False)
 
     async def _abandon(self, *, ends_session: bool = True) -> None:
-        """Gives everything back and marks nothing clean: after a start that failed, and as a crash would."""
+        """Releases all resources without marking a directory clean: after a failed start, and to simulate a crash."""
         self.lifecycle.enter(State.STOPPING)
         for listener in self.listeners:
             await listener.stop_accepting()

@@ -1,11 +1,11 @@
-"""The log cleaner of a broker: which partition is next, on which thread, and what became of it.
+"""The log cleaner of a broker: chooses the next partition, cleans it on a thread, and reports the result.
 
-Keeps true: one thread cleans a partition at a time, and only facts taken on the event loop decide. New segments
-            are swapped in on the event loop, in one step each, if the log is still as the pass met it.
-            A partition that cannot be cleaned is named in the log and in `status`, and left alone until the
-            broker starts again; a full disk is no fault of the partition, it is tried again.
-How:        one worker, with a thread of its own, for each of log.cleaner.threads; the options are read anew for
-            every pass. `log.cleaner_plan` decides, `log.cleaner_pass` reads and writes.
+Keeps true: at most one thread cleans a partition at a time. Decisions use only facts read on the event loop. Each new
+            segment is swapped in on the event loop, in one step, if the log did not change since the pass began.
+            A partition that cannot be cleaned is reported in the log and in `status`, and skipped until the broker
+            restarts. A full disk is not a failure of the partition: cleaning is retried.
+How:        one worker with its own thread for each of log.cleaner.threads. Every pass reads the options again.
+            `log.cleaner_plan` decides, `log.cleaner_pass` reads and writes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SECRET_BYTES = 16
 
 @dataclass(slots=True)
 class CleanerStatus:
-    """What the cleaner does and did, by the partition's name. Read it at any time; only the cleaner writes."""
+    """Current and finished cleaning by partition name. Can be read at any time; only the cleaner writes it."""
 
     running: dict[str, CleanerStats] = field(default_factory=dict)
     last: dict[str, CleanerStats] = field(default_factory=dict)
@@ -61,6 +61,8 @@ class _Choice:
 
 
 class Cleaner:
+    """The workers that clean the partitions of one broker."""
+
     def __init__(
         self,
         env: Environment,
@@ -73,7 +75,7 @@ class Cleaner:
         self._settings = settings
         self._directories = directories
         self._partitions = partitions
-        # Whether a replica is on its way to another log directory.
+        # Whether a replica is moving to another log directory.
         self._is_moving = is_moving
         self.status = CleanerStatus()
         self._throttle = Throttle(env.clock, settings.config.log_cleaner_io_max_bytes_per_second)
@@ -83,18 +85,19 @@ class Cleaner:
         self._woken = asyncio.Event()
 
     def start(self) -> None:
+        """Starts the workers."""
         self._is_running = self._settings.config.log_cleaner_enable
         self.reconfigure()
 
     async def stop(self) -> None:
-        """Passes under way end at their next read or write; what they did not swap in is dropped."""
+        """Stops the workers. A running pass ends at its next read or write, and drops segments not yet swapped in."""
         self._is_running = False
         self._throttle.stopping.set()
         self._woken.set()
         await asyncio.gather(*self._workers.values(), return_exceptions=True)
 
     def reconfigure(self) -> None:
-        """As many workers as log.cleaner.threads says; one too many ends after its pass."""
+        """Adapts the number of workers to log.cleaner.threads. A surplus worker ends after its pass."""
         if not self._is_running:
             return
         config = self._settings.config
@@ -118,7 +121,7 @@ class Cleaner:
     # -- choosing --------------------------------------------------------------------------------------
 
     async def _clean_next(self, pool: ThreadPoolExecutor) -> bool:
-        """Cleans the filthiest partition; False if none is due, or the one that was came to no end."""
+        """Cleans the dirtiest partition. Returns False if none is due or if the pass did not finish."""
         choice = self._dirtiest()
         if choice is None:
             return False
@@ -154,18 +157,22 @@ class Cleaner:
         return max(due, key=lambda choice: choice.found.dirty_ratio, default=None)
 
     def is_cleaning(self, log: Log) -> bool:
+        """Whether a pass over this log is running."""
         return log.name in self.status.running
 
     def _is_taken(self, partition: Partition) -> bool:
-        """A replica that moves to another directory is cleaned there: its copy must not miss the tombstone of a value
-        that it has.
+        """Whether the cleaner must skip this partition.
+
+        A replica that moves to another directory is cleaned after the move. Otherwise the copy could contain a value
+        without the tombstone that deletes it.
         """
         log, is_moving = partition.log, self._is_moving(partition.topic, partition.partition)
         return is_moving or self.is_cleaning(log) or log.name in self._uncleanable
 
     def _forget_replaced(self) -> None:
-        """A topic that was made anew under its name is not the one that could not be cleaned; of one that is gone
-        nothing is kept, for topics come and go for as long as a broker runs.
+        """Removes the status of deleted topics, so that memory stays bounded.
+
+        A topic that was created again under the same name can be cleaned, even if the old one could not.
         """
         current = {partition.log.name: partition.log for partition in self._partitions}
         for name, log in list(self._uncleanable.items()):
@@ -191,7 +198,7 @@ class Cleaner:
         return _Choice(partition, directory, found)
 
     def _note_reset(self, log: Log, clean_offset: int, first_dirty_offset: int) -> None:
-        # Retention and DeleteRecords move the log start past it in the ordinary course of things.
+        # It is normal that retention and DeleteRecords move the log start past the clean offset.
         level = logging.INFO if clean_offset < log.log_start_offset else logging.WARNING
         _log.log(
             level,
@@ -208,10 +215,13 @@ class Cleaner:
         _log.info(
             "cleaning begins",
             extra={
-                "partition": log.name, "from": found.first_dirty_offset, "to": found.end_offset,
-                "dirty_bytes": found.dirty_bytes, "dirty_ratio": round(found.dirty_ratio, 3),
+                "partition": log.name,
+                "from": found.first_dirty_offset,
+                "to": found.end_offset,
+                "dirty_bytes": found.dirty_bytes,
+                "dirty_ratio": round(found.dirty_ratio, 3),
             },
-        )  # fmt: skip
+        )
         started_s = clock.monotonic()
         await _on(pool, work.index)
         for group in work.groups():
@@ -221,7 +231,7 @@ class Cleaner:
             if not work.swap_in(group, segment):
                 await _on(pool, partial(work.discard, segment))
                 continue
-            # Tombstones of a later group go only after the values that they hide: on disk, too.
+            # A later group may drop tombstones only after the values that they hide are gone on disk, too.
             await _on(pool, partial(self._env.disk.sync_dir, log.directory))
         await self._note_clean(choice, work.end_offset, pool)
         self._report(log, work, clock.monotonic() - started_s)
@@ -237,7 +247,7 @@ class Cleaner:
         )
 
     async def _note_clean(self, choice: _Choice, end_offset: int, pool: ThreadPoolExecutor) -> None:
-        """Unless the log was truncated or taken away while the pass came to its end."""
+        """Records the clean offset, unless the log was truncated or removed while the pass ended."""
         log, directory = choice.partition.log, choice.directory
         key = choice.partition.topic, choice.partition.partition
         if directory.logs.get(key) is not log or end_offset > log.log_end_offset:
@@ -252,19 +262,25 @@ class Cleaner:
         _log.info(
             "cleaned",
             extra={
-                "partition": log.name, "up_to": work.end_offset, "seconds": round(seconds, 3),
-                "bytes_read": stats.bytes_indexed + stats.bytes_read, "bytes_before": stats.bytes_read,
-                "bytes_after": stats.bytes_written, "records_before": stats.records_read,
-                "records_after": stats.records_kept, "segments_before": stats.segments_before,
-                "segments_after": stats.segments_after, "keys": stats.keys,
+                "partition": log.name,
+                "up_to": work.end_offset,
+                "seconds": round(seconds, 3),
+                "bytes_read": stats.bytes_indexed + stats.bytes_read,
+                "bytes_before": stats.bytes_read,
+                "bytes_after": stats.bytes_written,
+                "records_before": stats.records_read,
+                "records_after": stats.records_kept,
+                "segments_before": stats.segments_before,
+                "segments_after": stats.segments_after,
+                "keys": stats.keys,
                 "map": f"{stats.keys}/{stats.map_slots}" + (" full" if stats.is_map_full else ""),
             },
-        )  # fmt: skip
+        )
 
     # -- failing ---------------------------------------------------------------------------------------
 
     def _on_io_error(self, log: Log, error: OSError) -> None:
-        """The disk's fault, not the log's: the directory decides, as it does for an append."""
+        """Passes an I/O error on to the log directory, which handles it like the error of an append."""
         if log.offline_reason is None and log.on_failure is not None:
             _log.error("cleaning failed", extra={"partition": log.name, "reason": str(error)})
             log.on_failure(log, error)

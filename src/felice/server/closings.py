@@ -1,7 +1,7 @@
-"""What the log says of connections that the broker closes or refuses: why, whose, and not too often.
+"""Logs the connections that the broker closes or refuses, with client and reason, at a limited rate.
 
-Keeps true: one line a minute for each client software and kind of reason, and no more than `MAX_LINES_PER_MINUTE`
-            in all, whatever names clients give themselves.
+Keeps true: at most one line per minute for each client software and kind of reason, and at most
+            `MAX_LINES_PER_MINUTE` in all, whatever names clients send.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_LINES_PER_MINUTE = 60
 
 
 class Closing(Enum):
-    """Kinds of reasons."""
+    """Why the broker closed a connection."""
 
     NOT_UNDERSTOOD = "what the client sent cannot be answered"
     NOT_READ = "the client does not read its replies, and memory is short"
@@ -29,11 +29,12 @@ class Closing(Enum):
 
     @property
     def level(self) -> int:
+        """The level of the log line."""
         return logging.INFO if self is Closing.OTHER else logging.WARNING
 
 
 class Connection(Protocol):
-    """What the log says of a connection."""
+    """The facts of a connection that log lines contain."""
 
     peer: str
     address: str
@@ -44,6 +45,8 @@ class Connection(Protocol):
 
 
 class Closings:
+    """Writes the log lines of one broker, and limits their number."""
+
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._lines = RateLimit(monotonic, _INTERVAL_S)
@@ -53,6 +56,7 @@ class Closings:
     def report(
         self, connection: Connection, kind: Closing, reason: str, message: str = "connection closed"
     ) -> None:
+        """Logs that a connection was closed."""
         client = connection.client_software or connection.client_id or connection.peer
         if not _log.isEnabledFor(kind.level) or not self._lines.allows((kind, client)) or not self._may_log():
             return
@@ -65,7 +69,7 @@ class Closings:
         _log.log(kind.level, message, extra=extra)
 
     def report_fault(self, connection: Connection, error: Exception) -> None:
-        """A fault of ours, with its traceback: once a minute for each place in the code."""
+        """Logs an unexpected error with its traceback, at most once per minute for each place in the code."""
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next

@@ -1,9 +1,9 @@
-"""Configurations as DescribeConfigs shows them: every value with where it comes from. Pure.
+"""Configurations as DescribeConfigs shows them: every value with its source. Pure.
 
-A topic's value comes from the topic, else from a broker option that stands for it (this
-broker's dynamic one, that of all brokers, the file), else from the default. A broker's value
-likewise, without the topic. Options without effect are shown as `felice.config.without_effect` says;
-a name that is nobody's has no value and counts as sensitive, as with Kafka.
+The value of a topic option comes from the topic, or else from a broker option that is its synonym (the dynamic value of
+this broker, that of all brokers, the file), or else from the default. The value of a broker option has the same sources
+except the topic. Options without effect are shown as in `felice.config.without_effect`. An unknown name has no
+value and is sensitive, as in Kafka.
 """
 
 from __future__ import annotations
@@ -16,27 +16,29 @@ from felice.config import BROKER_OPTIONS, TOPIC_OPTIONS, Kind, Option, Scope
 from felice.config.without_effect import FIXED, SETTABLE
 from felice.protocol.messages.describe_configs import ConfigSource
 
-# A place that has a value: its name, the value's text, and the kind of place.
+# One source of a value: the option's name there, the text of the value, and the kind of source.
 Found: TypeAlias = tuple[str, str | None, ConfigSource]
 
 _SENSITIVE = (Kind.PASSWORD, Kind.UNKNOWN)
-_NODE_ID, _OLD_NODE_ID = "node.id", "broker.id"  # one number: either gives the other its value
+_NODE_ID, _OLD_NODE_ID = "node.id", "broker.id"  # two names of one option: each sets the other
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLayers:
-    """A broker's configuration before it is laid together, the strongest first."""
+    """The sources of a broker's configuration, the strongest first."""
 
     dynamic: Mapping[str, str]
     dynamic_default: Mapping[str, str]
     static: Mapping[str, str]
     derived: Mapping[str, str] = field(default_factory=dict)
-    """What options that are not set come to on this broker: the addresses that it tells clients."""
+    """Values of unset options that this broker derives: the addresses that it gives to clients."""
 
     def names(self) -> set[str]:
+        """The names that have a value in any source."""
         return {*self.dynamic, *self.dynamic_default, *self.static}
 
     def values_of(self, name: str) -> Iterator[tuple[str, str, ConfigSource]]:
+        """Yields the values of an option with their sources, the strongest first."""
         for layer, source in (
             (self.dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
             (self.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
@@ -48,7 +50,7 @@ class BrokerLayers:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One configuration. `synonyms` holds every place that has a value, the strongest first."""
+    """One configuration. `synonyms` holds every source that has a value, the strongest first."""
 
     option: Option
     value: str | None
@@ -58,18 +60,22 @@ class ConfigEntry:
 
     @property
     def name(self) -> str:
+        """The name of the option."""
         return self.option.name
 
     @property
     def is_sensitive(self) -> bool:
+        """Whether the value must not be shown."""
         return self.option.kind in _SENSITIVE
 
 
 def topic_entries(overrides: Mapping[str, str], broker: BrokerLayers) -> list[ConfigEntry]:
+    """Returns every configuration of a topic."""
     return [_topic_entry(option, overrides, broker) for option in TOPIC_OPTIONS.values()]
 
 
 def broker_entries(broker: BrokerLayers) -> list[ConfigEntry]:
+    """Returns every configuration of a broker."""
     entries = [_broker_entry(option, broker) for option in BROKER_OPTIONS.values()]
     entries += [_entry(option, _default_of(option), read_only=True) for option in FIXED.values()]
     listed = {name for name, option in SETTABLE.items() if option.default is not None}
@@ -78,13 +84,13 @@ def broker_entries(broker: BrokerLayers) -> list[ConfigEntry]:
 
 
 def option_without_effect(name: str) -> Option:
-    """A name that is set and changes nothing."""
+    """Returns the option to show for a name that is set and has no effect."""
     found = FIXED.get(name) or SETTABLE.get(name)
     return found or Option(name, Kind.UNKNOWN, None, "An option that means nothing here.")
 
 
 def dynamic_default_entries(broker: BrokerLayers) -> list[ConfigEntry]:
-    """What was set for all brokers, and nothing else."""
+    """Returns only the dynamic values that were set for all brokers."""
     only = BrokerLayers({}, broker.dynamic_default, {})
     return [
         _broker_entry(BROKER_OPTIONS.get(name) or option_without_effect(name), only)
@@ -115,7 +121,7 @@ def _broker_entry(option: Option, broker: BrokerLayers) -> ConfigEntry:
 
 
 def _source_of_listeners(broker: BrokerLayers) -> ConfigSource:
-    """Addresses that are derived are the listeners', so their source is."""
+    """The source of the derived addresses: that of `listeners`, from which they are derived."""
     is_set = "listeners" in broker.static
     return ConfigSource.STATIC_BROKER_CONFIG if is_set else ConfigSource.DEFAULT_CONFIG
 
@@ -135,5 +141,5 @@ def _entry(option: Option, found: list[Found], *, read_only: bool) -> ConfigEntr
 
 
 def _scaled(text: str, factor: int) -> str:
-    """The text in the topic option's unit; -1 hours is no length of time but 'for ever'."""
+    """Converts a text to the unit of the topic option. -1 means 'no limit' in every unit and stays -1."""
     return str(int(text) * factor) if factor != 1 and int(text) > 0 else text

@@ -1,6 +1,6 @@
-"""What configurations belong to, and what is alike in all requests that change them.
+"""The resources that have configurations, and the steps that all requests that change configurations share.
 
-A resource is a topic by its name, or a broker by its id; the empty id is all brokers.
+A resource is a topic by its name, or a broker by its id. The empty id means all brokers.
 """
 
 from __future__ import annotations
@@ -27,11 +27,15 @@ Edit = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class Resource(Protocol):
+    """A resource in a request."""
+
     resource_type: int
     resource_name: str
 
 
 class ResourceRow(Protocol):
+    """The row of a resource in a response."""
+
     error_code: int
     error_message: str | None
 
@@ -46,7 +50,7 @@ async def change_each(
     change: Callable[[R], Awaitable[None]],
     context: RequestContext,
 ) -> list[Row]:
-    """A row for every resource, each with its own error; one that comes twice is not changed."""
+    """Changes every resource. Returns one row per resource with its error; a resource named twice is not changed."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     rows = []
     async for resource in paced(resources, context.services.env.clock):
@@ -63,6 +67,7 @@ async def change_each(
 
 
 async def change_topic(name: str, edit: Edit, validate_only: bool, context: RequestContext) -> None:
+    """Edits the configuration of one topic. Raises `ApiError`."""
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "There is no configuration of all topics.")
     check_topic(name, context)
@@ -70,6 +75,7 @@ async def change_topic(name: str, edit: Edit, validate_only: bool, context: Requ
 
 
 async def change_broker(name: str, edit: Edit, validate_only: bool, context: RequestContext) -> None:
+    """Edits the dynamic configuration of one broker, or of all brokers if `name` is empty. Raises `ApiError`."""
     if name:
         check_broker(name, context)
     services = context.services
@@ -95,10 +101,12 @@ def _warn_of(names: Sequence[str], broker: str) -> None:
 
 
 def unsupported(resource_type: int) -> ApiError:
+    """The error for a resource type that has no configurations."""
     return ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
 
 def check_topic(name: str, context: RequestContext) -> None:
+    """Raises `ApiError` unless the topic exists."""
     if fault := topic_names.fault_of(name):
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     if name not in context.services.image.topics:
@@ -106,6 +114,7 @@ def check_topic(name: str, context: RequestContext) -> None:
 
 
 def check_broker(name: str, context: RequestContext) -> None:
+    """Raises `ApiError` unless `name` is the id of this broker or empty."""
     if name != str(context.services.broker_id):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,

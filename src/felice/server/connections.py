@@ -1,4 +1,4 @@
-"""The number of accepted connections of all listeners of a broker: `max.connections` limits it."""
+"""Counts the accepted connections of all listeners of a broker, which `max.connections` limits."""
 
 from __future__ import annotations
 

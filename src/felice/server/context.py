@@ -1,4 +1,4 @@
-"""What a handler is given beside the request, and what it may answer other than a response."""
+"""The context of a request, and the results of a handler that are not a response."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ class _NoReply:
 
 
 NO_REPLY: Final = _NoReply()
-"""Answered by a handler whose request wants no bytes back (Produce with acks=0)."""
+"""Result of a handler whose request has no response (Produce with acks=0)."""
 
 
 class CloseConnection(Exception):
-    """Raised by a handler where the protocol's only answer is to close."""
+    """Raised by a handler if the protocol has no other answer than closing the connection."""
 
 
 class Connection(Protocol):
-    """The connection that a request came by."""
+    """The connection on which a request arrived."""
 
     peer: str
     client_software: str
@@ -29,14 +29,14 @@ class Connection(Protocol):
     def listener_name(self) -> str: ...
 
     def hold(self) -> None:
-        """Lets the connection's next requests wait until `release`."""
+        """Delays further requests of this connection until `release`."""
         ...
 
     def release(self) -> None: ...
 
 
 class RequestContext:
-    """Where a request came from and what it may use."""
+    """The origin of a request, and the services that its handler uses."""
 
     __slots__ = ("client_id", "services", "session", "version")
 

@@ -1,7 +1,7 @@
-"""The group coordinator and the transaction coordinator of a broker, and what connects them with partitions.
+"""The group coordinator and the transaction coordinator of a broker, and their connections to partitions.
 
-Both are made after the broker is ready: their modules are the largest to import, and no client waits for them at the
-start. The event loop makes them before it reads the first request.
+Both are created after the broker is ready: importing their modules takes longest, and no client waits for them during
+the start. The event loop creates them before it reads the first request.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class _Parts:
 
 @dataclass(slots=True)
 class Coordinators:
+    """The coordinators of one broker, created on first use."""
+
     broker_id: int
     env: Environment
     settings: Settings
@@ -66,7 +68,7 @@ class Coordinators:
         return self._parts
 
     def start(self) -> None:
-        """Coordinates groups and transactions from now on."""
+        """Starts coordinating groups and transactions."""
         parts = self._parts = self._make()
         parts.groups.start()
         parts.transactions.start()
@@ -96,12 +98,13 @@ class Coordinators:
         return _Parts(groups, transactions, admission, markers)
 
     def follow(self) -> None:
-        """Coordinates the partitions that this broker leads now, and no others."""
+        """Loads the partitions that this broker now leads, and unloads all others."""
         if self._parts is not None:
             self._parts.groups.on_image()
             self._parts.transactions.on_image()
 
     def stop(self) -> None:
+        """Stops both coordinators."""
         if self._parts is not None:
             self._parts.transactions.stop()
             self._parts.groups.stop()

@@ -1,4 +1,4 @@
-"""Which configurations of a broker may change while it runs, and to what. Pure."""
+"""Checks changes of a broker's configuration at run time. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from felice.config.kafka_only import is_settable_at_run_time
 from felice.config.without_effect import SETTABLE
 from felice.protocol.errors import ApiError, ErrorCode
 
-# A name that means nothing is stored all the same.
+# Unknown names are stored, too, so their length is limited.
 MAX_NAME_LENGTH = 255
 
 
 def check_dynamic(
     current: Mapping[str, str], changed: Mapping[str, str], static: BrokerConfig, *, for_all: bool
 ) -> None:
-    """Raises `ApiError` unless the step from `current` to `changed` may be taken at once."""
+    """Raises `ApiError` unless a running broker may change from `current` to `changed`."""
     touched = {name for name in changed.keys() | current.keys() if changed.get(name) != current.get(name)}
     fixed = sorted(name for name in touched if not _may_change(name, for_all))
     if fixed:
@@ -30,12 +30,12 @@ def check_dynamic(
         for name in touched & changed.keys() & SETTABLE.keys():
             SETTABLE[name].parse(changed[name])
     except ConfigError as error:
-        # Of a broker even a bad value is an invalid request; INVALID_CONFIG is for topics.
+        # As in Kafka: an invalid value of a broker is INVALID_REQUEST; INVALID_CONFIG is for topics only.
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 def without_effect(current: Mapping[str, str], changed: Mapping[str, str]) -> list[str]:
-    """Names that were set anew and mean nothing here."""
+    """Returns the names of newly set options that have no effect."""
     return sorted(
         name for name in changed if name not in BROKER_OPTIONS and changed[name] != current.get(name)
     )

@@ -1,10 +1,10 @@
-"""A broker, or a cluster of them, inside the caller's process on a thread of its own: for tests, demo and benchmarks.
+"""A broker or a cluster on a thread of the caller's process: for tests, demo and benchmarks.
 
     with EmbeddedBroker("data") as broker:
         Producer({"bootstrap.servers": broker.bootstrap})
 
-It is the whole broker on real sockets, bound to 127.0.0.1, with the settings of Kafka's
-development configuration (a first rebalance does not wait for more members).
+It is the complete broker on real sockets, bound to 127.0.0.1, with the settings of Kafka's development configuration
+(the first rebalance of a group does not wait for more members).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class ServerThread(ABC):
-    """What is served on an event loop and a thread of its own, from the end of the constructor until `stop`."""
+    """A server with its own event loop and thread. It serves from the end of the constructor until `stop`."""
 
     def __init__(self, name: str) -> None:
         self._is_killed = False
@@ -47,24 +47,24 @@ class ServerThread(ABC):
 
     @abstractmethod
     async def _open(self) -> None:
-        """On the thread's loop; what it raises the constructor raises."""
+        """Starts the server on the thread's loop. The constructor raises the errors of this method."""
 
     @abstractmethod
     async def _close(self, *, killed: bool) -> None: ...
 
     def stop(self) -> None:
-        """Stops cleanly; a second call does nothing."""
+        """Stops cleanly. A second call does nothing."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(_STOP_TIMEOUT_S)
 
     def kill(self) -> None:
-        """Stops as a killed process would: connections are cut, and the next start on this directory recovers."""
+        """Stops like a killed process: drops connections; the next start on this directory recovers the logs."""
         self._is_killed = True
         self.stop()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine returns that runs on the thread's own loop, where a broker's state may be touched."""
+        """Runs a coroutine on the thread's loop, where it may use the state of the broker, and returns its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def __enter__(self) -> Self:
@@ -81,7 +81,7 @@ class ServerThread(ABC):
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:  # told to the caller's thread, which raises it
+        except BaseException as error:  # the caller's thread raises it
             self._failure = error
         finally:
             self._started.set()
@@ -96,10 +96,10 @@ class ServerThread(ABC):
 
 
 class EmbeddedBroker(ServerThread):
-    """Starts when made (or raises `StartupError`), stops with `stop` or at the end of `with`.
+    """A broker on a thread. The constructor starts it or raises `StartupError`; `stop` or the end of `with` stops it.
 
-    Overrides are broker options by their attribute (`num_partitions=3`) or, in `properties`,
-    by their name (`{"num.partitions": "3"}`). Port 0 takes a free port.
+    Overrides are broker options by attribute (`num_partitions=3`) or, in `properties`, by name
+    (`{"num.partitions": "3"}`). Port 0 selects a free port.
     """
 
     def __init__(
@@ -118,10 +118,12 @@ class EmbeddedBroker(ServerThread):
 
     @property
     def port(self) -> int:
+        """The port of the first listener."""
         return self.broker.port()
 
     @property
     def bootstrap(self) -> str:
+        """The address as `bootstrap.servers`."""
         return f"{HOST}:{self.port}"
 
     async def _open(self) -> None:
@@ -132,7 +134,7 @@ class EmbeddedBroker(ServerThread):
 
 
 class EmbeddedCluster(ServerThread):
-    """`broker_count` brokers of one process, in these racks, numbered from 1; options as for `EmbeddedBroker`."""
+    """`broker_count` brokers on one thread, with ids from 1, in these racks. Options as for `EmbeddedBroker`."""
 
     def __init__(
         self,
@@ -151,7 +153,7 @@ class EmbeddedCluster(ServerThread):
 
     @property
     def bootstrap(self) -> str:
-        """Every broker's address, whether it runs or not."""
+        """The addresses of all brokers, running or not, as `bootstrap.servers`."""
         return ",".join(f"{HOST}:{port}" for port in self.cluster.ports.values())
 
     async def _open(self) -> None:
@@ -162,12 +164,13 @@ class EmbeddedCluster(ServerThread):
 
 
 def embedded_config(data_dir: str | Path, port: int, properties: Mapping[str, str]) -> BrokerConfig:
-    """The configuration of a broker for one machine: unknown names are refused."""
+    """Returns the configuration of a broker on 127.0.0.1. Raises `StartupError` for unknown names."""
     listener = f"PLAINTEXT://{HOST}:{port}"
     return known_config({"listeners": listener, "log.dirs": str(data_dir), **local_settings(1), **properties})
 
 
 def named(overrides: Mapping[str, Any]) -> dict[str, str]:
+    """Converts option attributes to option names. Raises `TypeError` for unknown attributes."""
     names = {option.attribute: option for option in BROKER_OPTIONS.values()}
     named = {}
     for attribute, value in overrides.items():

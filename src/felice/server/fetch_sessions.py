@@ -1,12 +1,12 @@
-"""Fetch sessions (KIP-227): the broker remembers what a client reads, so that each request names only changes.
+"""Fetch sessions (KIP-227): the broker remembers which partitions a client reads, so a request names only changes.
 
 Keeps true: an incremental reply names every partition whose records, watermarks or error changed since the last
             reply, and no other. The cache holds at most `slots` sessions, and `max_partitions` in all of them: a
-            client that finds no room is served without a session.
+            client for which there is no room is served without a session.
 How:        `open` turns a request into a `FetchPlan`: the partitions to read, in service order; `FetchPlan.reply`
             picks what the reply must name and moves the partitions that were served to the end of the order, so that
             no partition starves behind a busy one.
-Leaves:     partitions of which a follower has everything to `idle_partitions`.
+Leaves:     partitions that a follower has read to the end, to `idle_partitions`.
 Pure: time and randomness are arguments.
 """
 
@@ -26,18 +26,18 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _MAX_EPOCH = 2**31 - 1
-# A session that nobody used for this long may make room for another.
+# A session that was not used for this long may be evicted.
 EVICTION_MS = 120_000
-# Some 200 bytes each. Kafka has no such bound; but one request may name millions.
+# Each takes about 200 bytes. Kafka has no such limit, but one request may name millions of partitions.
 MAX_PARTITIONS = 500_000
 
-# A topic as the request names it: by name up to version 12, by id after.
+# A topic as the request names it: by name up to version 12, by id from version 13.
 TopicRef: TypeAlias = str | UUID
 _Key: TypeAlias = tuple[TopicRef, int]
 
 
 class FetchedPartition:
-    """What is asked of one partition, and what the last reply said of it."""
+    """A partition of a session: what the client requested, and the state in the last reply."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -66,7 +66,7 @@ class FetchedPartition:
         self.log_start_offset = asked.log_start_offset
 
     def must_be_reported(self, row: PartitionData) -> bool:
-        """Whether an incremental reply has to name this row; remembers it as told."""
+        """Whether an incremental reply must contain this row. Remembers the row as sent."""
         changed = (
             bool(row.records)
             or row.high_watermark != self.sent_high_watermark
@@ -77,7 +77,7 @@ class FetchedPartition:
         self.sent_high_watermark = row.high_watermark
         self.sent_log_start_offset = row.log_start_offset
         if row.error_code:
-            # Forgotten on purpose: the end of the error must be told as well.
+            # Forget the last watermarks, so that the reply after the error contains the partition again.
             self.sent_high_watermark = -1
             return True
         return changed
@@ -95,7 +95,7 @@ class FetchSession:
     epoch: int
     created_ms: int
     last_used_ms: int
-    # The follower's registration, as it claims it and as the image has it.
+    # The follower's broker epoch, as the request claims it and as the image has it.
     registration: tuple[int, int | None] | None = None
     reading: IdlePartitions[FetchedPartition] = field(init=False)
 
@@ -111,7 +111,7 @@ class FetchSession:
             self.reading.remove(partition)
 
     def apply(self, request: FetchRequest) -> None:
-        """Takes over the changes that an incremental request names."""
+        """Applies the changes of an incremental request."""
         for topic in request.topics:
             ref = topic.topic_id if self.uses_topic_ids else topic.topic
             for asked in topic.partitions:
@@ -130,7 +130,7 @@ class FetchSession:
 
 @dataclass(slots=True)
 class FetchPlan:
-    """One request: what to read, and how to reply."""
+    """The plan for one request: the partitions to read, and the rows of the reply."""
 
     partitions: Sequence[FetchedPartition]
     session_id: int = NO_SESSION
@@ -139,11 +139,11 @@ class FetchPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is asked for, and so there is nothing to wait for."""
+        """Whether the session has no partition, so that a request need not wait."""
         return not (self.partitions or (self.session is not None and self.session.partitions))
 
     def reply(self, served: list[Served]) -> list[Served]:
-        """The rows that the reply must name."""
+        """Returns the rows that the reply must contain."""
         session = self.session
         if session is None or not self.is_incremental:
             for partition, row in served:
@@ -157,7 +157,7 @@ class FetchPlan:
 
 
 class FetchSessions:
-    """The cache of sessions of one broker."""
+    """The session cache of one broker."""
 
     def __init__(self, slots: int, rng: Random, max_partitions: int = MAX_PARTITIONS) -> None:
         self._slots = slots
@@ -172,7 +172,7 @@ class FetchSessions:
         return self._sessions.get(session_id)
 
     def open(self, request: FetchRequest, version: int, now_ms: int) -> FetchPlan:
-        """Finds or makes the session that the request speaks of; raises `ApiError` if it cannot."""
+        """Finds or creates the session of a request. Raises `ApiError` if the session is unknown or out of step."""
         uses_topic_ids = version >= 13
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._drop(request.session_id)
@@ -246,7 +246,11 @@ class FetchSessions:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def _evictable(self, size: int, is_follower: bool, now_ms: int) -> FetchSession | None:
-        """An unused session; else, among those old enough, one that matters less than the newcomer."""
+        """Returns a session to evict for a new one, or None.
+
+        It is one that was unused for `EVICTION_MS`, or else an old one with lower priority: followers come before
+        consumers, large sessions before small ones.
+        """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now_ms - oldest.last_used_ms > EVICTION_MS:
             return oldest

@@ -1,4 +1,4 @@
-"""What the group coordinator wants to know of the client behind a request."""
+"""The facts about a client that the group coordinator needs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 
 def client_of(context: RequestContext) -> Client:
-    """The host as Java prints an address, with a slash: it goes into DescribeGroups and the group's record."""
+    """Returns the client of a request.
+
+    Its host has a leading slash, as Java prints addresses: DescribeGroups and the group's record contain it.
+    """
     context.services.group_lookups.on_group_request(context)
     return Client(context.version, context.client_id or "", f"/{context.session.peer}")

@@ -1,10 +1,10 @@
-"""Clients that look up the coordinator of a group, and then never send it a request: they get a line in the log.
+"""Logs clients that look up a group coordinator and then never send it a request.
 
-librdkafka does so with `group.protocol=consumer`: the broker does not offer that protocol (KIP-848), and librdkafka
-waits for ever without a message. Java's client raises an error by itself. Nothing that librdkafka sends names the
-protocol, so the line is about what it does not send. A classic consumer whose topics do not exist is silent as well.
+librdkafka does this with `group.protocol=consumer`: the broker does not offer that protocol (KIP-848), and librdkafka
+waits for ever without a message. (The Java client raises an error.) No request of librdkafka names the protocol, so the
+broker can only detect the missing request. A classic consumer whose topics do not exist behaves in the same way.
 
-Keeps true: a bounded number of clients is waited for, and there is one line a minute for each client software.
+Keeps true: the number of observed clients is bounded, and each client software gets at most one line per minute.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = logging.getLogger("felice.server")
 # A member of a classic group joins within milliseconds.
 WAIT_S = 10.0
 _MAX_CLIENTS = 1000
-# Clients on top of librdkafka name themselves, then `rdkafka` and its version.
+# Clients based on librdkafka send their own name, then `rdkafka` and its version.
 _LIBRDKAFKA = "rdkafka"
 _INTERVAL_S = 60.0
 
@@ -34,7 +34,7 @@ class _Connection(Protocol):
 
 
 class _Context(Protocol):
-    """What is used of a request's context."""
+    """The used part of a request's context."""
 
     @property
     def client_id(self) -> str | None: ...
@@ -44,13 +44,15 @@ class _Context(Protocol):
 
 
 class GroupLookups:
+    """The clients whose first group request is awaited."""
+
     def __init__(self, monotonic: Callable[[], float], wait_s: float = WAIT_S) -> None:
         self._wait_s = wait_s
         self._lines = RateLimit(monotonic, _INTERVAL_S)
         self._waiting: dict[_Key, asyncio.TimerHandle] = {}
 
     def on_lookup(self, context: _Context, group: str) -> None:
-        """After a client was told that this broker coordinates the group."""
+        """Call it after this broker was returned to a client as the coordinator of a group."""
         software = context.session.client_software
         key = _key(context)
         if _LIBRDKAFKA not in software or key in self._waiting or len(self._waiting) >= _MAX_CLIENTS:
@@ -59,7 +61,7 @@ class GroupLookups:
         self._waiting[key] = loop.call_later(self._wait_s, self._report, key, group, software)
 
     def on_group_request(self, context: _Context) -> None:
-        """Before any request about a group is handled."""
+        """Call it before a group request is handled."""
         if self._waiting and (timer := self._waiting.pop(_key(context), None)) is not None:
             timer.cancel()
 

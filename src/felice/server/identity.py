@@ -1,7 +1,7 @@
-"""Which cluster this broker is of, and which number it has there.
+"""Determines the cluster of this broker, and its id in that cluster.
 
-Keeps true: a directory of one cluster never becomes another's, nor begins one: who finds no cluster where it is led
-            to, and has been of one, was led astray.
+Keeps true: a log directory of one cluster is never used for another. A broker whose directories belong to a cluster
+            does not create a new cluster if the store has none: its options point to the wrong store.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ async def prepare_store(
     log_directories: Sequence[Path],
     where: str | None,
 ) -> str:
-    """Makes sure of the nodes that everybody counts on; returns the cluster id.
+    """Creates the nodes that every broker expects, unless they exist. Returns the cluster id.
 
-    `where` is the option that leads to the store, None where no option does. Raises `StartupError` where there is no
-    cluster and the log directories are of one.
+    `where` is the option that selects the store, None if no option does. Raises `StartupError` if the store has no
+    cluster although the log directories belong to one.
     """
     cluster_id = layout.encode_cluster_id(format_uuid(new_uuid()))
     wanted = [(path, b"") for path in layout.PERSISTENT_PATHS]
@@ -46,7 +46,7 @@ async def prepare_store(
         is_new = any(one.path == layout.CLUSTER_ID for one in missing)
         if is_new:
             _check_new(disk, log_directories, where)
-            # Only a new cluster: one that is there keeps what it settled on, be it nothing.
+            # Only for a new cluster: an existing one keeps its finalized features, even if there are none.
             missing.append(Create(layout.FEATURES, layout.encode_features(features.FIRST_LEVELS)))
         try:
             await store.multi(missing)
@@ -54,7 +54,7 @@ async def prepare_store(
             continue  # another broker starts at the same time
         name = layout.decode_cluster_id((await store.get(layout.CLUSTER_ID)).data)
         if is_new:
-            # Once in a cluster's life, and where a slip in an option leads to another one its only sign.
+            # Logged once per cluster. If a mistake in an option points to the wrong store, this is its only sign.
             level = logging.INFO if where is None else logging.WARNING
             _log.log(
                 level,
@@ -66,7 +66,7 @@ async def prepare_store(
 
 def _check_new(disk: Disk, log_directories: Sequence[Path], where: str | None) -> None:
     for path in log_directories:
-        with contextlib.suppress(OSError):  # whoever acquires the directory says what is wrong with it
+        with contextlib.suppress(OSError):  # locking the directory later reports this error
             if (meta := _stored(disk, path)) is not None:
                 reason = (
                     "whose metadata is gone; choose another log.dirs"
@@ -77,12 +77,12 @@ def _check_new(disk: Disk, log_directories: Sequence[Path], where: str | None) -
 
 
 async def broker_id_of(config: BrokerConfig, disk: Disk, store: MetadataStore, *, stands_alone: bool) -> int:
-    """The configured id; for -1 the one in the log directories, or the next that the store generates.
+    """Returns the configured id; for -1 the id in the log directories, or the next id that the store generates.
 
-    A cluster's broker that is not told its id has -1, as with Kafka; one that stands alone is number 0.
+    Without a configured id a broker of a cluster has -1, as in Kafka, and a broker that stands alone has 0.
     """
-    is_told = stands_alone or "node.id" in config.originals or "broker.id" in config.originals
-    if is_told and config.node_id >= 0:
+    is_set = stands_alone or "node.id" in config.originals or "broker.id" in config.originals
+    if is_set and config.node_id >= 0:
         return config.node_id
     if not config.broker_id_generation_enable:
         raise StartupError("node.id is not set, and broker.id.generation.enable is false; set node.id")
@@ -96,7 +96,7 @@ async def broker_id_of(config: BrokerConfig, disk: Disk, store: MetadataStore, *
         if found is not None:
             return found.node_id
     if unreadable is not None:
-        raise unreadable  # it may hold the id that this broker had
+        raise unreadable  # it may contain the id of this broker
     return config.reserved_broker_max_id + await _next_in_sequence(store)
 
 
@@ -108,7 +108,7 @@ def _stored(disk: Disk, path: Path) -> MetaProperties | None:
 
 
 async def _next_in_sequence(store: MetadataStore) -> int:
-    """As Kafka counts: the version that a write of an empty node leaves."""
+    """Generates ids as Kafka does: the id is the version of a node after a write of empty data."""
     if await store.exists(layout.BROKER_SEQUENCE) is None:
         with contextlib.suppress(NodeExists):  # another broker starts at the same time
             await store.create(layout.BROKER_SEQUENCE)

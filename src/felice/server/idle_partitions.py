@@ -1,11 +1,11 @@
-"""Idle partitions of a follower's fetch session: they are not read again until something about them changes.
+"""Idle partitions of a follower's fetch session: the broker does not read them again until they change.
 
-A follower that has everything of a partition fetches it again and again only to say so. With thousands of partitions
-that would be most of a broker's work.
+A follower that is caught up fetches a partition repeatedly only to report its position. With thousands of partitions
+this would be most of a broker's work.
 
-Keeps true: a partition is active or idle, never both. It becomes idle only where `Partition.begin_idle` found that the
-            follower has everything. Any change of the partition, any request that names it, and a new registration of
-            the follower make it active again, so nothing new is ever missed.
+Keeps true: a partition is active or idle, never both. It becomes idle only if `Partition.begin_idle` found that the
+            follower is caught up. Any change of the partition, any request that names it, and a new registration of
+            the follower make it active again, so the follower misses no record.
             An idle follower counts as caught up while its session is alive (`SessionLiveness`).
 Leaves:     which partitions a session has, and what its replies must name, to `fetch_sessions`.
 """
@@ -34,16 +34,17 @@ class IdlePartitions(Generic[K]):
     __slots__ = ("_listening", "active", "idle", "liveness", "on_wake")
 
     def __init__(self, partitions: Iterable[K]) -> None:
-        # To be read, in service order.
+        # Active partitions in service order.
         self.active: dict[K, None] = dict.fromkeys(partitions)
         self.idle: dict[K, FollowerProgress] = {}
         self.liveness = SessionLiveness()
-        # Called with each partition that is woken while a request waits.
+        # Called with each partition that becomes active while a request waits.
         self.on_wake: Callable[[K], None] | None = None
-        # A listener stays when its partition becomes active: a waiting request hears of the next change by it.
+        # The listener stays when its partition becomes active, because it reports the next change to a waiting request.
         self._listening: dict[K, tuple[Changes, Callable[[], None]]] = {}
 
     def begin_idle(self, partition: K, progress: FollowerProgress, changes: Changes) -> None:
+        """Makes an active partition idle if the follower is caught up."""
         if partition not in self.active:
             return
         del self.active[partition]
@@ -56,6 +57,7 @@ class IdlePartitions(Generic[K]):
             changes.add(listener)
 
     def wake(self, partition: K) -> None:
+        """Makes a partition active."""
         progress = self.idle.pop(partition, None)
         if progress is not None:
             progress.end_idle(self.liveness)
@@ -64,24 +66,28 @@ class IdlePartitions(Generic[K]):
             self.on_wake(partition)
 
     def wake_all(self) -> None:
+        """Makes all partitions active."""
         for partition in list(self.idle):
             self.wake(partition)
 
     def add(self, partition: K) -> None:
+        """Adds an active partition."""
         self.active[partition] = None
 
     def remove(self, partition: K) -> None:
+        """Removes a partition."""
         self.wake(partition)
         self._stop_listening(partition)
         del self.active[partition]
 
     def move_to_end(self, partition: K) -> None:
-        """Serves an active partition after all others, from the next request on."""
+        """Moves an active partition to the end of the service order of the next request."""
         if partition in self.active:
             del self.active[partition]
             self.active[partition] = None
 
     def close(self) -> None:
+        """Stops listening to all partitions."""
         self.wake_all()
         for partition in list(self._listening):
             self._stop_listening(partition)

@@ -1,11 +1,11 @@
 """Brings the components of a broker from one metadata image to the next.
 
-Keeps true: R2 a broker whose session has ended follows an image without leaders, from the moment that it hears of the
-            end until it is registered again.
+Keeps true: R2 a broker whose session has ended follows an image without leaders, from the moment that it learns of
+            the end until it is registered again.
             Configuration changes first, then partitions, then fetchers, then coordinators.
             No image is followed while a thread makes or retries log files.
 How:        `prepare` and `on_image` are called by the watcher for each new image. Before `lead_again` and after
-            `stop_leading` new images are only remembered by the watcher.
+            `stop_leading` only the watcher stores new images.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _IMAGE_TIMEOUT_S = 1.0
 
 
 class ImageFollower:
+    """Applies metadata images to the components of one broker."""
+
     def __init__(
         self,
         broker_id: int,
@@ -59,10 +61,10 @@ class ImageFollower:
         self._controller = controller
         self._cleaner = cleaner
         self._metrics = metrics
-        # The image that the components were brought to last.
+        # The image that the components followed last.
         self._followed = ClusterImage()
         self._is_following = False
-        # Held while a thread makes files in the directories.
+        # Held while a thread creates files in the log directories.
         self._making_logs = asyncio.Lock()
         self._partitions.on_unservable = self._give_up
         for directory in directories:
@@ -71,17 +73,19 @@ class ImageFollower:
 
     @property
     def is_following(self) -> bool:
+        """Whether the components follow new images."""
         return self._is_following
 
     # New images
 
     async def prepare(self, new: ClusterImage) -> None:
-        """Makes the log files that the image will need, before it is shown."""
+        """Creates the log files of a new image, before the components follow it."""
         if self._is_following:
             async with self._making_logs:
                 await self._partitions.make_logs(new, lambda: self._is_following)
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        """Brings the components to a new image."""
         if self._is_following:
             self._metrics.on_image(old, new)
             self._follow(new)
@@ -121,14 +125,17 @@ class ImageFollower:
     # The session with the metadata store
 
     async def lead_again(self) -> bool:
-        """Follows the current image: the broker is registered. False if its session has ended meanwhile."""
+        """Follows the current image; call it when the broker is registered.
+
+        Returns False if the broker's session has ended in the meantime.
+        """
         async with self._making_logs:
             await self._partitions.make_logs(self._watcher.image, lambda: not self._has_stop_begun)
             if self._has_stop_begun:
                 return True
             if self._store.session_state is SessionState.EXPIRED:
                 return False
-            # Still under the lock: nothing else may begin to make files before the image is followed.
+            # Keep the lock: no thread may start to create files before the components follow the image.
             self._is_following = True
             self._follow(self._watcher.image)
             self._controller.on_image()
@@ -142,8 +149,11 @@ class ImageFollower:
             self._follow(self._followed.without_leaders())
 
     def check_session(self) -> None:
-        """Call before a client is answered: a process that was suspended has not yet heard that its session ended."""
-        # Reading the state makes the store look at the clock; an expiry is reported to `membership` at once.
+        """Checks the session. Call it before a client is answered.
+
+        A process that was suspended may not have learnt yet that its session ended.
+        """
+        # Reading the state makes the store check the clock; it reports an expiry to `membership` at once.
         if self._store.session_state is SessionState.EXPIRED:
             self.stop_leading()
 
@@ -166,20 +176,20 @@ class ImageFollower:
             self._follow_open_partitions()
 
     def _follow_open_partitions(self) -> None:
-        """Partitions were closed or reopened without a new image."""
-        # A fetcher that went on asking for a closed partition would be answered at once and ask again, without end.
+        """Updates fetchers and coordinators after partitions were closed or reopened without a new image."""
+        # The leader would answer fetches for a closed partition at once, so the fetcher would loop without a pause.
         self._fetchers.follow(self._partitions, self._followed)
         self._coordinators.follow()
 
     async def retry_logs(self) -> None:
-        """Reopens logs that went offline because the disk was full, once there is room. Call it now and then."""
+        """Reopens logs that went offline because the disk was full, if there is room again. Call it periodically."""
         for key in self._partitions.without_room():
-            # The lock is released after each log: an image never waits for more than one of them.
+            # The lock is released after each log, so that a new image waits for one log at most.
             async with self._making_logs:
                 if self._has_stop_begun:
                     return
                 came_back = await self._partitions.retry_log(key, self._is_untouched)
-            # The image that waited may have moved the leadership or deleted the topic.
+            # An image that waited for the lock may have moved the leadership or deleted the topic.
             if came_back and await self._watcher.catch_up(_IMAGE_TIMEOUT_S) and not self._has_stop_begun:
                 self._partitions.take_up(key)
                 if self._is_following:
@@ -189,8 +199,9 @@ class ImageFollower:
         return not self._cleaner.is_cleaning(log)
 
     def _give_up(self, topic: str, topic_id: uuid.UUID, partition: int, replicas: tuple[int, ...]) -> None:
-        """Resigns from a replica that cannot be served. If the topic allows an unclean election, any other live
-        replica may lead it when no replica in sync is left.
+        """Resigns from a replica that this broker cannot serve.
+
+        If no other in-sync replica is left and the topic allows unclean elections, any live replica may lead.
         """
         image = self._watcher.image
         fallbacks: tuple[int, ...] = ()
@@ -202,10 +213,10 @@ class ImageFollower:
     # Stopping
 
     def stop(self) -> None:
-        """Follows no further image."""
+        """Stops following images."""
         self._is_following = False
 
     async def wait_until_logs_are_made(self) -> None:
-        """Returns when no thread works on files that `prepare` or `retry_logs` asked for."""
+        """Waits until no thread creates or reopens logs for `prepare` or `retry_logs`."""
         async with self._making_logs:
             pass

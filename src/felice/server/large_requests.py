@@ -1,10 +1,10 @@
-"""Requests with thousands of elements: one at a time over all connections, with room for the others between them.
+"""Limits requests with thousands of elements to one at a time over all connections, with pauses between them.
 
-Keeps true:  at most one large request is decoded or handled at a time, and the next one waits as long as this one
-             worked: large requests take at most half of the event loop.
-How:         `protocol.connection` hands a request of more than `SMALL_REQUEST_ELEMENTS` out before its body is
-             read, and refuses one of more than `felice.request.max.elements`; the session takes a turn here, and reads
-             and handles it. What its handler awaits is not part of the turn.
+Keeps true:  at most one large request is decoded or handled at a time. The next one waits as long as the previous one
+             took, so large requests take at most half of the event loop's time.
+How:         `protocol.connection` returns a request of more than `SMALL_REQUEST_ELEMENTS` before its body is decoded,
+             and refuses one of more than `felice.request.max.elements`. The session takes a turn here, decodes the
+             request and handles it. The time that the handler awaits is not part of the turn.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOOK_AGAIN_S = 0.02
 
 
 class LargeRequests:
-    """The queue of a broker's large requests, in the order in which they came."""
+    """The queue of a broker's large requests, in order of arrival."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class LargeRequests:
 
     @asynccontextmanager
     async def turn(self, is_full: Callable[[], bool] = lambda: False) -> AsyncIterator[None]:
-        """Waits for its turn, and while there is no room for further replies; what is done in it counts as work."""
+        """Waits for the caller's turn, and until `is_full` is false. The time spent in the context counts as work."""
         async with self._one_at_a_time:
             await asyncio.sleep(max(0.0, self._free_at - self._clock.monotonic()))
             while is_full():

@@ -1,4 +1,4 @@
-"""The states of a broker, from its making to its end, and the moves between them that are allowed.
+"""The states of a broker and the allowed transitions between them.
 
 Keeps true: a broker never goes back to an earlier state. Entering a state that TRANSITIONS does not allow is a
             programming error.
@@ -50,7 +50,7 @@ class Lifecycle:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether requests that wait should end now."""
+        """Whether waiting requests should end now."""
         return self.state is State.STOPPING
 
     def enter(self, state: State) -> None:
@@ -62,7 +62,7 @@ class Lifecycle:
         self.state = state
 
     def fail(self, reason: str) -> None:
-        """The broker cannot go on: the process that runs it is told to stop it."""
+        """Reports that the broker cannot continue, so that the process that runs it stops it."""
         self.failure = reason
         _log.error("the broker cannot go on", extra={"reason": reason})
         if self.on_failure is not None:
