@@ -3,6 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# On a loaded machine inputs and examples take long; that is not a failure.
+settings.register_profile("loaded_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("loaded_machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
