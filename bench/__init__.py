@@ -1,5 +1,5 @@
-"""The same workloads for Felice and for its peers, side by side in one run.
+"""Runs the same workloads on Felice and on Apache Kafka, side by side in one run.
 
-`python -m bench --help` lists them. Figures are ratios between systems that took
-turns on one machine, medians of several turns; a lone absolute rate says little.
+`python -m bench --help` lists the workloads. Compare ratios: the systems take turns on one
+machine, and figures are medians of several turns. An absolute rate depends on the machine.
 """

@@ -23,7 +23,7 @@ from bench.workloads import Figures
 
 SYSTEMS: dict[str, Callable[[], Any]] = {"felice": Felice, "kafka": apache_kafka}
 
-# Workloads on a broker that is already up and warm.
+# Workloads on a broker that is already running and warm.
 STEADY: dict[str, Callable[..., Any]] = {
     "librdkafka-100b": lambda scale: workloads.librdkafka(int(10_000_000 * scale), 100),
     "librdkafka-1kb": lambda scale: workloads.librdkafka(int(2_000_000 * scale), 1000),
@@ -39,7 +39,7 @@ Results = dict[str, dict[str, list[Figures]]]
 
 
 def run_steady(names: list[str], systems: list[str], turns: int, scale: float) -> Results:
-    """Every system is up at once and idle while another has its turn; the order of turns alternates."""
+    """Runs all systems at once; each is idle during the turns of the others. The order of turns alternates."""
     results: Results = {name: {system: [] for system in systems} for name in names}
     with ExitStack() as stack:
         running = {system: stack.enter_context(SYSTEMS[system]()) for system in systems}
@@ -53,6 +53,7 @@ def run_steady(names: list[str], systems: list[str], turns: int, scale: float) -
 
 
 def run_start(systems: list[str], turns: int) -> Results:
+    """Measures starts; the systems take turns."""
     found: dict[str, list[Figures]] = {system: [] for system in systems}
     for _ in range(turns):
         for system in systems:
@@ -61,19 +62,21 @@ def run_start(systems: list[str], turns: int) -> Results:
 
 
 def run_spark(scale: float) -> Results:
+    """Measures the Spark source and sink, once."""
     from bench.spark import source_and_sink
 
     return {"spark": {"felice": [source_and_sink(int(4_000_000 * scale), 100)]}}
 
 
 def run_cleaner(scale: float, turns: int) -> Results:
+    """Measures the log cleaner."""
     from bench.cleaner import clean_keys
 
     return {"cleaner": {"felice": [clean_keys(int(1_000_000 * scale), 100) for _ in range(turns)]}}
 
 
 def run_attacks(names: list[str], turns: int) -> Results:
-    """Each attack on a broker of its own; says which targets were missed."""
+    """Runs each attack on its own broker, and prints the targets that were missed."""
     raise_own_limit()
     results: Results = {}
     for name in names:
@@ -85,7 +88,7 @@ def run_attacks(names: list[str], turns: int) -> Results:
 
 
 def run_clusters(name: str, systems: list[str], turns: int, scale: float) -> Results:
-    """One cluster at a time: two of them, each of three brokers, would not leave each other alone."""
+    """Runs one cluster at a time, because two idle clusters of three brokers would disturb each other."""
     load = CLUSTER_WORKLOADS[name](scale)
     results: dict[str, list[Figures]] = {system: [] for system in systems}
     for turn in range(turns):
@@ -96,6 +99,7 @@ def run_clusters(name: str, systems: list[str], turns: int, scale: float) -> Res
 
 
 def medians(results: Results) -> dict[str, dict[str, Figures]]:
+    """The median of each figure over all turns."""
     return {
         name: {
             system: {figure: statistics.median(turn[figure] for turn in turns) for figure in turns[0]}
@@ -106,6 +110,7 @@ def medians(results: Results) -> dict[str, dict[str, Figures]]:
 
 
 def show(found: dict[str, dict[str, Figures]]) -> None:
+    """Prints a table of figures, with the ratio of the first two systems."""
     table = Table(box=None, pad_edge=False)
     systems = list(next(iter(found.values())))
     for heading in ("workload", "figure", *systems, *(["ratio"] if len(systems) == 2 else [])):

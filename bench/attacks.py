@@ -1,8 +1,8 @@
 """Attacks on one broker, beside healthy clients whose waits are measured.
 
-An attack is a function that prepares and returns attackers: functions that run in processes of their own until they
-are killed. Targets, on two idle cores: no wait of a healthy client above a second, less than 256 MiB of memory, and a
-broker that is idle five seconds after the attackers have gone.
+An attack is a function that prepares the broker and returns attackers: functions that run in their own processes
+until they are killed. The targets, on two idle cores: no healthy client waits longer than a second, the broker uses
+less than 256 MiB of memory, and it is idle five seconds after the attackers are gone.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OPTIONS = (
 _BOMB_BYTES = 256 * 1024 * 1024
 _MANY = 3_000_000
 _DESCRIPTORS = 256
-# The broker has used no more than this share of one core.
+# An idle broker uses at most this share of one core.
 _IDLE_SHARE = 0.05
 _WINDOW_S = 0.5
 _LONGEST_WAIT_FOR_IDLE_S = 120.0
@@ -57,17 +57,17 @@ Attack = Callable[[Felice], list[Attacker]]
 
 
 def nothing(broker: Felice) -> list[Attacker]:
-    """What healthy clients wait without an attack."""
+    """No attack: measures how long healthy clients wait otherwise."""
     return []
 
 
 def metadata_flood(broker: Felice) -> list[Attacker]:
-    """Twenty clients send 1,000 requests for the metadata of 5,000 partitions at once, and read the answers."""
+    """Each of twenty clients sends 1,000 requests for metadata of 5,000 partitions at once, and reads the responses."""
     return _metadata_clients(broker, _read_everything)
 
 
 def never_read(broker: Felice) -> list[Attacker]:
-    """The same, but they never read."""
+    """The requests of `metadata_flood`, by clients that never read a response."""
     return _metadata_clients(broker, lambda sockets: None)
 
 
@@ -102,7 +102,7 @@ def _read_everything(sockets: list[socket.socket]) -> None:
 
 
 def regexes(broker: Felice) -> list[Attacker]:
-    """Patterns that backtrack for ever, against a transactional id that nearly matches."""
+    """Patterns that make a backtracking engine run for ever on a transactional id that nearly matches."""
     line = Line(broker.bootstrap)
     name = "a" * 26 + "!"
     finding = FindCoordinatorRequest(key_type=1, coordinator_keys=[name])
@@ -119,7 +119,7 @@ def regexes(broker: Felice) -> list[Attacker]:
 
 
 def decompression_bombs(broker: Felice) -> list[Attacker]:
-    """Eight batches of 245 KB that expand to 256 MiB each, to a topic whose broker compresses again."""
+    """Eight batches of 245 KB that expand to 256 MiB each, for a topic that the broker recompresses."""
     create_topic(broker.bootstrap, "bombs", compression_type="gzip")
     builder = BatchBuilder(codec=Codec.GZIP)
     builder.append(int(time.time() * 1000), b"k", bytes(_BOMB_BYTES))
@@ -141,7 +141,7 @@ def huge_arrays(broker: Felice) -> list[Attacker]:
 
 
 def descriptors(broker: Felice) -> list[Attacker]:
-    """More connections than the broker has descriptors, and a topic that is created meanwhile."""
+    """Opens more connections than the broker has descriptors, and creates a topic meanwhile."""
     resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
     topic = CreatableTopic(name="late", num_partitions=20, replication_factor=1)
     data = encode_request(API.CREATE_TOPICS.key, 5, 1, "many", CreateTopicsRequest(topics=[topic]))
@@ -158,7 +158,7 @@ def descriptors(broker: Felice) -> list[Attacker]:
 
 
 def idle_connections(broker: Felice) -> list[Attacker]:
-    """5,000 connections that say nothing."""
+    """5,000 connections that send nothing."""
 
     def attack() -> None:
         held = [Line(broker.bootstrap) for _ in range(5_000)]
@@ -169,7 +169,7 @@ def idle_connections(broker: Felice) -> list[Attacker]:
 
 
 def slow_connections(broker: Felice) -> list[Attacker]:
-    """500 connections that send their requests byte by byte, and read as slowly."""
+    """500 connections that send requests and read responses byte by byte."""
     data = encode_request(API.METADATA.key, 9, 1, "slow", MetadataRequest(topics=None)) * 1_000
 
     def attack() -> None:
@@ -197,7 +197,10 @@ ATTACKS: dict[str, Attack] = {
 
 
 def run_attack(name: str) -> Figures:
-    """The waits of healthy clients during one attack on a new broker, and what it leaves behind."""
+    """Runs one attack on a new broker.
+
+    Returns the waits of healthy clients, the broker's peak memory, and the time until it is idle.
+    """
     with Felice(*_OPTIONS) as broker:
         healthy = HealthyClients(broker.bootstrap)
         context = multiprocessing.get_context("fork")
@@ -215,7 +218,7 @@ def run_attack(name: str) -> Figures:
 
 
 def misses(name: str, figures: Figures) -> list[str]:
-    """The targets that one attack missed, in words."""
+    """One text for each target that the attack missed."""
     limits = {"peak MiB": MOST_MIB, "idle after s": IDLE_AFTER_S}
     limits |= {figure: LONGEST_WAIT_MS for figure in figures if figure.endswith("longest ms")}
     limits |= {figure: 0.0 for figure in figures if figure.endswith("failed")}
@@ -227,7 +230,7 @@ def misses(name: str, figures: Figures) -> list[str]:
 
 
 def _send_again_and_again(bootstrap: str, data: bytes, connections: int) -> NoReturn:
-    """Every connection sends it, reads what comes, and begins anew when the broker closes it or has answered."""
+    """Each connection sends `data` and reads the response, again and again; a closed one connects again."""
     open_now: dict[socket.socket, int] = {}
     while True:
         while len(open_now) < connections:
@@ -265,7 +268,7 @@ def _wait_for_the_end() -> NoReturn:
 
 
 def _seconds_until_idle(pid: int, since: float) -> float:
-    """How long after `since` the broker stopped working."""
+    """Seconds from `since` until the broker was idle."""
     while True:
         before, begun = cpu_seconds(pid), time.monotonic()
         time.sleep(_WINDOW_S)
@@ -281,6 +284,6 @@ def _peak_mib(pid: int) -> float:
 
 
 def raise_own_limit() -> None:
-    """The attackers need thousands of descriptors, too."""
+    """Raises this process's limit of descriptors, because attackers need thousands of them."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

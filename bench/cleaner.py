@@ -1,7 +1,7 @@
-"""The log cleaner on one thread, without a broker around it: a topic of a million keys, every key written twice.
+"""Measures the log cleaner on one thread, without a broker, on a topic of a million keys with two records each.
 
-Half of the input is superseded, spread evenly, so that every batch is taken apart and put together again: the
-worst that a pass meets. MB/s of input counts the bytes of the log once, though a pass reads the dirty part twice.
+Half of the records are superseded, and they are spread evenly, so that every batch must be rebuilt. This is the
+worst case of a pass. MB/s of input counts each byte of the log once, although a pass reads the dirty part twice.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ _NOW_MS = 1_700_000_000_000
 
 
 def clean_keys(keys: int, record_bytes: int, codec: Codec = Codec.NONE) -> dict[str, float]:
-    """Cleans a log of `2 * keys` records and answers with its figures."""
+    """Cleans a log of `2 * keys` records and returns the figures."""
     with tempfile.TemporaryDirectory(prefix="felice-bench-") as directory:
         log = Log.open(
-            SystemDisk(), SystemClock(), Path(directory), ("bench", 0),
+            SystemDisk(),
+            SystemClock(),
+            Path(directory),
+            ("bench", 0),
             TopicConfig(cleanup_policy=("compact",), segment_bytes=256 * 1024 * 1024),
-        )  # fmt: skip
+        )
         _fill(log, keys, record_bytes, codec)
         input_mb = log.size_bytes / 1e6
         begun, cpu = time.perf_counter(), time.thread_time()

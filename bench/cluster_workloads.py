@@ -1,4 +1,4 @@
-"""What is measured of clusters of three. Each workload starts its own, and answers with figures by name."""
+"""Workloads for clusters of three brokers. Each starts its own cluster and returns figures by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Make = Callable[..., Cluster]
 
 
 def create(cluster: Cluster, partitions: int, replicas: int = 3) -> tuple[str, float, float]:
-    """A new topic; seconds until the answer, and until metadata have a leader for each partition."""
+    """Creates a topic. Returns its name, the seconds until the response, and until all partitions have leaders."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     name, admin = f"bench-{uuid.uuid4().hex[:8]}", AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -53,7 +53,7 @@ def _wait_in_sync(admin: Any, name: str) -> None:
 
 
 class Writer:
-    """Writes records at a steady pace, acks=all, with librdkafka's defaults, and notes what became of each."""
+    """Writes records at a steady pace with acks=all and librdkafka's defaults, and notes the result of each."""
 
     def __init__(self, bootstrap: str, topic: str, per_second: int = 200) -> None:
         from confluent_kafka import Producer
@@ -81,7 +81,7 @@ class Writer:
             self.acknowledged.append((produced, time.monotonic()))
 
     def first_after(self, moment: float) -> float:
-        """When the first record was acknowledged that was produced after `moment`."""
+        """When the first of the records produced after `moment` was acknowledged."""
         deadline = time.monotonic() + _TIMEOUT_S
         while time.monotonic() < deadline:
             found = [acked for produced, acked in list(self.acknowledged) if produced > moment]
@@ -91,17 +91,19 @@ class Writer:
         raise RuntimeError("nothing was acknowledged any more")
 
     def longest_gap_s(self) -> float:
+        """The longest time between two acknowledgements, in seconds."""
         times = sorted(acked for _, acked in self.acknowledged)
         return max((later - sooner for sooner, later in pairwise(times)), default=0.0)
 
     def end(self) -> None:
+        """Stops writing and waits for all delivery reports."""
         self._ends.set()
         self._thread.join()
         self._producer.flush(60)
 
 
 def replication(records: int) -> Callable[[Make], Figures]:
-    """librdkafka, 1 KB, acks=all, six partitions of three replicas, two of which must be in sync."""
+    """Produces 1 KB records with librdkafka: acks=all, six partitions, three replicas, `min.insync.replicas=2`."""
 
     def run(make: Make) -> Figures:
         with make() as cluster:
@@ -120,7 +122,7 @@ def replication(records: int) -> Callable[[Make], Figures]:
 
 
 def failover(session_timeout_s: float | None) -> Callable[[Make], Figures]:
-    """From kill -9 of a partition's leader to the next acknowledged write, and to another leader in metadata."""
+    """Kills a partition's leader; seconds until the next acknowledged write and another leader in metadata."""
 
     def run(make: Make) -> Figures:
         from confluent_kafka.admin import AdminClient
@@ -169,7 +171,7 @@ def _watch(admin: Any, topic: str, old_leader: int, elected: list[float]) -> Non
 
 
 def rolling_restart(make: Make) -> Figures:
-    """Every broker once, in good order, under acks=all; the next when all replicas are in sync again."""
+    """Restarts every broker cleanly under acks=all, one after the other, each when all replicas are in sync."""
     from confluent_kafka.admin import AdminClient
 
     with make() as cluster:
@@ -195,7 +197,7 @@ def rolling_restart(make: Make) -> Figures:
 
 
 def creation(partitions: int) -> Callable[[Make], Figures]:
-    """One topic of many partitions with three replicas."""
+    """Creates one topic of many partitions with three replicas."""
 
     def run(make: Make) -> Figures:
         with make() as cluster:
@@ -207,7 +209,7 @@ def creation(partitions: int) -> Callable[[Make], Figures]:
 
 
 def takeover(partitions: int) -> Callable[[Make], Figures]:
-    """kill -9 of the controller, which leads a third of the partitions, too, until another leads all of those."""
+    """Kills the controller, which leads a third of the partitions; seconds until they have other leaders."""
 
     def run(make: Make) -> Figures:
         from confluent_kafka.admin import AdminClient
@@ -231,7 +233,7 @@ def takeover(partitions: int) -> Callable[[Make], Figures]:
 
 
 def idle(replicas_a_broker: int, replication_factor: int) -> Callable[[Make], Figures]:
-    """What so many partitions cost a broker in which nothing happens."""
+    """CPU and memory of brokers with many idle partitions."""
 
     def run(make: Make) -> Figures:
         with make() as cluster:

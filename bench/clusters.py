@@ -1,6 +1,6 @@
-"""Clusters of three under measurement: brokers as processes of their own, which can be killed and started again.
+"""Clusters of three brokers to be measured. Each broker is a process that can be killed and started again.
 
-Kafka's are brokers and controllers at once (KRaft), with the Java options of its own start script but a smaller heap.
+Apache Kafka's processes are brokers and controllers (KRaft), with the Java options of its scripts and a smaller heap.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Self
 from bench.systems import PYCACHE, ROOT, free_port, kafka_java
 
 BROKERS = (1, 2, 3)
-# What both systems are told alike.
+# Options of both systems.
 _COMMON = {
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
@@ -32,7 +32,7 @@ _COMMON = {
 
 
 class Cluster:
-    """`with` one of the classes below: three brokers that serve. `session_timeout_s` is when a dead one is noticed."""
+    """A context manager that runs three brokers. `session_timeout_s` is the time until a dead broker is noticed."""
 
     name = ""
 
@@ -45,13 +45,16 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
+        """The addresses of all brokers."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
     def pid(self, broker_id: int) -> int:
+        """The process id of a broker."""
         return self._processes[broker_id].pid
 
     @property
     def pids(self) -> list[int]:
+        """The process ids of all brokers."""
         return sorted({self.pid(broker_id) for broker_id in BROKERS})
 
     def __enter__(self) -> Self:
@@ -66,23 +69,29 @@ class Cluster:
         return self
 
     def _begin(self) -> None:
-        """What the brokers need."""
+        """Prepares what the brokers need, such as ports, directories or ZooKeeper."""
 
     def start(self, broker_id: int) -> None:
+        """Starts one broker."""
         log = self._stack.enter_context((self._directory / f"{broker_id}.log").open("a"))
         self._processes[broker_id] = subprocess.Popen(
-            self._command(broker_id), stdin=subprocess.DEVNULL, stdout=log, stderr=log, text=True,
+            self._command(broker_id),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            text=True,
             env=_environment(),
-        )  # fmt: skip
+        )
 
     def _command(self, broker_id: int) -> list[str]:
         raise NotImplementedError
 
     def kill(self, broker_id: int) -> None:
+        """Kills one broker (SIGKILL)."""
         os.kill(self.pid(broker_id), signal.SIGKILL)
 
     def restart(self, broker_id: int) -> None:
-        """Stops in good order and starts again."""
+        """Stops a broker cleanly and starts it again."""
         process = self._processes[broker_id]
         process.terminate()
         process.wait(60)
@@ -104,6 +113,7 @@ class Cluster:
         raise RuntimeError(f"{self.name} did not start: {self._directory}")
 
     def properties(self, broker_id: int, properties: Mapping[str, str]) -> Path:
+        """Writes a broker's configuration file."""
         path = self._directory / f"{broker_id}.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in {**_COMMON, **properties}.items()))
         return path
@@ -119,7 +129,7 @@ class Cluster:
 
 
 class FeliceProcesses(Cluster):
-    """`felice start --processes 3`: the parent keeps the store, and starts again who dies."""
+    """`felice start --processes 3`: the parent process keeps the metadata store, and restarts brokers that die."""
 
     name = "felice"
     _mode = "--processes"
@@ -135,14 +145,14 @@ class FeliceProcesses(Cluster):
         self._parent.stdout.readline()
 
     def start(self, broker_id: int) -> None:
-        """The parent's to do."""
+        """Does nothing, because the parent process starts the brokers."""
 
     def pid(self, broker_id: int) -> int:
         found = subprocess.run(
             ["ps", "--ppid", str(self._parent.pid), "-o", "pid=,args="], capture_output=True, text=True
         ).stdout.splitlines()
         for line in found:
-            # Each child is told its own port.
+            # The command line of each child has its port.
             if re.search(rf"\b{self.ports[broker_id]}\b", line):
                 return int(line.split()[0])
         return self._parent.pid
@@ -162,7 +172,7 @@ class FeliceProcesses(Cluster):
 
 
 class FeliceBrokers(FeliceProcesses):
-    """`felice start --brokers 3`: all in one process."""
+    """`felice start --brokers 3`: all brokers in one process."""
 
     name = "felice in one process"
     _mode = "--brokers"
@@ -179,24 +189,27 @@ class FeliceZooKeeper(Cluster):
     def _begin(self) -> None:
         from felice.ensemble import Ensemble
 
-        # Sessions are granted between 2 and 20 ticks; a session ends up to a tick late.
+        # ZooKeeper grants sessions of 2 to 20 ticks, and ends them up to a tick late.
         ensemble = Ensemble(self._directory / "zookeeper", 3, 0, tick_ms=1_000, with_logs=False)
         self._connect = self._stack.enter_context(ensemble).connect
 
     def _command(self, broker_id: int) -> list[str]:
         timeout_ms = int(1000 * (self._session_timeout_s or 18))
-        path = self.properties(broker_id, {
-            "node.id": str(broker_id),
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[broker_id]}",
-            "log.dirs": str(self._directory / f"data-{broker_id}"),
-            "zookeeper.connect": f"{self._connect}/bench",
-            "zookeeper.session.timeout.ms": str(timeout_ms),
-        })  # fmt: skip
+        path = self.properties(
+            broker_id,
+            {
+                "node.id": str(broker_id),
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[broker_id]}",
+                "log.dirs": str(self._directory / f"data-{broker_id}"),
+                "zookeeper.connect": f"{self._connect}/bench",
+                "zookeeper.session.timeout.ms": str(timeout_ms),
+            },
+        )
         return [*_felice(), "broker", str(path)]
 
 
 class Kafka(Cluster):
-    """Three Apache Kafka 4.3.1, each broker and controller."""
+    """Three Apache Kafka 4.3.1 processes, each a broker and a controller."""
 
     name = "kafka"
 
@@ -212,20 +225,27 @@ class Kafka(Cluster):
     def _config(self, broker_id: int) -> Path:
         voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in self._controllers.items())
         client, controller = self.ports[broker_id], self._controllers[broker_id]
-        timeout = {} if self._session_timeout_s is None else {
-            "broker.session.timeout.ms": str(int(1000 * self._session_timeout_s)),
-            "broker.heartbeat.interval.ms": str(int(250 * self._session_timeout_s)),
-        }  # fmt: skip
-        return self.properties(broker_id, {
-            "process.roles": "broker,controller",
-            "node.id": str(broker_id),
-            "controller.quorum.voters": voters,
-            "listeners": f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client}",
-            "controller.listener.names": "CONTROLLER",
-            "log.dirs": str(self._directory / f"data-{broker_id}"),
-            **timeout,
-        })  # fmt: skip
+        timeout = (
+            {}
+            if self._session_timeout_s is None
+            else {
+                "broker.session.timeout.ms": str(int(1000 * self._session_timeout_s)),
+                "broker.heartbeat.interval.ms": str(int(250 * self._session_timeout_s)),
+            }
+        )
+        return self.properties(
+            broker_id,
+            {
+                "process.roles": "broker,controller",
+                "node.id": str(broker_id),
+                "controller.quorum.voters": voters,
+                "listeners": f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
+                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client}",
+                "controller.listener.names": "CONTROLLER",
+                "log.dirs": str(self._directory / f"data-{broker_id}"),
+                **timeout,
+            },
+        )
 
     def _command(self, broker_id: int) -> list[str]:
         return kafka_java("kafka.Kafka", str(self._config(broker_id)))

@@ -1,6 +1,6 @@
-"""Healthy clients beside an attack: one produces, one fetches, one sends heartbeats, each on a connection of its own.
+"""Healthy clients during an attack: one produces, one fetches, one sends heartbeats, each on its own connection.
 
-They run in a process of their own, so that the attackers' work does not count as the broker's.
+They run in their own process, so that delays by the attackers' own work are not attributed to the broker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TIMEOUT_S = 120.0
 
 
 class Line:
-    """One connection that asks one thing at a time."""
+    """A connection with one request at a time."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -40,6 +40,7 @@ class Line:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, api: Api, version: int, message: Any) -> Any:
+        """Sends a request and returns its response."""
         self.socket.sendall(encode_request(api.key, version, 1, "healthy", message))
         return decode_response(api, version, self._read(struct.unpack(">i", self._read(4))[0]))
 
@@ -53,10 +54,12 @@ class Line:
         return bytes(parts)
 
     def close(self) -> None:
+        """Closes the connection."""
         self.socket.close()
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, **config: str) -> None:
+    """Creates a topic on one broker."""
     line = Line(bootstrap)
     configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in config.items()]
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
@@ -95,33 +98,39 @@ class _Member:
             time.sleep(0.05)
         protocol = [JoinGroupRequestProtocol(name="range", metadata=b"")]
         joining = JoinGroupRequest(
-            group_id=TOPIC, session_timeout_ms=1_800_000, rebalance_timeout_ms=60_000,
-            protocol_type="consumer", protocols=protocol,
-        )  # fmt: skip
+            group_id=TOPIC,
+            session_timeout_ms=1_800_000,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            protocols=protocol,
+        )
         while (joined := line.ask(API.JOIN_GROUP, 3, joining)).error_code:
             time.sleep(0.05)
         self._beat = HeartbeatRequest(
             group_id=TOPIC, generation_id=joined.generation_id, member_id=joined.member_id
         )
         line.ask(
-            API.SYNC_GROUP, 3,
+            API.SYNC_GROUP,
+            3,
             SyncGroupRequest(group_id=TOPIC, generation_id=joined.generation_id, member_id=joined.member_id),
-        )  # fmt: skip
+        )
         line.close()
 
     def beat(self, line: Line) -> int:
+        """Sends a heartbeat and returns its error code."""
         code: int = line.ask(API.HEARTBEAT, 3, self._beat).error_code
         return code
 
 
 @dataclass(slots=True)
 class Waits:
-    """How long requests of one kind waited for their answers."""
+    """How long requests of one kind waited for their responses."""
 
     times_s: list[float] = field(default_factory=list)
     failed: int = 0
 
     def figures(self, what: str) -> dict[str, float]:
+        """Median, 99th percentile, maximum and failures."""
         ordered = sorted(self.times_s) or [float("inf")]
         return {
             f"{what} p50 ms": ordered[len(ordered) // 2] * 1000,
@@ -169,7 +178,7 @@ def _run(bootstrap: str, parent: Connection) -> None:
 
 
 class HealthyClients:
-    """In a process of their own, from `__init__` until `stop`, which answers with their figures."""
+    """Runs the clients in their own process until `stop`, which returns their figures."""
 
     def __init__(self, bootstrap: str) -> None:
         create_topic(bootstrap, TOPIC)
@@ -180,6 +189,7 @@ class HealthyClients:
         assert self._end.recv() == "ready"
 
     def stop(self) -> dict[str, float]:
+        """Stops the clients and returns their figures."""
         self._end.send("stop")
         if not self._end.poll(_TIMEOUT_S + 10):
             raise TimeoutError("a healthy client still waits for its answer")

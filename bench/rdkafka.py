@@ -1,4 +1,4 @@
-"""librdkafka as a load: a small C program, compiled when it is first needed."""
+"""Load from librdkafka: a small C program, which is compiled when it is first used."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ _CONSUMER = ("queued.max.messages.kbytes=65536", "fetch.message.max.bytes=419430
 
 
 class CompilerMissing(Exception):
-    """The program cannot be built here; the text says what is missing."""
+    """The program cannot be compiled. The text says what is missing."""
 
 
 @cache
 def program() -> Path:
+    """The compiled program."""
     target = Path(tempfile.mkdtemp(prefix="felice-bench-")) / "rdkafka_load"
     try:
         done = subprocess.run(
@@ -37,10 +38,12 @@ def program() -> Path:
 
 
 def produce(bootstrap: str, topic: str, records: int, record_bytes: int, *config: str) -> dict[str, Any]:
+    """Produces records and returns the program's figures."""
     return _run("produce", bootstrap, topic, records, record_bytes, *_PRODUCER, *config)
 
 
 def consume(bootstrap: str, topic: str, records: int, partitions: int, *config: str) -> dict[str, Any]:
+    """Consumes records and returns the program's figures."""
     return _run("consume", bootstrap, topic, records, partitions, *_CONSUMER, "group.id=bench", *config)
 
 

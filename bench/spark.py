@@ -1,4 +1,4 @@
-"""Topic to Spark to topic: rows a second through the source to noop, and through the sink."""
+"""Measures the rows for each second that Spark reads from a topic and writes to a topic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.workloads import Figures, create_topic
 
 
 def source_and_sink(rows: int, value_bytes: int) -> Figures:
-    """Fills a topic, reads it to noop, and writes it to another topic. Spark's start is not counted."""
+    """Fills a topic, reads it into Spark's noop sink, and copies it to another topic. Starting Spark does not count."""
     import felice.spark
 
     with Felice() as system:
@@ -33,7 +33,7 @@ def source_and_sink(rows: int, value_bytes: int) -> Figures:
                 frame.write.format("noop").mode("overwrite").save()
                 return time.perf_counter() - begun
 
-            write(filler.limit(1000), copy)  # the first job starts Python workers
+            write(filler.limit(1000), copy)  # warm-up, because the first job starts Python workers
             sink_s = write(filler, topic)
             read()
             return {

@@ -1,4 +1,4 @@
-"""The systems under measurement, each a process of its own that can be started, watched and stopped."""
+"""The systems to be measured. Each is a process that can be started, observed and stopped."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ _KAFKA_JAVA = ["-Xmx512m", "-Xms512m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPaus
 
 
 class System(Protocol):
+    """A system to be measured; its context starts and stops it."""
+
     name: str
     bootstrap: str
 
@@ -35,7 +37,7 @@ class System(Protocol):
 
 
 class Felice:
-    """`felice start` on a free port with a data directory of its own."""
+    """`felice start` on a free port with a temporary data directory."""
 
     name = "felice"
 
@@ -56,7 +58,7 @@ class Felice:
         command += ["--data-dir", str(self._directory / "data")]
         command += [word for option in self._options for word in ("-o", option)]
         begun = time.perf_counter()
-        # A user's second start finds compiled modules; without them the compiler would be measured.
+        # Compiles the modules first, because every start but a user's first finds them compiled.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(PYCACHE)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
@@ -81,7 +83,7 @@ class Felice:
 
 
 def apache_kafka() -> System:
-    """Apache Kafka (KRaft, one node) from Maven's jars, in a Java as its own scripts start it."""
+    """Apache Kafka (KRaft, one node) from Maven's jars, with Java started as its own scripts do."""
     sys.path.insert(0, str(ROOT / "tests"))
     from peers.apache_kafka import ApacheKafka
 
@@ -106,16 +108,17 @@ def kafka_java(*arguments: str) -> list[str]:
 
 
 def free_port() -> int:
+    """A TCP port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def warm_memory(gib: int) -> None:
-    """Touches memory and gives it back, so that the first system to run does not pay for it.
+    """Touches memory and frees it, so that the first system to run does not pay for it.
 
-    On a virtual machine the host backs memory when it is first touched; measured here, a gigabyte of new page
-    cache then cost 1.6 to 1.9 processor seconds instead of 0.2 to 0.5. It looks like a slow broker and is none.
+    On a virtual machine the host provides memory when it is first touched. Here a gigabyte of new page cache then
+    cost 1.6 to 1.9 processor seconds instead of 0.2 to 0.5, which looks like a slow broker.
     """
     held = [bytearray(2**30) for _ in range(gib)]
     for memory in held:
@@ -123,11 +126,12 @@ def warm_memory(gib: int) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time that a process has used."""
+    """User and system time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def resident_mib(pid: int) -> float:
+    """The resident memory of a process in MiB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

@@ -1,4 +1,4 @@
-"""What is measured. Each workload runs against one system and answers with its figures by name."""
+"""Workloads for one broker. Each runs against one system and returns figures by name."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ Figures = dict[str, float]
 
 
 def create_topic(bootstrap: str, partitions: int = PARTITIONS) -> str:
+    """Creates a topic with a new name and waits until it can be written."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     name = f"bench-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic(name, partitions, 1, config={"file.delete.delay.ms": "500"})
     admin.create_topics([topic])[name].result(30)
-    # A broker may say yes before its partitions take records: wait until the leader is known to all.
+    # A topic may be created before its partitions accept records, so wait until metadata has their leaders.
     while any(p.leader < 0 for p in admin.list_topics(name, timeout=10).topics[name].partitions.values()):
         time.sleep(0.02)
     return name
@@ -30,7 +31,7 @@ def create_topic(bootstrap: str, partitions: int = PARTITIONS) -> str:
 
 @contextmanager
 def scratch_topic(bootstrap: str) -> Iterator[str]:
-    """A topic for one turn. Its pages go back to the machine before the next, or each turn pays for new ones."""
+    """A topic for one turn. Deleting it frees its page cache; otherwise each turn would need new pages."""
     name = create_topic(bootstrap)
     try:
         yield name
@@ -124,7 +125,7 @@ def own_client_arrow(records: int, record_bytes: int) -> Callable[[System], Figu
 
 
 def latency(records: int) -> Callable[[System], Figures]:
-    """One record at a time, each acknowledged before the next is sent."""
+    """Sends one record at a time, each after the previous one is acknowledged."""
 
     def run(system: System) -> Figures:
         from confluent_kafka import Producer
@@ -144,7 +145,7 @@ def latency(records: int) -> Callable[[System], Figures]:
 
 
 def start_up(make: Callable[[], Any]) -> Figures:
-    """From the command to the first acknowledged record, and the memory before and after a load."""
+    """Seconds from the command to the first acknowledged record, and memory before and after a load."""
     from confluent_kafka import Producer
 
     begun = time.perf_counter()

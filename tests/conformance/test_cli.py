@@ -214,8 +214,13 @@ def test_a_group_is_described_with_its_lag_and_moved(broker: EmbeddedBroker, fel
     felice("groups", "reset-offsets", "crew", "--topic", "work", "--shift-by", "-3", "--execute")
     table = kafka(kafka_consumer_groups, "--describe", "--group", "crew").splitlines()
     assert next(line for line in table if line.startswith("GROUP")).split()[:6] == [
-        "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG",
-    ]  # fmt: skip
+        "GROUP",
+        "TOPIC",
+        "PARTITION",
+        "CURRENT-OFFSET",
+        "LOG-END-OFFSET",
+        "LAG",
+    ]
     assert table[-1].split()[:6] == ["crew", "work", "0", "7", "10", "3"]
     kafka(kafka_consumer_groups, "--delete-offsets", "--group", "crew", "--topic", "work")
     assert json.loads(felice("groups", "describe", "crew", "--json"))["offsets"] == []

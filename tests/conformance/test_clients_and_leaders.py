@@ -30,10 +30,15 @@ class Reader(Protocol):
 
 class LibrdkafkaReader:
     def __init__(self, cluster: Cluster, topic: str, **options: str) -> None:
-        self._consumer = confluent_kafka.Consumer({
-            "bootstrap.servers": cluster.bootstrap, "group.id": str(uuid.uuid4()), "enable.auto.commit": False,
-            "auto.offset.reset": "earliest", **options,
-        })  # fmt: skip
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "group.id": str(uuid.uuid4()),
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                **options,
+            }
+        )
         self._consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
 
     def read_until(self, last_value: bytes) -> list[tuple[int, bytes]]:
@@ -55,8 +60,13 @@ class JavaReader:
         programs = require_java_programs()
         self._peer = PipePeer(java_command("JavaPeer", first=[programs], options=["-Xmx256m"]))
         self._peer.call(
-            "join", bootstrap=cluster.bootstrap, group=str(uuid.uuid4()), topics=[topic], member="m", options=options
-        )  # fmt: skip
+            "join",
+            bootstrap=cluster.bootstrap,
+            group=str(uuid.uuid4()),
+            topics=[topic],
+            member="m",
+            options=options,
+        )
 
     def read_until(self, last_value: bytes) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []

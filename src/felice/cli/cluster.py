@@ -1,4 +1,4 @@
-"""The cluster as a whole: who is there, who leads, and what is not as it should be."""
+"""The state of the whole cluster: brokers, leaders, and everything that is wrong."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from felice.client.admin import AdminClient
 
 _TIMEOUT_S = 30.0
-# How long each broker may take to answer when it is asked by itself.
+# The time that each single broker has to answer.
 _REACH_TIMEOUT_MS = 5000
 _BRIEF = {"request.timeout.ms": _REACH_TIMEOUT_MS, "socket.connection.setup.timeout.ms": _REACH_TIMEOUT_MS}
 
 
 def cluster_status(admin: AdminClient, brief: AdminClient) -> dict[str, Any]:
-    """Brokers with their share, and the partitions that lack a leader or a replica.
+    """Brokers with their numbers of leaders and replicas, and partitions that lack a leader or a replica.
 
-    `brief` asks each broker by itself; it must give up soon on a broker that keeps silent.
+    `brief` sends a request to each single broker, so it must have a short timeout.
     """
     nodes = admin.describe_cluster().result()
     topics = admin.list_topics(timeout=_TIMEOUT_S).topics
@@ -79,7 +79,7 @@ def cluster_status(admin: AdminClient, brief: AdminClient) -> dict[str, Any]:
 
 
 def stray_logs(admin: AdminClient, brokers: Sequence[int]) -> list[dict[str, Any]]:
-    """Logs with records that brokers have set aside. A broker that does not answer is told of elsewhere."""
+    """Logs with records that brokers have set aside. `unreached_brokers` reports brokers that do not answer."""
     from felice.client import KafkaException
 
     found = []
@@ -99,7 +99,7 @@ def stray_logs(admin: AdminClient, brokers: Sequence[int]) -> list[dict[str, Any
 def unreached_brokers(admin: AdminClient) -> list[dict[str, Any]]:
     """The registered brokers that do not answer, each with the reason.
 
-    A broker that died stays registered until its session ends; only a request to it finds that out before.
+    A broker that died stays registered until its session ends. Until then only a request to it reveals that.
     """
     from felice.client.admin import KafkaException
 
@@ -111,7 +111,10 @@ def unreached_brokers(admin: AdminClient) -> list[dict[str, Any]]:
 
 
 def faults_of(status: dict[str, Any], brokers: int | None = None) -> list[str]:
-    """In words. A broker that nobody has replicas on is missed only by who counts."""
+    """Everything that is wrong, one text each.
+
+    A missing broker without replicas can only be noticed by comparing with `brokers`, the expected number.
+    """
     faults = []
     if brokers is not None and (there := len(status["brokers"])) < brokers:
         faults.append(f"{there} of {brokers} brokers are there")
@@ -129,7 +132,9 @@ def faults_of(status: dict[str, Any], brokers: int | None = None) -> list[str]:
 
 
 def offered_versions(admin: AdminClient) -> tuple[list[dict[str, Any]], dict[int, str]]:
-    """One row for each range that brokers offer of an API, with the brokers that do; and why others did not say."""
+    """One row for each API and offered range of versions, with the brokers that offer it.
+
+    Also returns, for each broker that did not answer, the error."""
     from felice.client.admin import ApiVersionRange, KafkaException
 
     brokers: dict[ApiVersionRange, list[int]] = {}

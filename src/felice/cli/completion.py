@@ -16,12 +16,13 @@ def programs() -> list[str]:
 
 
 def completion_script(shell: str, program: str) -> str:
+    """The script that makes `shell` complete `program`."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)
     assert kind is not None, "one of _SHELLS"
     variable = f"_{program}_COMPLETE".replace("-", "_").upper()
-    # The script asks the program itself; of the command only the name counts here.
+    # The script runs the program for its suggestions; click needs only the name here.
     return kind(click.Command(program), {}, program, variable).source()
 
 

@@ -21,7 +21,7 @@ ENTITY_TYPES = {"topics": "TOPIC", "brokers": "BROKER"}
 
 
 def entity_name(entity_type: str, name: str | None, is_default: bool) -> str:
-    """The name on the wire: an empty one stands for the defaults of all brokers."""
+    """The entity's name in requests. The empty name means the defaults of all brokers."""
     if is_default:
         if name:
             raise Fault(f"give either a name or the default, not both: {name!r}")
@@ -39,7 +39,7 @@ def in_words(entity_type: str, name: str) -> str:
 
 
 def describe_entity(admin: AdminClient, entity_type: str, name: str) -> list[dict[str, Any]]:
-    """One row an option, sorted by name; `synonyms` best first."""
+    """One row for each option, sorted by name. `synonyms` are in order of precedence."""
     from felice.client.admin import ConfigResource, ConfigSource, ResourceType
 
     resource = ConfigResource(ResourceType[ENTITY_TYPES[entity_type]], name)
@@ -63,7 +63,7 @@ def describe_entity(admin: AdminClient, entity_type: str, name: str) -> list[dic
 def alter_entity(
     admin: AdminClient, entity_type: str, name: str, add: Mapping[str, str], remove: Iterable[str]
 ) -> None:
-    """Changes them, and warns of an option that cannot mean what it says."""
+    """Changes options. Warns if `min.insync.replicas` is higher than the number of replicas."""
     from felice.client.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
     changes = [
@@ -77,7 +77,7 @@ def alter_entity(
 
 
 def parse_added(text: str) -> dict[str, str]:
-    """`k1=v1,k2=[a,b],k3=v3`: brackets keep the commas of a list together, as Kafka's tool has it."""
+    """`k1=v1,k2=[a,b],k3=v3`: brackets protect the commas of a list, as in Kafka's tool."""
     parts, depth, start = [], 0, 0
     for position, character in enumerate(text):
         depth += (character == "[") - (character == "]")

@@ -1,4 +1,4 @@
-"""Records to lines of text."""
+"""Prints records as lines of text: `felice consume` and the functions of `kafka-console-consumer`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REACH_TIMEOUT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class RecordFormat:
-    """How a record becomes a line: the properties of Kafka's console consumer."""
+    """How a record is printed: the properties of Kafka's console consumer."""
 
     print_timestamp: bool = False
     print_key: bool = False
@@ -50,10 +50,11 @@ class RecordFormat:
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> RecordFormat:
+        """Reads properties such as `print.key=true`; raises `Fault` for an unknown name."""
         return form_of(cls, properties)
 
     def line(self, message: Any) -> bytes:
-        """In the order of Kafka's tool: timestamp, partition, offset, epoch, headers, key, value."""
+        """The parts in the order of Kafka's tool: timestamp, partition, offset, epoch, headers, key, value."""
         parts: list[bytes] = []
         if self.print_timestamp:
             kind, timestamp = message.timestamp()
@@ -83,6 +84,7 @@ class RecordFormat:
 
 
 def record_as_json(message: Any) -> dict[str, Any]:
+    """The facts of a record, to be printed as JSON."""
     kind, timestamp = message.timestamp()
     return {
         "topic": message.topic(),
@@ -96,6 +98,7 @@ def record_as_json(message: Any) -> dict[str, Any]:
 
 
 def json_line(message: Any) -> bytes:
+    """The record as one line of JSON."""
     return as_json_text(record_as_json(message)).encode() + b"\n"
 
 
@@ -106,7 +109,7 @@ class Selection:
     topic: str
     partition: int | None = None
     offset: int | None = None
-    """An offset of the partition, or -2 for its beginning and -1 for its end."""
+    """The first offset to read, or -2 for the partition's beginning, or -1 for its end."""
     max_records: int | None = None
     timeout_s: float | None = None
     stop_at_end: bool = False
@@ -164,7 +167,7 @@ def _poll(consumer: Consumer, selection: Selection) -> Iterator[Any]:
             elif not error.retriable() or (
                 selection.stop_at_end and error == KafkaError.UNKNOWN_TOPIC_OR_PART
             ):
-                # A topic that is not there has no end to stop at.
+                # An unknown topic has no end, so `stop_at_end` could never be satisfied.
                 raise KafkaException(error)
             else:
                 nobody_yet = count == 0 and error.code() == KafkaError._ALL_BROKERS_DOWN
@@ -178,7 +181,7 @@ def _poll(consumer: Consumer, selection: Selection) -> Iterator[Any]:
 
 
 def _has_partition(consumer: Consumer, selection: Selection) -> bool:
-    """False while that cannot be told yet; a partition that the topic does not have is a fault."""
+    """Whether the partition exists. False also while metadata is missing; raises `Fault` if the topic lacks it."""
     from felice.client import KafkaException
 
     with suppress(KafkaException):
@@ -195,7 +198,7 @@ def _has_partition(consumer: Consumer, selection: Selection) -> bool:
 
 
 def _check_reached(consumer: Consumer) -> None:
-    """Waiting for records that did not come is a normal end; having spoken to nobody is none."""
+    """Raises if no broker was ever reached. Waiting in vain for records, on the other hand, is a normal end."""
     from felice.client import KafkaException
 
     try:
@@ -205,6 +208,8 @@ def _check_reached(consumer: Consumer) -> None:
 
 
 class Written(NamedTuple):
+    """What was printed: the number of records, and whether the process was interrupted."""
+
     records: int
     interrupted: bool
 
@@ -212,7 +217,7 @@ class Written(NamedTuple):
 def write_records(
     records: Iterator[Any], write: Callable[[Any], bytes], out: BinaryIO, flush_each: bool
 ) -> Written:
-    """Prints records as they come, until they end or somebody asks to end."""
+    """Prints records as they arrive, until they end or the process is asked to stop."""
     count = 0
     interrupted = False
     try:
@@ -228,7 +233,7 @@ def write_records(
 
 
 def parse_offset(text: str) -> int:
-    """`earliest`, `latest`, or an offset; a negative one counts from the end in no tool, so it is refused."""
+    """Reads `earliest`, `latest` or an offset. Refuses negative offsets: no tool counts them from the end."""
     if text in ("earliest", "latest"):
         return {"earliest": -2, "latest": -1}[text]
     if not text.isdigit():
@@ -239,7 +244,7 @@ def parse_offset(text: str) -> int:
 
 
 def reader_config(config: dict[str, Any], group: str | None, *, from_beginning: bool) -> dict[str, Any]:
-    """A console consumer's configuration: without a group of its own it gets a new one and commits nothing."""
+    """The configuration of a console consumer. Without a group it gets a new group and commits nothing."""
     config.setdefault("auto.offset.reset", "earliest" if from_beginning else "latest")
     config.setdefault("enable.auto.commit", group is not None)
     config["group.id"] = group or config.get("group.id") or f"console-consumer-{uuid.uuid4().int % 100_000}"
@@ -331,7 +336,7 @@ def consume(
     form = RecordFormat.parse(key_values(properties))
     records = consume_records(reader_config(config, group, from_beginning=from_beginning), selection)
     write = json_line if as_json else form.line
-    # A line of JSON goes to a program, which may wait for it.
+    # JSON is read by programs, which may wait for the next line, so each line is flushed.
     written = write_records(records, write, sys.stdout.buffer, as_json or sys.stdout.isatty())
     if written.interrupted:
         raise click.Abort

@@ -1,4 +1,4 @@
-"""A frame of the protocol as a person can read it."""
+"""Decodes a frame of Kafka's protocol to JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from felice.protocol.primitives import MalformedMessage
 
 
 def parse_bytes(text: str) -> bytes:
-    """Bytes written as hexadecimal digits (spaces, colons and 0x allowed) or as base64."""
+    """Decodes bytes written as hexadecimal digits (spaces, colons and 0x allowed) or as base64."""
     digits = re.sub(r"0x|[\s:]", "", text)
     try:
         return bytes.fromhex(digits)
@@ -33,13 +33,14 @@ def parse_bytes(text: str) -> bytes:
 
 
 def strip_size(frame: bytes) -> bytes:
-    """The frame without its size prefix, where it has one that fits."""
+    """The frame without its size prefix. A frame whose first four bytes are not its size is returned as it is."""
     if len(frame) >= 4 and int.from_bytes(frame[:4], "big") == len(frame) - 4:
         return frame[4:]
     return frame
 
 
 def decode_request(frame: bytes) -> dict[str, Any]:
+    """The header and the body of a request frame."""
     header, body = decode_request_header(memoryview(frame))
     api = API.by_key.get(header.api_key)
     if api is None:
@@ -49,10 +50,11 @@ def decode_request(frame: bytes) -> dict[str, Any]:
 
 
 def decode_response(frame: bytes, api_key: int, version: int) -> dict[str, Any]:
+    """The header and the body of a response frame, whose API key and version the caller must know."""
     api = API.by_key.get(api_key)
     if api is None:
         raise Fault(f"there is no API with key {api_key}")
-    # The header is the correlation id, and in flexible versions an empty buffer of tags.
+    # The header is the correlation id; flexible versions add an empty set of tagged fields.
     header_size = 4 + (1 if api.response_header_version(version) >= 1 else 0)
     message = decode(api.response, memoryview(frame)[header_size:], version)
     return {
@@ -63,6 +65,7 @@ def decode_response(frame: bytes, api_key: int, version: int) -> dict[str, Any]:
 
 
 def as_data(value: Any) -> Any:
+    """A message as dictionaries, lists and plain values for JSON."""
     if dataclasses.is_dataclass(value):
         return {field.name: as_data(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""What the files of a partition hold, and whether they are whole.
+"""Prints the files of a partition and checks them for damage.
 
-Reads only. The lines are those of Kafka's `kafka-dump-log`, so that what people
-know how to read, and what scripts parse, stays the same.
+It only reads. The lines are those of Kafka's `kafka-dump-log`, so that operators and
+scripts can read them without change.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _PRELUDE = struct.Struct(">qi")
 
 
 class Damage(Exception):
-    """Bytes that are no batch: where, and what is wrong with them."""
+    """Bytes that are not a valid batch. The text says where they are and what is wrong."""
 
 
 def batches_of(content: memoryview) -> Iterator[tuple[BatchHeader, bool]]:
-    """Each batch of a segment with whether its checksum holds; `Damage` where no batch begins."""
+    """Yields each batch of a segment, and whether its checksum is right. Raises `Damage` where no batch begins."""
     position = 0
     while position < len(content):
         left = len(content) - position
@@ -46,6 +46,7 @@ def batches_of(content: memoryview) -> Iterator[tuple[BatchHeader, bool]]:
 
 
 def describe_batch(header: BatchHeader, valid: bool) -> dict[str, Any]:
+    """The facts of a batch, by Kafka's names."""
     return {
         "baseOffset": header.base_offset,
         "lastOffset": header.last_offset,
@@ -68,6 +69,7 @@ def describe_batch(header: BatchHeader, valid: bool) -> dict[str, Any]:
 
 
 def describe_record(record: Any) -> dict[str, Any]:
+    """The facts of a record, by Kafka's names."""
     return {
         "offset": record.offset,
         "CreateTime": record.timestamp,
@@ -94,7 +96,7 @@ def _text(value: Any) -> str:
 
 
 def dump_segment(path: Path, *, deep: bool, as_json: bool) -> list[str]:
-    """Prints a segment; answers with what is wrong with it."""
+    """Prints a segment and returns the faults found in it."""
     from felice.records.reader import read_batch
 
     content = memoryview(path.read_bytes())
@@ -123,7 +125,7 @@ def dump_segment(path: Path, *, deep: bool, as_json: bool) -> list[str]:
 
 
 def dump_index(path: Path, *, as_json: bool) -> list[str]:
-    """Prints an offset or time index and checks every entry against the segment beside it."""
+    """Prints an offset or time index, checks every entry against its segment, and returns the faults."""
     base = int(path.stem)
     segment = path.with_suffix(".log")
     if not segment.exists():
@@ -172,7 +174,7 @@ def dump_log(files: tuple[Path, ...], deep: bool, as_json: bool) -> None:
 
 
 def dump_files(files: Iterable[Path], *, deep: bool, as_json: bool = False) -> None:
-    """Prints them all; raises `Fault` with everything that is damaged."""
+    """Prints all files, then raises `Fault` with a list of everything that is damaged."""
     faults: list[str] = []
     for path in _expand(files):
         if path.suffix == ".log":

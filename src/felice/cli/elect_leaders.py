@@ -1,4 +1,4 @@
-"""Elections of leaders, by hand."""
+"""Leader elections that an operator requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = ("preferred", "unclean")
 def elect(
     admin: AdminClient, kind: str, partitions: Sequence[tuple[str, int]] | None
 ) -> dict[tuple[str, int], str | None]:
-    """What came of each election: None for a new leader, else the name of the error."""
+    """The result for each partition: None if a leader was elected, else the name of the error."""
     from felice.client.admin import ElectionType, TopicPartition
 
     wanted = None if partitions is None else [TopicPartition(*partition) for partition in partitions]
@@ -82,7 +82,7 @@ def elect_leaders(
 
 
 def _print(rows: Sequence[Mapping[str, str]]) -> None:
-    """Grouped: a broker that is not there has one reason for all of its partitions."""
+    """Prints partitions grouped by result, because one dead broker causes the same error for many partitions."""
     if not rows:
         click.echo("No partition needed an election.", err=True)
     groups: dict[str, list[str]] = {}

@@ -1,24 +1,24 @@
-"""Which exceptions are a person's to mend, and the one line that says how.
+"""Which exceptions the user can fix, and the one line that says how.
 
-Anything else is a fault of ours and keeps its traceback.
+Any other exception is a bug of Felice and keeps its traceback.
 """
 
 from __future__ import annotations
 
 import click
 
-# By name, so that telling an error from a bug does not import the client and the server.
+# Names instead of classes, so that this module need not import the client and the server.
 _TELLING = frozenset(
     ("KafkaException", "KafkaError", "ConfigError", "StartupError", "ApiError", "EnsembleError", "StoreError")
 )
 
 
 class Fault(click.ClickException):
-    """Something a person asked for that cannot be done; the text says what to do about it."""
+    """A request of the user that cannot be carried out. The text says what to do about it."""
 
 
 def describe_fault(error: BaseException) -> str | None:
-    """The line to print for `error`, or None where it is not a person's mistake."""
+    """The line to print for `error`, or None if the error is a bug."""
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, ImportError) and error.name and not error.name.startswith("felice"):

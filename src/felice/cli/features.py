@@ -1,4 +1,4 @@
-"""Features: what the brokers could run with, what the cluster has settled on, and raising and lowering that."""
+"""Features: the levels that brokers support, the levels that the cluster has finalized, and changing these."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def describe(admin: AdminClient) -> list[dict[str, Any]]:
-    """One row a feature; level 0 is a feature that is off."""
+    """One row for each feature. Level 0 means that the feature is disabled."""
     found = admin.describe_features().result()
     return [
         {
@@ -33,7 +33,7 @@ def describe(admin: AdminClient) -> list[dict[str, Any]]:
 
 
 def parse_levels(texts: Iterable[str]) -> dict[str, int]:
-    """`transaction.version=2` texts."""
+    """Reads texts such as `transaction.version=2` as levels by feature."""
     levels = {}
     for name, text in key_values(texts).items():
         if not text.isdecimal():
@@ -43,7 +43,7 @@ def parse_levels(texts: Iterable[str]) -> dict[str, int]:
 
 
 def update(admin: AdminClient, levels: dict[str, int], kind: str, *, dry_run: bool) -> None:
-    """Raises the first fault; then nothing has changed."""
+    """Changes levels. Raises the first error; in that case no level has changed."""
     from felice.client.admin import FeatureUpdate, UpgradeType
 
     updates = [FeatureUpdate(name, level, UpgradeType[kind]) for name, level in levels.items()]

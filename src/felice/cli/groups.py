@@ -25,6 +25,7 @@ Partition = tuple[str, int]
 
 
 def list_groups(admin: AdminClient) -> list[dict[str, Any]]:
+    """One row for each group, sorted by name."""
     result = admin.list_consumer_groups().result()
     if result.errors:
         raise result.errors[0]
@@ -36,11 +37,12 @@ def list_groups(admin: AdminClient) -> list[dict[str, Any]]:
 
 
 def _name(value: Any) -> str:
-    """`PREPARING_REBALANCING` of the client as `PreparingRebalancing`, the way Kafka's tools print it."""
+    """The client's `PREPARING_REBALANCING` as `PreparingRebalancing`, which is how Kafka's tools print it."""
     return "".join(word.capitalize() for word in value.name.split("_")) if value is not None else ""
 
 
 def committed_offsets(admin: AdminClient, group: str) -> dict[Partition, int]:
+    """The committed offset of each partition of the group."""
     from felice.client.admin import ConsumerGroupTopicPartitions
 
     result = wait_all(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))[group]
@@ -52,7 +54,7 @@ def committed_offsets(admin: AdminClient, group: str) -> dict[Partition, int]:
 
 
 def describe_group(admin: AdminClient, group: str) -> dict[str, Any]:
-    """State, members, and a row for each partition that is assigned or committed, with its lag."""
+    """The group's state, its members, and a row with the lag of each assigned or committed partition."""
     description = wait_all(admin.describe_consumer_groups([group]))[group]
     committed = committed_offsets(admin, group)
     owners = {
@@ -109,10 +111,12 @@ def _offset_row(
 
 
 def delete_groups(admin: AdminClient, groups: Sequence[str]) -> None:
+    """Deletes groups; raises the first failure."""
     wait_all(admin.delete_consumer_groups(list(groups)))
 
 
 def set_offsets(admin: AdminClient, group: str, targets: Mapping[Partition, int]) -> None:
+    """Commits offsets for a group that has no members; raises `Fault` for the first failure."""
     from felice.client.admin import ConsumerGroupTopicPartitions, TopicPartition
 
     asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in targets.items()]
@@ -123,7 +127,7 @@ def set_offsets(admin: AdminClient, group: str, targets: Mapping[Partition, int]
 
 
 def require_inactive(admin: AdminClient, group: str) -> None:
-    """Offsets of a group with members are theirs: the next commit would undo a reset."""
+    """Raises if the group has members, because their next commit would undo a reset."""
     description = wait_all(admin.describe_consumer_groups([group]))[group]
     if description.members:
         raise Fault(
@@ -133,7 +137,7 @@ def require_inactive(admin: AdminClient, group: str) -> None:
 
 
 def parse_partitions(admin: AdminClient, topics: Sequence[str]) -> list[Partition]:
-    """`topic` (all its partitions) or `topic:0,1`."""
+    """Reads `topic` (all its partitions) and `topic:0,1`."""
     found: list[Partition] = []
     for text in topics:
         name, colon, numbers = text.partition(":")
@@ -150,7 +154,7 @@ def parse_partitions(admin: AdminClient, topics: Sequence[str]) -> list[Partitio
 
 
 class Reset:
-    """Where to move a group's offsets to. Each method answers with the target of every partition."""
+    """Computes the offsets to move a group to. Each method returns the target offset of every partition."""
 
     def __init__(self, admin: AdminClient, group: str, partitions: Sequence[Partition]) -> None:
         self._admin = admin
@@ -160,29 +164,35 @@ class Reset:
         self._ends = offsets_at(admin, self._partitions, -1)
 
     def to_earliest(self) -> dict[Partition, int]:
+        """The first offset of each partition."""
         return dict(self._starts)
 
     def to_latest(self) -> dict[Partition, int]:
+        """The end offset of each partition."""
         return dict(self._ends)
 
     def to_offset(self, offset: int) -> dict[Partition, int]:
+        """One offset for all partitions, bounded by the start and the end of each."""
         return {found: self._bounded(found, offset) for found in self._partitions}
 
     def to_current(self) -> dict[Partition, int]:
+        """The committed offset of each partition."""
         return {found: self._committed.get(found, self._ends[found]) for found in self._partitions}
 
     def shift_by(self, count: int) -> dict[Partition, int]:
+        """The committed offset plus `count`, which may be negative, bounded by the start and the end."""
         for found in self._partitions:
             if found not in self._committed:
                 raise Fault(f"cannot shift {found[0]}-{found[1]}: the group has committed no offset for it")
         return {found: self._bounded(found, self._committed[found] + count) for found in self._partitions}
 
     def to_time(self, timestamp_ms: int) -> dict[Partition, int]:
+        """The first offset at or after a timestamp; the end if there is none."""
         at = offsets_at(self._admin, self._partitions, timestamp_ms)
         return {found: at[found] if at[found] >= 0 else self._ends[found] for found in self._partitions}
 
     def from_csv(self, text: str) -> dict[Partition, int]:
-        """Lines of `topic,partition,offset`."""
+        """The offsets in lines of `topic,partition,offset`."""
         targets = {}
         for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
             if not row:
@@ -223,7 +233,7 @@ def parse_duration(text: str, now: datetime) -> int:
 
 
 def choose_reset(reset: Reset, choices: Mapping[str, Any], now: datetime) -> dict[Partition, int]:
-    """The targets of the one choice that was made; none or two are a fault."""
+    """The targets of the one chosen way; raises `Fault` if none or several are chosen."""
     ways: dict[str, Callable[[Any], dict[Partition, int]]] = {
         "to_earliest": lambda _: reset.to_earliest(),
         "to_latest": lambda _: reset.to_latest(),
@@ -234,7 +244,7 @@ def choose_reset(reset: Reset, choices: Mapping[str, Any], now: datetime) -> dic
         "by_duration": lambda text: reset.to_time(parse_duration(text, now)),
         "from_file": lambda path: reset.from_csv(read_text(path)),
     }
-    # By identity: the offset 0 equals False and is a choice all the same.
+    # Compared by identity, because the offset 0 equals False but is a choice.
     made = [name for name in ways if choices.get(name) is not None and choices.get(name) is not False]
     if len(made) != 1:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in ways)
@@ -243,7 +253,7 @@ def choose_reset(reset: Reset, choices: Mapping[str, Any], now: datetime) -> dic
 
 
 def reset_choices(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the ways to move offsets, named as Kafka's tool names them."""
+    """Adds the options for choosing new offsets, with the names of Kafka's tool."""
     for add in reversed(
         [
             click.option("--to-earliest", is_flag=True, help="To the first offset."),
@@ -280,6 +290,7 @@ def reset_offsets(
     *,
     execute: bool,
 ) -> dict[Partition, int]:
+    """Computes the chosen offsets and, if asked to execute, commits them."""
     targets = choose_reset(Reset(admin, group, partitions), choices, datetime.now(UTC))
     if execute:
         require_inactive(admin, group)
@@ -377,6 +388,7 @@ def reset_command(
 def selected_partitions(
     admin: AdminClient, group: str, names: Sequence[str], all_topics: bool
 ) -> list[Partition]:
+    """The partitions that the options name: all that the group has committed, or those of the topics."""
     if all_topics:
         return sorted(committed_offsets(admin, group))
     if not names:

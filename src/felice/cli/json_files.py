@@ -1,4 +1,4 @@
-"""The files that Kafka's tools read: JSON with one list of rows, most of which name a partition."""
+"""The JSON files that Kafka's tools read: one list of rows, most of which name a partition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def read_rows(path: Path, listed: str, shape: str, read: Callable[[Any], T]) -> list[T]:
-    """What `read` makes of each row of the list of this name; `shape` is shown where the file is of another."""
+    """Applies `read` to each row of the list named `listed`. The error for a wrong file quotes `shape`."""
     try:
         return [read(row) for row in json.loads(read_text(path))[listed]]
     except json.JSONDecodeError as error:
@@ -26,4 +26,5 @@ def read_rows(path: Path, listed: str, shape: str, read: Callable[[Any], T]) -> 
 
 
 def partition_of(row: Any) -> tuple[str, int]:
+    """The topic and the partition number that a row names."""
     return str(row["topic"]), int(row["partition"])

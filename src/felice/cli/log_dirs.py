@@ -23,6 +23,7 @@ _POLL_S = 0.2
 def log_dirs_of(
     admin: AdminClient, brokers: Sequence[int] | None, topics: Sequence[str] | None
 ) -> dict[int, list[LogDirDescription]]:
+    """The log directories of each broker."""
     return wait_all(admin.describe_log_dirs(brokers, topics))
 
 
@@ -79,7 +80,7 @@ def _row(broker: int, found: LogDirDescription) -> dict[str, Any]:
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
-    """Sizes as people read them."""
+    """The row with sizes in units that are easy to read."""
     from rich.filesize import decimal
 
     readable = {name: value for name, value in row.items() if not name.endswith("_bytes")}

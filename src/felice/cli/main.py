@@ -92,9 +92,11 @@ class LazyGroup(CommandGroup):
     """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, without importing them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports the command."""
         if cmd_name not in COMMANDS:
             return None
         module, attribute, _ = COMMANDS[cmd_name]
@@ -102,6 +104,7 @@ class LazyGroup(CommandGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the list of commands for `felice --help`."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, _, text) in COMMANDS.items()])
 
@@ -120,7 +123,7 @@ def felice() -> None:
 
 
 def run(command: Callable[..., Any], arguments: Sequence[str] | None = None, *, usage_code: int = 2) -> int:
-    """Runs a click command and answers with its exit code; faults become one line on standard error."""
+    """Runs a click command and returns its exit code. A `Fault` becomes one line on standard error."""
     stdout = sys.stdout
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
@@ -135,8 +138,8 @@ def run(command: Callable[..., Any], arguments: Sequence[str] | None = None, *, 
     except click.Abort:
         return 130
     except SystemExit:
-        # The reader of our output has gone, as `head` does: that is no failure of ours, though click, which then
-        # replaces the stream, finds it one.
+        # The reader of the output has closed it, as `head` does. That is not a failure, but click treats it as one and
+        # replaces the stream.
         if sys.stdout is stdout:
             raise
         return 0
@@ -144,13 +147,13 @@ def run(command: Callable[..., Any], arguments: Sequence[str] | None = None, *, 
         line = describe_fault(error)
         if line is None:
             raise
-        # Kafka's tools have messages that begin with that word.
+        # Some messages of Kafka's tools begin with "Error" themselves.
         click.echo(line if line.startswith("Error") else f"error: {line}", err=True)
         return 1
 
 
 def _check_encoding(words: Sequence[str]) -> None:
-    """Names and values travel as UTF-8, and Python decodes other bytes of an argument to lone surrogates."""
+    """Refuses arguments that are not UTF-8. Python decodes their bytes to lone surrogates, which cannot be sent."""
     for word in words:
         if any("\udc80" <= character <= "\udcff" for character in word):
             shown = word.encode(errors="surrogateescape").decode(errors="backslashreplace")
@@ -158,16 +161,17 @@ def _check_encoding(words: Sequence[str]) -> None:
 
 
 def run_process(command: Callable[..., Any], *, usage_code: int = 2) -> NoReturn:
-    """Runs a command as the process that it is: a request to end (SIGTERM) ends it as Ctrl-C does.
+    """Runs a command as the whole process. SIGTERM ends it in the same way as Ctrl-C.
 
-    A consumer that just disappears leaves its place in the group to be waited out.
+    Otherwise a consumer would not leave its group, and the other members would wait for its session to time out.
     """
-    # Not SIGINT's own handler: where a script starts us in the background there is none.
+    # The handler of SIGINT cannot be reused: a process that a script starts in the background has none.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(command, usage_code=usage_code))
 
 
 def main() -> None:
+    """The entry point of the program `felice`."""
     run_process(felice)
 
 

@@ -1,4 +1,4 @@
-"""Offsets of partitions, and deleting the records before one."""
+"""Offsets of partitions, and deleting the records before an offset."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def parse_time(text: str) -> int:
 
 
 def partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[tuple[str, int]]:
+    """All partitions of the topics."""
     found = admin.list_topics(timeout=30).topics
     return [(topic, partition) for topic in topics for partition in sorted(found[topic].partitions)]
 
@@ -44,7 +45,7 @@ def partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[tuple[str, 
 def offsets_at(
     admin: AdminClient, partitions: Sequence[tuple[str, int]], time: int
 ) -> dict[tuple[str, int], int]:
-    """The offset of each partition at a time (or a special one); -1 where there is no such record."""
+    """The first offset of each partition at or after a time, or at a special time; -1 if there is no such record."""
     from felice.client.admin import OffsetSpec, TopicPartition
 
     if not partitions:
@@ -56,7 +57,7 @@ def offsets_at(
 
 
 def delete_records(admin: AdminClient, before: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-    """Moves the start of each partition to an offset (-1: its end); answers with the new starts."""
+    """Moves the start of each partition to an offset (-1: its end) and returns the new starts."""
     from felice.client.admin import TopicPartition
 
     asked = [TopicPartition(topic, partition, offset) for (topic, partition), offset in before.items()]
@@ -65,6 +66,7 @@ def delete_records(admin: AdminClient, before: Mapping[tuple[str, int], int]) ->
 
 
 def read_offset_file(path: Path) -> dict[tuple[str, int], int]:
+    """Reads the file of `kafka-delete-records`: an offset for each partition."""
     rows = read_rows(path, "partitions", _SHAPE, lambda row: (partition_of(row), int(row["offset"])))
     if len(found := dict(rows)) != len(rows):
         raise Fault(f"{path} names a partition twice")

@@ -1,4 +1,4 @@
-"""Options that many commands share, and the client that they describe."""
+"""Options that many commands share, and the clients that these options configure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def connection_options(command: F) -> F:
-    """Adds the options that say which cluster is meant."""
+    """Adds the options that say which cluster to connect to."""
     return functools.reduce(
         lambda wrapped, add: add(wrapped), (command_config_option, bootstrap_option), command
     )
@@ -64,7 +64,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def read_text(path: Path) -> str:
-    """A file that a person wrote; bytes that are not UTF-8 are a fault."""
+    """The text of a file; raises `Fault` if it is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -72,9 +72,9 @@ def read_text(path: Path) -> str:
 
 
 def quiet_logger() -> logging.Logger:
-    """For a client whose command tells itself what goes wrong: logged beside it the reason would be there twice.
+    """A logger for clients of commands that print errors themselves: a log line would repeat the reason.
 
-    Why it waits for a coordinator the client only logs: that is told.
+    The client only logs why it waits for a coordinator, so these lines are still printed.
     """
     logger = logging.getLogger("felice.cli.client")
     if not logger.disabled:
@@ -91,7 +91,7 @@ class _Teller(logging.Handler):
 
 
 def tell_of_waiting(error: KafkaError) -> None:
-    """What may pass: nobody is reached, or a topic is not there yet."""
+    """Prints an error that may pass: no broker can be reached, or a topic does not exist yet."""
     click.echo(f"waiting: {error.str()}", err=True)
 
 
@@ -107,7 +107,7 @@ def admin_client(
 
 
 def key_values(texts: Iterable[str]) -> dict[str, str]:
-    """`key=value` texts as a dictionary."""
+    """Reads `key=value` texts as a dictionary."""
     found = {}
     for text in texts:
         key, separator, value = text.partition("=")
@@ -118,7 +118,7 @@ def key_values(texts: Iterable[str]) -> dict[str, str]:
 
 
 def broker_ids(text: str) -> list[int]:
-    """`1,2,3` as numbers."""
+    """Reads `1,2,3` as broker ids."""
     try:
         return [int(number) for number in text.split(",")]
     except ValueError:
@@ -126,12 +126,12 @@ def broker_ids(text: str) -> list[int]:
 
 
 def wait_all(futures: dict[Any, Future[T]]) -> dict[Any, T]:
-    """The results of an admin call, by what was asked; the first failure is raised with its name."""
+    """The results of an admin call by their keys. Raises the first failure, with its key."""
     return {name: future.result() for name, future in futures.items()}
 
 
 def form_of(kind: type[T], properties: Mapping[str, str]) -> T:
-    """A dataclass of texts and booleans from properties like `parse.key=true`; an unknown name is a fault."""
+    """Reads properties such as `parse.key=true` as a dataclass; raises `Fault` for an unknown name."""
     defaults = {field.name: field.default for field in fields(kind)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for name, text in properties.items():

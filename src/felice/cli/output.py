@@ -1,4 +1,4 @@
-"""How results are shown: tables for eyes, JSON for scripts, bars for waits."""
+"""How results are shown: tables for people, JSON for scripts, progress bars for long work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 
 def show(rows: Sequence[Row], as_json: bool, *, empty: str = "") -> None:
-    """Prints rows as a table, or as one JSON list. `empty` is said where there is nothing to show."""
+    """Prints rows as a table, or as one JSON list. Prints `empty` if there is no row."""
     if as_json:
         show_json(list(rows))
     elif rows:
@@ -25,16 +25,17 @@ def show(rows: Sequence[Row], as_json: bool, *, empty: str = "") -> None:
 
 
 def show_json(value: Any) -> None:
+    """Prints a value as one line of JSON."""
     click.echo(as_json_text(value))
 
 
 def as_json_text(value: Any) -> str:
-    """On one line."""
+    """The value as JSON on one line."""
     return json.dumps(value, default=_jsonable)
 
 
 def _jsonable(value: Any) -> Any:
-    """Bytes as the text that they are, or as `{"base64": …}` where they are none, so that no two look alike."""
+    """Bytes as text if they are UTF-8, else as `{"base64": …}`, so that different bytes never look alike."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         try:
             return bytes(value).decode()
@@ -44,6 +45,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def show_table(rows: Sequence[Row]) -> None:
+    """Prints rows as a table; the keys of the first row are the columns."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -54,7 +56,7 @@ def show_table(rows: Sequence[Row]) -> None:
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(_cell(value) for value in row.values()))
-    # Piped into another program a line must stay a line, however long.
+    # In a pipe a row must stay one line, however long it is.
     width = None if sys.stdout.isatty() else 10_000
     console = Console(width=width, highlight=False)
     console.print(table)
@@ -71,7 +73,7 @@ def _cell(value: Any) -> str:
 
 
 def partition_lines(names: Iterable[str], most: int = 20) -> Iterator[str]:
-    """Partitions, named as `orders-0`, on a line for each topic: `orders  0-4, 7`. At most `most` topics."""
+    """One line for each topic, such as `orders  0-4, 7`, from partitions named `orders-0`. At most `most` topics."""
     topics: dict[str, list[int]] = {}
     for name in names:
         topic, _, number = name.rpartition("-")
@@ -103,7 +105,7 @@ def padded(columns: Sequence[str], rows: Iterable[Sequence[object]], widths: Seq
 
 @contextmanager
 def progress(title: str, total: int | None, *, quiet: bool = False) -> Iterator[Any]:
-    """A bar on standard error; yields a function that is given how many more are done."""
+    """A progress bar on standard error. Yields a function that advances it by a number of units."""
     if quiet or not sys.stderr.isatty():
         yield lambda count: None
         return

@@ -1,4 +1,4 @@
-"""How fast a topic can be written and read, in the words of Kafka's own tools."""
+"""Measures how fast a topic can be written and read; the lines are those of Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _percentile(sorted_values: list[float], share: float) -> float:
 
 
 class _Latencies:
-    """How long deliveries took; every hundredth is remembered, so that memory stays small."""
+    """How long deliveries took. Every hundredth value is kept, so that memory stays small."""
 
     def __init__(self) -> None:
         self.values_ms: list[float] = []
@@ -34,6 +34,7 @@ class _Latencies:
         self.first_failure: Any = None
 
     def on_delivery(self, error: Any, message: Any) -> None:
+        """A delivery callback that counts failures and latencies."""
         if error is not None:
             self.failures += 1
             self.first_failure = self.first_failure or error
@@ -44,7 +45,7 @@ class _Latencies:
 def produce_load(
     config: Mapping[str, Any], topic: str, *, records: int, record_bytes: int, per_second: float, quiet: bool
 ) -> dict[str, Any]:
-    """Sends `records` records of random bytes; `per_second` below 0 means as fast as it goes."""
+    """Sends `records` records of random bytes; A negative `per_second` means no limit."""
     from felice.client import KafkaException, Producer
 
     payload = random.Random(0).randbytes(record_bytes)
@@ -97,7 +98,7 @@ def _throttle(begun: float, sent: int, per_second: float) -> None:
 def consume_load(
     config: Mapping[str, Any], topic: str, *, records: int, timeout_s: float, quiet: bool
 ) -> dict[str, Any]:
-    """Reads up to `records` records from the beginning, until none came for `timeout_s`."""
+    """Reads up to `records` records from the beginning. Ends when none came for `timeout_s`."""
     from felice.client import Consumer
 
     consumer = Consumer(

@@ -1,4 +1,4 @@
-"""Lines of text to records."""
+"""Sends lines of text as records: `felice produce` and the functions of `kafka-console-producer`."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from felice.cli.output import show_json
 if TYPE_CHECKING:
     from felice.client import Producer
 
-# A producer that is asked to end waits so long for answers.
+# How long an interrupted producer waits for responses.
 _PARTING_S = 2.0
-# And so long for a word about its topic.
+# How long it waits for metadata of its topic.
 _LOOK_S = 5.0
 CODECS = click.Choice(["none", "gzip", "snappy", "lz4", "zstd"])
 
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """How a line becomes a record: the properties of Kafka's console producer."""
+    """How a line is parsed to a record: the properties of Kafka's console producer."""
 
     parse_key: bool = False
     key_separator: str = "\t"
@@ -48,7 +48,7 @@ class LineFormat:
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> LineFormat:
-        """From `parse.key=true` and its like; an unknown name is a fault."""
+        """Reads properties such as `parse.key=true`; raises `Fault` for an unknown name."""
         return form_of(cls, properties)
 
     def record(self, line: bytes, number: int) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class LineFormat:
 def produce_lines(
     config: Mapping[str, Any], topic: str, lines: Iterable[bytes], form: LineFormat, *, partition: int = -1
 ) -> dict[str, int]:
-    """Sends each line as a record; answers with how many were sent, and raises the first failure."""
+    """Sends each line as a record and returns the number of records sent. Raises the first failure."""
     from felice.client import KafkaException, Producer
 
     failures: list[Any] = []
@@ -138,7 +138,7 @@ def produce_lines(
 
 
 class NewTopicNotice:
-    """Says once that a topic was created by what was sent to it: its name may have been a slip."""
+    """Warns once if the first record created its topic, because the name may be misspelt."""
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self._producer = producer
@@ -146,22 +146,22 @@ class NewTopicNotice:
         self._was_missing = False
 
     def look_before(self) -> None:
-        """Before the first record, which has the broker create the topic, where it may."""
+        """Checks whether the topic exists, before the first record makes the broker create it."""
         from felice.client import KafkaError, KafkaException
 
-        # If nobody answers, sending the record will say so.
+        # If no broker answers, sending the record reports that.
         with suppress(KafkaException):
             found = self._producer.list_topics(self._topic, timeout=_LOOK_S).topics[self._topic]
             self._was_missing = found.error == KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def tell(self) -> None:
-        """After a record was delivered."""
+        """Prints the warning; called after a record was delivered."""
         from felice.client import KafkaException
 
         if not self._was_missing:
             return
         self._was_missing = False
-        # Whatever goes wrong now, the record is delivered.
+        # An error here must not fail the command, because the record is delivered.
         with suppress(KafkaException):
             found = self._producer.list_topics(self._topic, timeout=_LOOK_S).topics[self._topic]
             partitions = f"{len(found.partitions)} partition{'s' * (len(found.partitions) != 1)}"
@@ -172,7 +172,7 @@ class NewTopicNotice:
 
 @contextmanager
 def brief_parting(producer: Producer) -> Iterator[None]:
-    """Who is asked to end gives what is under way a moment, and the rest up: its reports say so."""
+    """On an interrupt, waits a moment for records in flight and purges the rest; their delivery reports say so."""
     try:
         yield
     except KeyboardInterrupt:
@@ -184,11 +184,12 @@ def brief_parting(producer: Producer) -> Iterator[None]:
 
 
 def undelivered(count: int, sent: int) -> Fault:
+    """The error of an interrupted producer."""
     return Fault(f"asked to end: {count} of {sent} records were not delivered")
 
 
 def send_when_room(producer: Producer, topic: str, **record: Any) -> None:
-    """Produces one record; waits where the producer's queue is full."""
+    """Produces one record; waits while the producer's queue is full."""
     while True:
         try:
             producer.produce(topic, **record)
@@ -198,7 +199,7 @@ def send_when_room(producer: Producer, topic: str, **record: Any) -> None:
 
 
 def prompting(stream: BinaryIO) -> Iterable[bytes]:
-    """The lines of standard input; where a person types, each behind a prompt, as Kafka's tool has it."""
+    """The lines of standard input. On a terminal each has a prompt, as in Kafka's tool."""
     if not stream.isatty():
         yield from stream
         return

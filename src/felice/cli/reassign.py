@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from felice.client.admin import AdminClient
 
 Plan = dict[tuple[str, int], tuple[int, ...]]
-"""The brokers that are to have each partition, the preferred leader first."""
+"""The wanted replicas of each partition, the preferred leader first."""
 
 _TIMEOUT_S = 30.0
 _POLL_S = 0.5
@@ -38,6 +38,7 @@ _SHAPE = '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas
 
 
 def read_plan(path: Path) -> Plan:
+    """Reads and checks a plan; raises `Fault` that says what is wrong with it."""
     rows = read_rows(path, "partitions", _SHAPE, _move)
     plan = {partition: brokers for partition, brokers, _ in rows}
     if len(plan) != len(rows):
@@ -55,11 +56,12 @@ def read_plan(path: Path) -> Plan:
 
 
 def _move(row: dict[str, Any]) -> tuple[tuple[str, int], tuple[int, ...], list[Any]]:
-    """The partition, its brokers and their log directories."""
+    """The partition, its replicas and their log directories in one row of a plan."""
     return partition_of(row), tuple(map(int, row["replicas"])), list(row.get("log_dirs", ()))
 
 
 def format_plan(plan: Mapping[tuple[str, int], Sequence[int]]) -> str:
+    """The plan as Kafka's JSON."""
     rows = [
         {"topic": topic, "partition": number, "replicas": list(brokers), "log_dirs": ["any"] * len(brokers)}
         for (topic, number), brokers in sorted(plan.items())
@@ -68,7 +70,7 @@ def format_plan(plan: Mapping[tuple[str, int], Sequence[int]]) -> str:
 
 
 def current_plan(admin: AdminClient, topics: Sequence[str]) -> Plan:
-    """Where the partitions of some topics are now."""
+    """The present replicas of the partitions of these topics."""
     found = admin.list_topics(timeout=_TIMEOUT_S).topics
     missing = [name for name in topics if name not in found]
     if missing:
@@ -83,7 +85,7 @@ def current_plan(admin: AdminClient, topics: Sequence[str]) -> Plan:
 def proposed_plan(
     admin: AdminClient, topics: Sequence[str], brokers: Sequence[int], seed: int | None = None
 ) -> Plan:
-    """The topics' partitions spread over the brokers anew, with as many replicas as they have and apart by rack."""
+    """A plan that spreads the partitions of topics over brokers and racks. The number of replicas stays."""
     from felice.controller.placement import place_replicas
 
     nodes = {node.id: node for node in admin.describe_cluster().result().nodes}
@@ -108,11 +110,11 @@ def _check_brokers(brokers: Iterable[int], known: Iterable[int]) -> None:
         raise Fault(f"there is no broker {_joined(unknown)}; there are {_joined(there)}")
 
 
-# Doing it
+# Execution
 
 
 def execute(admin: AdminClient, plan: Plan, throttle: int | None, *, additional: bool = False) -> Plan:
-    """Begins the moves; answers with where the partitions were."""
+    """Starts a reassignment and returns the previous replicas."""
     under_way = admin.list_partition_reassignments().result()
     if under_way and not additional:
         raise Fault(f"{len(under_way)} partitions are being reassigned; wait for them, or give --additional")
@@ -122,7 +124,7 @@ def execute(admin: AdminClient, plan: Plan, throttle: int | None, *, additional:
     ]:
         raise Fault(f"there is no partition {', '.join(missing)}")
     before = {partition: everything[partition] for partition in plan}
-    # Before anything is changed: throttles of a plan that cannot be carried out would stay.
+    # Checked before anything is changed: otherwise a plan that cannot be carried out would leave its throttles behind.
     nodes = admin.describe_cluster().result().nodes
     _check_brokers((broker for replicas in plan.values() for broker in replicas), [one.id for one in nodes])
     if throttle is not None:
@@ -132,7 +134,7 @@ def execute(admin: AdminClient, plan: Plan, throttle: int | None, *, additional:
 
 
 def cancel(admin: AdminClient, plan: Plan) -> list[tuple[str, int]]:
-    """Ends those of the moves that are under way; says which."""
+    """Cancels those reassignments of the plan that are in progress, and returns their partitions."""
     under_way = admin.list_partition_reassignments().result()
     active = [partition for partition in sorted(plan) if partition in under_way]
     if active:
@@ -144,7 +146,7 @@ COMPLETED, IN_PROGRESS, MISSING = "completed", "in progress", "no such partition
 
 
 def states(admin: AdminClient, plan: Plan) -> dict[tuple[str, int], str]:
-    """What became of each partition's move; where it was not made, the replicas that there are."""
+    """The state of each partition's reassignment; if it is not carried out, the present replicas."""
     under_way = admin.list_partition_reassignments().result()
     topics = admin.list_topics(timeout=_TIMEOUT_S).topics
     found = {}
@@ -162,16 +164,17 @@ def states(admin: AdminClient, plan: Plan) -> dict[tuple[str, int], str]:
 
 
 def topics_of(partitions: Iterable[tuple[str, int]]) -> list[str]:
+    """The topics of partitions, sorted, each once."""
     return sorted({topic for topic, _ in partitions})
 
 
 def topics_there(found: Mapping[tuple[str, int], str]) -> list[str]:
-    """Of the topics of a plan, those that there are: only they can have throttles."""
+    """Those topics of a plan that exist. Only they can have throttles."""
     return topics_of(partition for partition, state in found.items() if state != MISSING)
 
 
 def set_throttles(admin: AdminClient, plan: Plan, before: Plan, bytes_per_second: int) -> None:
-    """Holds what the moves copy to a rate: it leaves the brokers that have a partition and reaches the new ones."""
+    """Throttles a reassignment: sending on the present replicas, receiving on the new ones."""
     brokers = sorted({broker for replicas in (*plan.values(), *before.values()) for broker in replicas})
     rates = {name: str(bytes_per_second) for name in (LEADER_RATE, FOLLOWER_RATE)}
     for broker in brokers:
@@ -186,7 +189,7 @@ def set_throttles(admin: AdminClient, plan: Plan, before: Plan, bytes_per_second
 
 
 def clear_throttles(admin: AdminClient, topics: Sequence[str]) -> list[int]:
-    """Takes the throttles away again; says from which brokers."""
+    """Removes the throttles and returns the brokers that had them."""
     brokers = sorted(admin.list_topics(timeout=_TIMEOUT_S).brokers)
     for broker in brokers:
         _alter(admin, "BROKER", str(broker), {LEADER_RATE: None, FOLLOWER_RATE: None})

@@ -81,7 +81,7 @@ log_format_option = click.option(
 @click.option(
     "--log-level", type=LEVELS, default="warning", show_default=True, help="Least severe level to log."
 )
-# For a broker of --processes: the connection to the store that its parent keeps.
+# Used by --processes: the child's connection to the metadata store of the parent.
 @click.option("--store-descriptor", type=int, hidden=True)
 def start(
     host: str,
@@ -111,7 +111,7 @@ def start(
         raise Fault("--brokers puts all into one process and --processes each into its own; choose one")
     if (count := brokers or processes) is not None:
         _configure_logs(log_format, log_level)
-        # Brokers of one process have the settings of those with their own: the two ways of running may change places.
+        # --brokers and --processes use the same settings, so that a cluster can be started either way.
         cluster = LocalCluster(data_dir, count, host, port, _shared_options(key_values(options)))
         _warn_of_open(cluster.config(1))
         if brokers is not None:
@@ -126,7 +126,7 @@ def start(
 
 
 def server_options(command: F) -> F:
-    """The arguments of a command that starts a broker from a file."""
+    """Adds the arguments of a command that starts a broker from a file."""
     return functools.reduce(
         lambda wrapped, add: add(wrapped),
         (
@@ -163,7 +163,7 @@ def broker(properties_file: Path, overrides: tuple[str, ...], log_format: str, l
 
 
 def run_from_file(properties_file: Path, overrides: Iterable[str], log_format: str, log_level: str) -> None:
-    """Runs a broker with the options of a file, under those of the command line."""
+    """Runs a broker with the options of a file. Options of the command line override them."""
     over = key_values(overrides)
     _run({**read_properties(properties_file), **over}, over, log_format, log_level)
 
@@ -175,7 +175,7 @@ def _run(
     log_level: str,
     store_descriptor: int | None = None,
 ) -> None:
-    """`given` are the names of those properties that stand on the command line."""
+    """Runs a broker until it is stopped. `given` are the properties that the command line sets."""
     from felice.env import SystemClock
     from felice.server.running import run
     from felice.server.store_sources import InheritedSource
@@ -194,6 +194,7 @@ def _run_cluster(cluster: LocalCluster, host: str) -> None:
     from felice.server.running import run_cluster
 
     def say_ready() -> None:
+        """Prints where the brokers listen."""
         listeners = (str(Listener("PLAINTEXT", host, port)) for port in cluster.ports.values())
         click.echo(_READY + ", ".join(listeners))
 
@@ -201,7 +202,7 @@ def _run_cluster(cluster: LocalCluster, host: str) -> None:
 
 
 def _run_processes(cluster: LocalCluster, data_dir: Path, host: str, log_format: str, log_level: str) -> None:
-    """Each broker in a process of its own; of the cluster only the settings and the ports are used."""
+    """Runs each broker in its own process. Only the settings and ports of `cluster` are used."""
     from felice.env.processes import PYTHON
     from felice.server.process_group import ProcessGroup
     from felice.server.running import run_processes
@@ -209,6 +210,7 @@ def _run_processes(cluster: LocalCluster, data_dir: Path, host: str, log_format:
     ports = dict(cluster.ports)
 
     def command_of(broker_id: int, descriptor: int) -> list[str]:
+        """The command that starts one broker of the cluster."""
         if group.processes[broker_id].addresses:
             ports[broker_id] = int(group.processes[broker_id].addresses.rpartition(":")[2])
         settings = {**cluster.properties, "node.id": str(broker_id)}
@@ -229,7 +231,7 @@ def _run_processes(cluster: LocalCluster, data_dir: Path, host: str, log_format:
 
 
 def _shared_options(options: dict[str, str]) -> dict[str, str]:
-    """Those that all brokers of a cluster are given; what is each broker's own is refused."""
+    """Options for all brokers of a cluster. Raises for an option that must differ between brokers."""
     if fixed := sorted(_EACH_BROKERS_OWN.intersection(options)):
         raise Fault(f"{fixed[0]} is each broker's own; use --host, --port and --data-dir")
     _, unknown = BrokerConfig.parse(options)
@@ -245,7 +247,7 @@ def _configure_logs(log_format: str, log_level: str) -> None:
 
 
 def _refuse_quorum(properties: dict[str, str], config: BrokerConfig) -> None:
-    """A broker that should be one of several, and would be a cluster of its own."""
+    """Refuses a KRaft configuration with several controllers: this broker would start a cluster of its own."""
     for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
         count = len(properties.get(name, "").split(","))
         if count > 1 and config.zookeeper_connect is None:
@@ -264,7 +266,7 @@ def _warn_of_open(config: BrokerConfig) -> None:
 
 
 def _refuse_slips(unknown: Iterable[str]) -> None:
-    """Who types a name wants what it means. (A file may have names that are somebody else's, as with Kafka.)"""
+    """Refuses misspelt options of the command line. (A file may hold options of other programs, as with Kafka.)"""
     if slips := [
         f"{name} (did you mean {meant}?)" for name in unknown if (meant := nearest(name)) is not None
     ]:
@@ -272,7 +274,7 @@ def _refuse_slips(unknown: Iterable[str]) -> None:
 
 
 def _warn_of(unknown: Iterable[str]) -> None:
-    """Each name that has no effect, told apart: what is Kafka's, and what is a slip."""
+    """Warns of options without effect. Unknown options and Kafka's options get different warnings."""
     kafkas = []
     for name in unknown:
         if is_kafkas(name):

@@ -18,19 +18,20 @@ if TYPE_CHECKING:
     from felice.client.admin import AdminClient
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-# A request without this waits as long as the client's own request timeout.
+# Without a timeout of its own, listing topics waits for the client's request timeout.
 _TIMEOUT_S = 30.0
 
 _MIN_INSYNC = "min.insync.replicas"
 
 
 def list_topics(admin: AdminClient, *, exclude_internal: bool = False) -> list[str]:
+    """The names of all topics, sorted."""
     names = sorted(admin.list_topics(timeout=_TIMEOUT_S).topics)
     return [name for name in names if not (exclude_internal and name in INTERNAL_TOPICS)]
 
 
 def matching_topics(admin: AdminClient, pattern: str | None, *, exclude_internal: bool = False) -> list[str]:
-    """Names that the regular expression (or plain name, or list of names with commas) matches whole."""
+    """Topics whose whole name matches the pattern: a regular expression, a name, or names with commas between them."""
     names = list_topics(admin, exclude_internal=exclude_internal)
     if pattern is None:
         return names
@@ -50,7 +51,7 @@ def create_topic(
     config: Mapping[str, str] | None = None,
     replica_assignment: Sequence[Sequence[int]] | None = None,
 ) -> None:
-    """Creates it, and warns of an option that cannot mean what it says."""
+    """Creates a topic. Warns if `min.insync.replicas` is higher than the number of replicas."""
     from felice.client.admin import NewTopic
 
     facts: dict[str, Any] = {"config": dict(config or {})}
@@ -59,7 +60,7 @@ def create_topic(
             num_partitions=len(replica_assignment), replica_assignment=[list(r) for r in replica_assignment]
         )
     else:
-        # -1 asks for the broker's own default.
+        # -1 means the broker's default.
         facts.update(
             num_partitions=-1 if partitions is None else partitions,
             replication_factor=-1 if replication_factor is None else replication_factor,
@@ -69,7 +70,9 @@ def create_topic(
 
 
 def warn_of_min_insync(admin: AdminClient, name: str, config: Mapping[str, str]) -> None:
-    """Brokers take any number, and let it count as the number of replicas, which may be less than was hoped for."""
+    """Warns if `min.insync.replicas` is higher than the number of replicas.
+
+    Brokers accept any value, but a value above the number of replicas counts as that number."""
     from felice.client import KafkaException
 
     if _MIN_INSYNC not in config:
@@ -77,7 +80,7 @@ def warn_of_min_insync(admin: AdminClient, name: str, config: Mapping[str, str])
     try:
         [row] = describe_topics(admin, [name])
     except KafkaException:
-        return  # a broker that has not heard of the topic yet; another has logged it
+        return  # this broker does not know the topic yet; the broker that does has logged the warning
     replicas = min(len(partition["replicas"]) for partition in row["partitions"])
     if (wanted := int(config[_MIN_INSYNC])) > replicas:
         click.echo(
@@ -88,18 +91,20 @@ def warn_of_min_insync(admin: AdminClient, name: str, config: Mapping[str, str])
 
 
 def delete_topics(admin: AdminClient, names: Sequence[str]) -> None:
+    """Deletes topics; raises the first failure."""
     if names:
         wait_all(admin.delete_topics(list(names)))
 
 
 def add_partitions(admin: AdminClient, name: str, total: int) -> None:
+    """Raises the number of partitions of a topic to `total`."""
     from felice.client.admin import NewPartitions
 
     wait_all(admin.create_partitions([NewPartitions(name, total)]))
 
 
 def overrides_of(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The configuration values that are set on each topic itself."""
+    """The options that are set on each topic (without defaults)."""
     from felice.client.admin import ConfigResource, ConfigSource, ResourceType
 
     if not names:
@@ -116,7 +121,7 @@ def overrides_of(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str
 
 
 def describe_topics(admin: AdminClient, names: Sequence[str]) -> list[dict[str, Any]]:
-    """One row a topic, with its partitions under `partitions`."""
+    """One row for each topic, with its partitions under `partitions`."""
     from felice.client.admin import TopicCollection
 
     if not names:
@@ -147,7 +152,7 @@ def _topic_row(topic: Any, config: Mapping[str, str]) -> dict[str, Any]:
 
 
 def existing(admin: AdminClient, names: Iterable[str]) -> list[str]:
-    """The names, all of which must be topics."""
+    """Returns the names; raises `Fault` for the first that is not a topic."""
     known = set(list_topics(admin))
     wanted = list(names)
     for name in wanted:
@@ -157,7 +162,7 @@ def existing(admin: AdminClient, names: Iterable[str]) -> list[str]:
 
 
 def replica_lists(text: str | None) -> list[list[int]] | None:
-    """`0:1,1:2`: the replicas of partition 0, then of partition 1."""
+    """Reads `0:1,1:2` as the replicas of partition 0 (brokers 0 and 1) and partition 1 (1 and 2)."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Transactions as their operators see them: which there are, which hang, and ending one by force."""
+"""Transactions for operators: list and describe them, find hanging ones, and abort them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ if TYPE_CHECKING:
         TransactionDescription,
     )
 
-# No broker is to answer for more partitions at once.
+# The number of partitions in one request to a broker.
 _MOST_PARTITIONS = 500
 _TIMEOUT_S = 30.0
 
 
 def now_ms() -> int:
+    """Now, in milliseconds since the epoch."""
     return int(time.time() * 1000)
 
 
 def partitions_to_search(
     admin: AdminClient, topics: Sequence[str], partition: int | None, broker_id: int | None
 ) -> list[TopicPartition]:
-    """Of these topics, or of all where none is named; those that the broker, if one is named, has a replica of."""
+    """The partitions of these topics (of all, if none is named). With a broker: only those it has replicas of."""
     from felice.cli.topics import existing
     from felice.client.admin import TopicPartition
 
@@ -54,7 +55,7 @@ def partitions_to_search(
 def describe_producers(
     admin: AdminClient, partitions: Sequence[TopicPartition], broker_id: int | None
 ) -> Iterator[tuple[TopicPartition, ProducerState]]:
-    """Every producer of these partitions, from their leaders or the broker named."""
+    """Every active producer of these partitions, as their leaders (or the named broker) report them."""
     for start in range(0, len(partitions), _MOST_PARTITIONS):
         asked = partitions[start : start + _MOST_PARTITIONS]
         for partition, producers in wait_all(admin.describe_producers(asked, broker_id=broker_id)).items():
@@ -64,7 +65,7 @@ def describe_producers(
 def find_hanging(
     admin: AdminClient, partitions: Sequence[TopicPartition], broker_id: int | None, longer_than_ms: int
 ) -> list[tuple[TopicPartition, ProducerState]]:
-    """What is open in a partition for longer, and its coordinator will not end there: it knows nothing of it."""
+    """Transactions that are open in a partition for longer than this, and that no coordinator knows and will end."""
     asked_ms = now_ms()
     candidates = [
         (partition, producer)
@@ -87,7 +88,7 @@ def find_hanging(
 
 
 def _described(admin: AdminClient, names: set[str]) -> dict[str, TransactionDescription]:
-    """Those that are there still."""
+    """Descriptions of the transactional ids; ids that no longer exist are left out."""
     from felice.client.admin import KafkaError, KafkaException
 
     found = {}
@@ -103,12 +104,12 @@ def _described(admin: AdminClient, names: set[str]) -> dict[str, TransactionDesc
 def open_transaction(
     admin: AdminClient, partition: TopicPartition, start_offset: int
 ) -> AbortTransactionSpec | None:
-    """The transaction that begins there, as it would be aborted."""
+    """The specification for aborting the open transaction that begins at an offset."""
     from felice.client.admin import AbortTransactionSpec
 
     for producer in admin.describe_producers([partition])[partition].result():
         if producer.current_transaction_start_offset == start_offset:
-            # Before a producer's first marker in the partition its coordinator's epoch is not known there.
+            # The partition learns the coordinator's epoch from the producer's first marker; until then it is unknown.
             return AbortTransactionSpec(
                 partition, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch or 0
             )
@@ -343,7 +344,7 @@ def force_terminate_command(transactional_id: str, bootstrap: str, command_confi
     felice transactions force-terminate copier-0
     """
     admin = admin_client(bootstrap, command_config)
-    # Fencing would make an id that is not there.
+    # Fencing an unknown transactional id would create it.
     wait_all(admin.describe_transactions([transactional_id]))
     fenced = admin.force_terminate_transaction(transactional_id).result()
     click.echo(

@@ -1,4 +1,4 @@
-"""ZooKeeper on this machine for development, and a look into any ensemble."""
+"""Starts ZooKeeper on this machine for development, and inspects any ensemble."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _POLL_S = 0.2
-# A node that lives no longer than this three times over is not started again.
+# A server that ends sooner than this three times in a row is not started again.
 _SHORT_LIFE_S = 10.0
 _MAX_SHORT_LIVES = 3
 _TIMEOUT_MS = 5_000
@@ -107,7 +107,7 @@ def _say_ready(ensemble: Ensemble, as_json: bool) -> None:
 
 
 def _keep_alive(ensemble: Ensemble) -> None:
-    """Watches over the nodes for ever; one that dies is told of and started again."""
+    """Restarts servers that end, and reports each. Raises `Fault` for one that keeps ending soon after its start."""
     started = {node.number: time.monotonic() for node in ensemble.nodes}
     short_lives = dict.fromkeys(started, 0)
     while True:
@@ -242,9 +242,13 @@ def _with_store(connect: str, digest: str | None, work: Callable[[ZooKeeperStore
 
     hosts, chroot = parse_connect(connect)
     settings = ZooKeeperSettings(
-        hosts, chroot, session_timeout_ms=_TIMEOUT_MS, connection_timeout_ms=_TIMEOUT_MS, digest=digest,
+        hosts,
+        chroot,
+        session_timeout_ms=_TIMEOUT_MS,
+        connection_timeout_ms=_TIMEOUT_MS,
+        digest=digest,
         makes_chroot=False,
-    )  # fmt: skip
+    )
 
     async def whole() -> T:
         store = await ZooKeeperStore.open(settings, SystemClock())

@@ -1,7 +1,7 @@
-"""What the demo's results must be, computed from the rows with pandas, and where they differ.
+"""Computes the expected results of the demo with pandas, and compares the actual results with them.
 
-Keeps true: nothing here has passed through a topic or Spark; the comparison is of
-            every window, by its key, with its counts and sums.
+Keeps true: expected results never pass through a topic or Spark; every window is
+            compared by its key, with its counts and sums.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXAMPLES_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was compared, and with what."""
+    """One comparison: the expected and the actual number, and what they are compared with."""
 
     title: str
     expected: int
@@ -29,15 +29,17 @@ class Check:
 
     @property
     def passed(self) -> bool:
+        """Whether the numbers agree and no difference was found."""
         return self.expected == self.found and not self.differences
 
 
 def check_count(title: str, expected: int, found: int) -> Check:
+    """Compares a number of records with the number of rows in the source."""
     return Check(title, expected, found)
 
 
 def expected_windows(data: Dataset) -> pd.DataFrame:
-    """Every hour in which a carrier had departures scheduled at an origin, with the weather of that hour."""
+    """One row for each origin, carrier and hour with scheduled departures, with the weather of that hour."""
     flights = data.flights.assign(hour=data.flights["scheduled"].dt.floor("h"))
     windows = flights.groupby(KEY, as_index=False).agg(
         flights=("carrier", "size"),
@@ -52,7 +54,7 @@ def expected_windows(data: Dataset) -> pd.DataFrame:
 
 
 def check_windows(expected: pd.DataFrame, found: pd.DataFrame) -> Check:
-    """Compares by key, so that neither a missing nor an invented nor a doubled window passes."""
+    """Compares windows by key. Fails if a window is missing, unexpected or duplicate."""
     return Check("windows", len(expected), len(found), differences=tuple(_differences(expected, found)))
 
 

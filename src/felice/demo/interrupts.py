@@ -1,24 +1,24 @@
-"""Ctrl-C while Spark runs: noted at once, acted upon between calls to Java.
+"""Ctrl-C while Spark runs: it is noted at once and raised between calls to Java.
 
-Keeps true: no call to Java is broken off by the first Ctrl-C, since that would print
-            py4j's own traceback and leave the connection unusable for a clean stop.
-            A second one interrupts at once, whatever runs.
+Keeps true: the first Ctrl-C does not interrupt a call to Java, because py4j would print
+            its own traceback, and its connection could not be used for a clean stop.
+            A second Ctrl-C interrupts at once.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any
 
 
 class HeldInterrupts:
-    """`with` it, `check` between calls; one that came is raised at the end at the latest."""
+    """A context manager that holds back Ctrl-C. `check` raises it; the end of the block does so at the latest."""
 
     def __init__(self) -> None:
         self._came = False
-        self._before: Any = None
+        self._before: Callable[[int, FrameType | None], object] | int | None = None
 
     def __enter__(self) -> HeldInterrupts:
         if _in_main_thread():
@@ -34,6 +34,7 @@ class HeldInterrupts:
             self.check()
 
     def check(self) -> None:
+        """Raises KeyboardInterrupt if Ctrl-C was pressed."""
         if self._came:
             raise KeyboardInterrupt
 
@@ -44,5 +45,5 @@ class HeldInterrupts:
 
 
 def _in_main_thread() -> bool:
-    # Python gives signals to no other thread, and lets no other set their handlers.
+    # Only the main thread gets signals and may set their handlers.
     return threading.current_thread() is threading.main_thread()

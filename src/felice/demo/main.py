@@ -1,8 +1,8 @@
 """The demo, step by step: broker, topics, Spark, results, checks.
 
-Keeps true: everything it starts is stopped and everything it writes is removed, also
-            when a step fails, except what `keep` names. It passes only if every
-            count agrees with the source.
+Keeps true: everything that it starts is stopped, and everything that it writes outside of
+            `keep` is removed, also when a step fails. It passes only if every count
+            agrees with the source.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from pyspark import SparkContext
@@ -48,10 +47,10 @@ from felice.server.embedded import EmbeddedBroker
 CHART = "delays.png"
 PROGRESS_EVERY_S = 0.3
 
-# A Java that lives for half a minute spends more on the best code than it gets back.
+# A Java process that lives for half a minute does not profit from optimising its code further.
 _SHORT_LIVED = "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
-# Spark's own log goes to a file of the demo, not between its progress bars.
+# Spark logs to a file, because its lines would break the progress bars.
 _LOG4J = """
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -65,7 +64,7 @@ appender.file.layout.pattern = %d %p %c{{1}}: %m%n%ex
 
 @dataclass(slots=True)
 class Outcome:
-    """What the demo did. `summary` is its line of JSON."""
+    """Counts, times and checks of one run."""
 
     produced: dict[str, int] = field(default_factory=dict)
     consumed: dict[str, int] = field(default_factory=dict)
@@ -76,9 +75,11 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
+        """Whether there are checks and all of them passed."""
         return bool(self.checks) and all(check.passed for check in self.checks)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
+        """The line that `--json` prints."""
         return {
             "passed": self.passed,
             "topics": {
@@ -95,6 +96,7 @@ class Outcome:
 
 
 def run(console: Console, keep: Path | None = None, chart: Path | None = None) -> Outcome:
+    """Runs all steps and prints the results; writes the chart to `chart` and keeps all files in `keep`, if given."""
     outcome, steps = Outcome(), Steps(console)
     with _workplace(keep) as place:
         with steps.step("load", "read the year's rows from the package"):
@@ -117,7 +119,7 @@ def run(console: Console, keep: Path | None = None, chart: Path | None = None) -
 
 
 def _pipeline(data: Dataset, place: Path, steps: Steps, outcome: Outcome) -> pd.DataFrame:
-    """Rows to topics, topics to Spark, Spark to a topic, and that topic to rows again."""
+    """Sends rows to topics, runs the Spark query over them, and reads its results from a topic."""
     with EmbeddedBroker(place / "data") as broker, _starting_spark(place) as starting:
         with steps.step("topics", f"broker on {broker.bootstrap}, topics created"):
             create_topics(broker.bootstrap)
@@ -141,13 +143,16 @@ def _pipeline(data: Dataset, place: Path, steps: Steps, outcome: Outcome) -> pd.
 
 @contextmanager
 def _starting_spark(place: Path) -> Iterator[Future[SparkSession]]:
-    """Spark starts while the topics are filled, in a thread of its own, where it cannot take Ctrl-C for itself."""
+    """Starts Spark on a thread while the topics are filled.
+
+    Outside the main thread a SparkContext cannot install its own handler of Ctrl-C.
+    """
     with ThreadPoolExecutor(1) as elsewhere:
         starting = elsewhere.submit(_start_spark, place)
         try:
             yield starting
         finally:
-            # Where a topic could not be filled, nobody else stops it.
+            # If filling the topics failed, `_compute` has not stopped Spark.
             if starting.exception() is None and SparkContext._active_spark_context is not None:
                 stop(starting.result())
 
@@ -170,7 +175,7 @@ def _compute(
 
 
 def _start_spark(place: Path) -> SparkSession:
-    """What its Java says on standard error goes to a file too, and is shown only if it does not start."""
+    """Starts Spark. Java's standard error goes to a file, which is printed only if the start fails."""
     said, config = place / "java.log", _spark_config(place)
     try:
         with said.open("wb") as stderr:
@@ -182,7 +187,7 @@ def _start_spark(place: Path) -> SparkSession:
 
 
 def _follow(query: StreamingQuery, step: Step, interrupts: HeldInterrupts) -> None:
-    """Until the query ends; raises if it failed, stops it if this is interrupted."""
+    """Waits until the query ends. Raises if it failed; stops it on an interrupt."""
     try:
         while query.isActive:
             interrupts.check()
@@ -218,7 +223,7 @@ def _checks(data: Dataset, windows: pd.DataFrame, outcome: Outcome) -> list[Chec
 
 @contextmanager
 def _workplace(keep: Path | None) -> Iterator[Path]:
-    """Where everything is written; without `keep` it is gone afterwards."""
+    """The directory for all files. Without `keep` it is temporary and removed at the end."""
     if keep is not None:
         keep.mkdir(parents=True)
         yield keep.resolve()

@@ -1,14 +1,15 @@
 """The demo's Spark query: hourly delays by origin and carrier, with the weather of the hour and the airline's name.
 
-An hour is that of the scheduled departures: by hours of actual departure the nights would hold only
-what is late. So the stream is out of order in its event time, by as much as flights are late.
+A flight counts in the hour of its scheduled departure: with the actual hour, the night hours would have
+only delayed flights. The stream is in order of actual departure, so its event time is out of order by the delays.
 
-Keeps true: each window's last result holds all its flights. Each batch is written exactly
-            once. A window touched by two batches has two results under one key, in one
-            partition, the fuller count last; readers keep the last of each key.
+Keeps true: the last result of a window counts all its flights. Each batch is written exactly
+            once. If two batches change a window, it has two results with the same key,
+            so in the same partition, and the complete count comes last. Readers keep
+            the last record of each key.
 
-The results are updates, which `write_updates` writes. Append mode would hold back the last
-hours of the year for ever, waiting for later flights to move the watermark.
+The results are updates, which `write_updates` writes. Append mode would never write the last
+hours of the year: it would wait for later flights to move the watermark.
 """
 
 from __future__ import annotations
@@ -22,24 +23,25 @@ from pyspark.sql.streaming.query import StreamingQuery
 from felice.pipelines.spark.updates import write_updates
 
 BATCH_ROWS = 120_000
-# The consumer group that shows how far the query is.
+# The consumer group whose lag shows the progress of the query.
 GROUP = "felice-demo-spark"
-# Flights of a carrier are in order of departure, at most a day from their schedule; those of two carriers
-# in one batch lie apart by as much as the carriers' shares of the traffic change over the year. What comes
-# later than this would be dropped.
+# Flights of one carrier are in order of departure, at most a day from their schedule. Carriers have different
+# partitions, and their shares of the traffic change over the year, so one batch has flights of different days.
+# Flights that are later than this would be dropped.
 LATENESS = "14 days"
 
 FLIGHT = "carrier string, origin string, dep_delay double"
 WEATHER = "origin string, time_hour timestamp, temp double, wind_speed double, precip double, visib double"
 AIRLINE = "carrier string, name string"
-RESULT = [
-    "origin", "carrier", "airline", "hour", "flights", "cancelled", "delay_sum_min", "delay_max_min",
-    "temp", "wind_speed", "precip", "visib",
-]  # fmt: skip
+RESULT = (
+    *("origin", "carrier", "airline", "hour"),
+    *("flights", "cancelled", "delay_sum_min", "delay_max_min"),
+    *("temp", "wind_speed", "precip", "visib"),
+)
 
 
 def start_query(spark: SparkSession, bootstrap: str, checkpoint: Path, results: str) -> StreamingQuery:
-    """Reads what the topics hold, writes to the topic `results`, and stops."""
+    """Starts a query that reads all records of the topics, writes to the topic `results`, and ends."""
     connected = {"kafka.bootstrap.servers": bootstrap}
     windows = hourly_windows(_flights(spark, connected))
     joined = windows.join(F.broadcast(_weather(spark, connected)), ["origin", "hour"], "left").join(
@@ -60,7 +62,10 @@ def start_query(spark: SparkSession, bootstrap: str, checkpoint: Path, results: 
 
 
 def hourly_windows(flights: DataFrame) -> DataFrame:
-    """From columns scheduled, origin, carrier, dep_delay (null if cancelled)."""
+    """Counts and delays by hour, origin and carrier.
+
+    `flights` has the columns scheduled, origin, carrier, dep_delay (minutes, null if cancelled).
+    """
     return (
         flights.withWatermark("scheduled", LATENESS)
         .groupBy(F.window("scheduled", "1 hour"), "origin", "carrier")
@@ -108,7 +113,7 @@ def _table(spark: SparkSession, connected: dict[str, str], topic: str, columns: 
 
 
 def _latest(rows: DataFrame, *key: str) -> DataFrame:
-    """A topic as a table: the last row of each key. A key's records share a partition, so offsets order them."""
+    """The last row of each key. Records with the same key are in one partition, so offsets order them."""
     columns = [column for column in rows.columns if column not in (*key, "offset")]
     last = F.max_by(F.struct(*columns), "offset")
     return rows.groupBy(*key).agg(last.alias("last")).select(*key, "last.*").cache()

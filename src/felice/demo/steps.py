@@ -1,7 +1,7 @@
-"""Progress bars while the demo works, and what each step took.
+"""Progress bars while the demo works, and the time of each step.
 
-Keeps true: progress goes to the console it is given and nowhere else, so that
-            standard output can be kept for the result.
+Keeps true: progress is written only to the given console, so that standard output
+            can be reserved for the result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rich.progress import (
 
 @dataclass(slots=True)
 class Step:
-    """One step as it runs: `advance` it by the rows that were done."""
+    """A running step. `advance` counts the rows that are done."""
 
     name: str
     rows: int = 0
@@ -39,6 +39,7 @@ class Step:
             progress.update(task, state=state)
 
     def advance(self, rows: int) -> None:
+        """Counts rows as done."""
         self.rows += rows
         if self._bar is not None:
             progress, task = self._bar
@@ -46,11 +47,12 @@ class Step:
 
     @property
     def rows_per_s(self) -> float:
+        """Rows for each second of the step."""
         return self.rows / self.seconds if self.seconds else 0.0
 
 
 class Steps:
-    """All steps so far, by name, in order."""
+    """All steps so far, by name and in order."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -58,6 +60,7 @@ class Steps:
 
     @contextmanager
     def step(self, name: str, title: str, total_rows: int | None = None) -> Iterator[Step]:
+        """Times a block and shows its progress; with `total_rows` as a bar."""
         step = Step(name)
         began = time.monotonic()
         with self._progress(total_rows is not None) as progress:
@@ -70,7 +73,7 @@ class Steps:
     def _progress(self, counted: bool) -> Progress:
         counts = [BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}")] if counted else []
         columns = [SpinnerColumn(), TextColumn("{task.description}"), *counts, TimeElapsedColumn()]
-        # Where nobody watches, bars would only be noise between the lines.
+        # Without a terminal, bars would only be noise between the lines.
         return Progress(
             *columns, console=self._console, transient=True, disable=not self._console.is_terminal
         )

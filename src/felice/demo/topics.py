@@ -1,7 +1,7 @@
-"""The demo's topics: rows become JSON records, and records rows.
+"""The demo's topics: converts rows to JSON records and records to rows.
 
-Keeps true: a row is one record; the record's key decides its partition, so the rows
-            of one key stay in order; a record read twice counts as two.
+Keeps true: each row is one record. The key of a record decides its partition, so rows
+            with the same key stay in order. A record that is read twice counts twice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STALLED_AFTER_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class DemoTopic:
-    """`key` is the column that keys the records; `timestamp` the one with their event time, or none: now."""
+    """One topic. `key` is the column of record keys; `timestamp` is the column of event times, if there is one."""
 
     name: str
     key: str
@@ -41,12 +41,14 @@ class DemoTopic:
     compacted: bool = False
 
     def config(self) -> dict[str, str]:
+        """The topic's options."""
         if self.compacted:
             return {"cleanup.policy": "compact"}
-        # Records of 2013 are older than any retention; without this they would soon be gone.
+        # Without this option, retention would soon delete records of 2013.
         return {"retention.ms": "-1"}
 
     def rows(self, data: Dataset) -> pd.DataFrame:
+        """The topic's rows in the data set."""
         rows: pd.DataFrame = getattr(data, self.name)
         return rows
 
@@ -61,6 +63,7 @@ SOURCES = (
 
 
 def create_topics(bootstrap: str) -> None:
+    """Creates all topics of the demo."""
     wanted = [NewTopic(topic.name, topic.partitions, config=topic.config()) for topic in SOURCES]
     wanted.append(NewTopic(RESULTS, RESULT_PARTITIONS))
     with AdminClient({"bootstrap.servers": bootstrap}) as admin:
@@ -69,7 +72,7 @@ def create_topics(bootstrap: str) -> None:
 
 
 def produce(bootstrap: str, topic: DemoTopic, rows: pd.DataFrame, advance: Callable[[int], None]) -> None:
-    """Returns when every record is acknowledged; raises if one is not."""
+    """Sends rows to a topic. Returns when every record is acknowledged; raises if a record is not."""
     failures: list[KafkaError] = []
 
     def report(error: KafkaError | None, _: object) -> None:
@@ -88,7 +91,7 @@ def produce(bootstrap: str, topic: DemoTopic, rows: pd.DataFrame, advance: Calla
 
 
 def records_of(topic: DemoTopic, rows: pd.DataFrame) -> pa.Table:
-    """Columns key, value and timestamp; the values are the rows as JSON."""
+    """A table with the columns key, value (the row as JSON) and timestamp."""
     shown = rows.drop(columns="scheduled", errors="ignore")
     values = shown.to_json(orient="records", lines=True).splitlines()
     columns = {
@@ -102,7 +105,7 @@ def records_of(topic: DemoTopic, rows: pd.DataFrame) -> pa.Table:
 
 
 def consume_results(bootstrap: str, advance: Callable[[int], None]) -> tuple[int, pd.DataFrame]:
-    """Reads the results as a member of a group: how many records, and the last of each key."""
+    """Reads the results as a member of a group. Returns the number of records, and the last row of each key."""
     last: dict[bytes, bytes] = {}
     read = 0
     for table in _consume(bootstrap, RESULTS):
@@ -113,6 +116,7 @@ def consume_results(bootstrap: str, advance: Callable[[int], None]) -> tuple[int
 
 
 def count_records(bootstrap: str, topic: str, advance: Callable[[int], None]) -> int:
+    """Reads a topic as a member of a group and returns the number of records."""
     read = 0
     for table in _consume(bootstrap, topic):
         read += len(table)
@@ -121,7 +125,7 @@ def count_records(bootstrap: str, topic: str, advance: Callable[[int], None]) ->
 
 
 def _consume(bootstrap: str, topic: str) -> Iterator[pa.Table]:
-    """Everything a topic holds, as a member of the demo's group; what was read is committed."""
+    """Yields all records of a topic, as a member of the demo's group, and commits their offsets."""
     ends = ends_of(bootstrap, topic)
     settings = {
         "bootstrap.servers": bootstrap,
@@ -143,13 +147,13 @@ def _consume(bootstrap: str, topic: str) -> Iterator[pa.Table]:
 
 
 def _is_read(consumer: Consumer, ends: dict[Partition, int]) -> bool:
-    """By positions, since the ends of transactions have offsets too and are no records."""
+    """Whether everything is read, by positions: transaction markers have offsets too, but are not records."""
     wanted = [TopicPartition(topic, partition) for topic, partition in ends]
     return all(row.offset >= ends[row.topic, row.partition] for row in consumer.position(wanted))
 
 
 def ends_of(bootstrap: str, topic: str) -> dict[Partition, int]:
-    """Where a topic's partitions end, behind the last transaction that has ended."""
+    """The last stable offset of each partition of a topic."""
     with BlockingClient(bootstrap) as client:
         partitions = client.metadata([topic]).topics[topic].partitions
         ends = client.list_offsets({(topic, partition): LATEST for partition in partitions}, READ_COMMITTED)
@@ -157,7 +161,7 @@ def ends_of(bootstrap: str, topic: str) -> dict[Partition, int]:
 
 
 def count_written(bootstrap: str, topic: str) -> int:
-    """How many records the log holds that are committed, by the headers of its batches."""
+    """The number of committed records in a topic, by the headers of its batches."""
     ends = ends_of(bootstrap, topic)
     spans = {key: (0, end) for key, end in ends.items()}
     with BlockingClient(bootstrap) as client:
@@ -170,5 +174,6 @@ def count_written(bootstrap: str, topic: str) -> int:
 
 
 def windows_of(values: list[bytes]) -> pd.DataFrame:
+    """The results as a table, with hours as timestamps."""
     windows = pd.read_json(io.BytesIO(b"\n".join(values)), lines=True, convert_dates=False)
     return windows.assign(hour=pd.to_datetime(windows["hour"], utc=True))

@@ -78,8 +78,12 @@ def test_export_holds_the_nodes(data: Path, call: Call) -> None:
     answer = json.loads(out)
     assert code == 0 and answer["damage"] is None
     assert {node["path"]: node["data"] for node in answer["nodes"]} == {
-        "/": "", "/t": "{}", "/t/state": {"base64": "/w=="}, "/u": "{}", "/u/state": {"base64": "/w=="},
-    }  # fmt: skip
+        "/": "",
+        "/t": "{}",
+        "/t/state": {"base64": "/w=="},
+        "/u": "{}",
+        "/u/state": {"base64": "/w=="},
+    }
 
 
 def test_repair_recovers_and_tells_where_the_old_journal_is(data: Path, call: Call) -> None:

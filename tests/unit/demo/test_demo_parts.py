@@ -33,10 +33,19 @@ WINDOWS = pd.DataFrame(
         ("JFK", "B6", "JetBlue", "2013-01-01T15:00:00Z", 31, 0, 31.0, 5.0, None, None, None),
     ],
     columns=[
-        "origin", "carrier", "airline", "hour", "flights", "cancelled", "delay_sum_min", "delay_max_min",
-        "temp", "precip", "visib",
+        "origin",
+        "carrier",
+        "airline",
+        "hour",
+        "flights",
+        "cancelled",
+        "delay_sum_min",
+        "delay_max_min",
+        "temp",
+        "precip",
+        "visib",
     ],
-).assign(hour=lambda rows: pd.to_datetime(rows["hour"]))  # fmt: skip
+).assign(hour=lambda rows: pd.to_datetime(rows["hour"]))
 
 
 def text_of(show: object, width: int = 120) -> str:

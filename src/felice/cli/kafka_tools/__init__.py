@@ -1,7 +1,7 @@
-"""Kafka's own tools by their names, options and output: a second face of the same functions.
+"""Kafka's own tools, with their names, options and output, on the functions of `felice.cli`.
 
-Each module is one tool. Where an option of the original is missing here, the
-tool says `No such option`, and docs/compatibility.md lists it.
+Each module is one tool. An option of the original that is missing here is answered with
+`No such option`; docs/compatibility.md lists these options.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ bootstrap_server_option = click.option(
 
 
 def kafka_tool(name: str) -> Callable[[Declaration], click.Command]:
-    """Declares a tool, with the option that every one of Kafka's tools has: --version."""
+    """Declares a tool with the option --version, which all of Kafka's tools have."""
     return lambda declared: click.command(name)(_version_option(name)(declared))
 
 
@@ -37,5 +37,5 @@ def _version_option(name: str) -> Callable[[Declaration], Declaration]:
 
 
 def run_tool(command: click.Command) -> None:
-    """Kafka's tools exit with code 1 on wrong usage too."""
+    """Runs a tool as the whole process. As with Kafka's tools, wrong usage exits with code 1."""
     run_process(command, usage_code=1)

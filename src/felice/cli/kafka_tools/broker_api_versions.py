@@ -35,7 +35,7 @@ def kafka_broker_api_versions(bootstrap_server: str, command_config: Path | None
 
 
 def _lines(offered: Iterable[ApiVersionRange]) -> Iterator[str]:
-    """By key; what this client knows and the broker does not stands there, too."""
+    """One line for each API, sorted by key. APIs that only this client knows are UNSUPPORTED."""
     ranges = {row.key: row for row in offered}
     for key in sorted(ranges.keys() | API.by_key.keys()):
         name = API.by_key[key].name if key in API.by_key else "UNKNOWN"
@@ -56,4 +56,5 @@ def _range(row: ApiVersionRange, *, known: bool) -> str:
 
 
 def main() -> None:
+    """The entry point of `kafka-broker-api-versions`."""
     run_tool(kafka_broker_api_versions)

@@ -65,4 +65,5 @@ def _show(row: Sequence[object]) -> None:
 
 
 def main() -> None:
+    """The entry point of `kafka-cluster`."""
     run_tool(kafka_cluster)

@@ -63,7 +63,7 @@ def kafka_configs(bootstrap_server: str, command_config: Path | None, **asked: A
 
 
 def _entity(asked: dict[str, Any]) -> tuple[str, str]:
-    """The kind and name of what is meant; an empty name is the default of all brokers."""
+    """The type and name of the entity. The empty name means the defaults of all brokers."""
     if asked["topic"]:
         return "topics", asked["topic"]
     if asked["broker"]:
@@ -101,4 +101,5 @@ def _describe(rows: list[dict[str, Any]], entity_type: str, name: str, *, everyt
 
 
 def main() -> None:
+    """The entry point of `kafka-configs`."""
     run_tool(kafka_configs)

@@ -177,8 +177,10 @@ def kafka_console_consumer(
 
 
 def produce_main() -> None:
+    """The entry point of `kafka-console-producer`."""
     run_tool(kafka_console_producer)
 
 
 def consume_main() -> None:
+    """The entry point of `kafka-console-consumer`."""
     run_tool(kafka_console_consumer)

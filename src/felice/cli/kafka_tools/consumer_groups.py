@@ -162,8 +162,12 @@ def _print_members(found: dict[str, Any], *, verbose: bool) -> None:
     rows: list[tuple[Any, ...]] = []
     for member in found["members"]:
         row: tuple[Any, ...] = (
-            found["group"], member["member_id"], member["host"], member["client_id"], len(member["partitions"]),
-        )  # fmt: skip
+            found["group"],
+            member["member_id"],
+            member["host"],
+            member["client_id"],
+            len(member["partitions"]),
+        )
         rows.append((*row, ", ".join(member["partitions"])) if verbose else row)
     if verbose:
         columns = (*columns, "ASSIGNMENT")
@@ -172,8 +176,12 @@ def _print_members(found: dict[str, Any], *, verbose: bool) -> None:
 
 def _print_state(found: dict[str, Any]) -> None:
     row = (
-        found["group"], found["coordinator"], found["assignment_strategy"], found["state"], len(found["members"]),
-    )  # fmt: skip
+        found["group"],
+        found["coordinator"],
+        found["assignment_strategy"],
+        found["state"],
+        len(found["members"]),
+    )
     _print(
         ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"), [row], (25, 25, 25, 20, 10)
     )
@@ -220,4 +228,5 @@ def _delete_offsets(admin: AdminClient, names: list[str], asked: dict[str, Any])
 
 
 def main() -> None:
+    """The entry point of `kafka-consumer-groups`."""
     run_tool(kafka_consumer_groups)

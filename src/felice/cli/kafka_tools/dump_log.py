@@ -32,4 +32,5 @@ def kafka_dump_log(files: str, print_data_log: bool) -> None:
 
 
 def main() -> None:
+    """The entry point of `kafka-dump-log`."""
     run_tool(kafka_dump_log)

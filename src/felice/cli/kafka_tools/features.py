@@ -112,4 +112,5 @@ def _change(
 
 
 def main() -> None:
+    """The entry point of `kafka-features`."""
     run_tool(kafka_features)

@@ -84,4 +84,5 @@ def _partitions(asked: dict[str, Any]) -> list[tuple[str, int]] | None:
 
 
 def main() -> None:
+    """The entry point of `kafka-leader-election`."""
     run_tool(kafka_leader_election)

@@ -65,4 +65,5 @@ def _log_dir(found: LogDirDescription) -> dict[str, Any]:
 
 
 def main() -> None:
+    """The entry point of `kafka-log-dirs`."""
     run_tool(kafka_log_dirs)

@@ -85,8 +85,10 @@ def kafka_delete_records(bootstrap_server: str, command_config: Path | None, off
 
 
 def get_main() -> None:
+    """The entry point of `kafka-get-offsets`."""
     run_tool(kafka_get_offsets)
 
 
 def delete_main() -> None:
+    """The entry point of `kafka-delete-records`."""
     run_tool(kafka_delete_records)

@@ -158,8 +158,12 @@ def _list(admin: AdminClient, asked: dict[str, Any]) -> None:
 
 
 _ACTS = {
-    "generate": _generate, "execute": _execute, "verify": _verify, "cancel": _cancel, "list_moves": _list
-}  # fmt: skip
+    "generate": _generate,
+    "execute": _execute,
+    "verify": _verify,
+    "cancel": _cancel,
+    "list_moves": _list,
+}
 
 
 def _names(partitions: Any) -> str:
@@ -167,4 +171,5 @@ def _names(partitions: Any) -> str:
 
 
 def main() -> None:
+    """The entry point of `kafka-reassign-partitions`."""
     run_tool(kafka_reassign_partitions)

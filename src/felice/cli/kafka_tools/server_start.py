@@ -22,4 +22,5 @@ def kafka_server_start(
 
 
 def main() -> None:
+    """The entry point of `kafka-server-start`."""
     run_tool(kafka_server_start)

@@ -162,4 +162,5 @@ def _delete(admin: AdminClient, asked: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    """The entry point of `kafka-topics`."""
     run_tool(kafka_topics)

@@ -221,7 +221,7 @@ def abort_command(where: tuple[str, Path | None], /, topic: str, partition: int,
                 f"Could not find any open transactions starting at offset {start_offset} on partition {_name(named)}"
             )
     else:
-        # `describe-producers` says -1 before the first marker; 0 is no later than any epoch.
+        # `describe-producers` prints -1 before the first marker; epoch 0 is accepted because no epoch is lower.
         epoch = max(0, asked["coordinator_epoch"] or 0)
         spec = AbortTransactionSpec(named, asked["producer_id"] or 0, asked["producer_epoch"] or 0, epoch)
     with _failing(
@@ -258,7 +258,7 @@ def _or(value: int | None, absent: Any) -> Any:
 
 
 def _print(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Every cell as wide as its column, and a tab behind it."""
+    """Prints a table in which every cell has its column's width and a tab at its end."""
     table = [tuple(columns), *(tuple(map(str, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
@@ -266,4 +266,5 @@ def _print(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 
 def main() -> None:
+    """The entry point of `kafka-transactions`."""
     run_tool(kafka_transactions)
