@@ -170,7 +170,7 @@ def embedded_config(data_dir: str | Path, port: int, properties: Mapping[str, st
 
 
 def named(overrides: Mapping[str, Any]) -> dict[str, str]:
-    """Converts option attributes to option names. Raises `TypeError` for unknown attributes."""
+    """Converts option attributes to option names. Raises `StartupError` for an unknown attribute."""
     names = {option.attribute: option for option in BROKER_OPTIONS.values()}
     named = {}
     for attribute, value in overrides.items():

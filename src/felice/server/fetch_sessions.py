@@ -59,6 +59,7 @@ class FetchedPartition:
         self.update(asked)
 
     def update(self, asked: FetchPartition) -> None:
+        """Takes over the position and limits of a request."""
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.partition_max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
@@ -103,6 +104,7 @@ class FetchSession:
         self.reading = IdlePartitions(self.partitions.values())
 
     def close(self) -> None:
+        """Stops listening to the session's partitions."""
         self.reading.close()
 
     def _forget(self, key: _Key) -> None:
@@ -169,6 +171,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def find(self, session_id: int) -> FetchSession | None:
+        """Returns the session with this id, or None."""
         return self._sessions.get(session_id)
 
     def open(self, request: FetchRequest, version: int, now_ms: int) -> FetchPlan:
@@ -248,8 +251,9 @@ class FetchSessions:
     def _evictable(self, size: int, is_follower: bool, now_ms: int) -> FetchSession | None:
         """Returns a session to evict for a new one, or None.
 
-        It is one that was unused for `EVICTION_MS`, or else an old one with lower priority: followers come before
-        consumers, large sessions before small ones.
+        It is the least recently used session if that was unused for `EVICTION_MS`, or else one of lower priority:
+        followers come before consumers, large sessions before small ones. A session of the same kind is safe until
+        it is `EVICTION_MS` old.
         """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now_ms - oldest.last_used_ms > EVICTION_MS:

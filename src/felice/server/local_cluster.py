@@ -1,8 +1,8 @@
-"""Brokers of one process around one store on disk: a whole cluster for development and tests, or a single broker.
+"""A cluster of brokers in one process that share one store on disk: for development and tests.
 
-Keeps true: each broker has a session, ports and directories of its own, and knows the others only from the store and
-            over the network, as if they were on other machines. One that stops or dies may be started again.
-How:        one event loop for all of them. `DIR/metadata` is the store's, `DIR/broker-N` is broker N's.
+Keeps true: each broker has its own session, ports and directories. It knows the other brokers only from the store and
+            over the network, as if they ran on other machines. A broker that stopped or died may be started again.
+How:        all brokers share one event loop. The store is in `DIR/metadata`, the logs of broker N in `DIR/broker-N`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _REPLICAS = 3
 
 
 def local_settings(broker_count: int) -> dict[str, str]:
-    """What suits brokers on one machine: no waiting for more members, and as many replicas as there are brokers."""
+    """Returns options for brokers on one machine: no rebalance delay, and up to three replicas.
+
+    There are as many replicas as brokers, if those are fewer than three.
+    """
     replicas = min(_REPLICAS, broker_count)
     return {
         "group.initial.rebalance.delay.ms": "0",
@@ -38,7 +41,10 @@ def local_settings(broker_count: int) -> dict[str, str]:
 
 
 class LocalCluster:
-    """`start`, serve, `stop`. Brokers are numbered from 1; port 0 gives each a free one, which it keeps."""
+    """Call `start`, let the brokers serve, and call `stop`.
+
+    Broker ids count from 1. Port 0 gives each broker a free port, which it keeps when it is started again.
+    """
 
     def __init__(
         self,
@@ -56,7 +62,7 @@ class LocalCluster:
             raise StartupError(f"there are not {broker_count} ports from {port} on")
         self._directory = Path(data_dir)
         self._host = host
-        # The brokers' racks, in the order of their ids; they begin again where there are more brokers.
+        # The racks of the brokers in the order of their ids. They repeat if there are more brokers than racks.
         self._racks = racks
         self.properties = {**local_settings(broker_count), **properties}
         self._env = env or Environment.system()
@@ -64,11 +70,14 @@ class LocalCluster:
         self._store: EmbeddedStore | None = None
         ids = range(1, broker_count + 1)
         self.ports = {broker_id: port and port + broker_id - 1 for broker_id in ids}
-        # Those that run.
+        # The running brokers.
         self.brokers: dict[int, Broker] = {}
 
     async def start(self) -> None:
-        """Every broker is ready when it returns; raises `StartupError`, and leaves nothing running."""
+        """Starts all brokers, and returns when every one is ready.
+
+        Raises `StartupError` and leaves nothing running if one cannot start.
+        """
         if self._env.disk.exists(self._directory / META_PROPERTIES):
             raise StartupError(
                 f"{self._directory} belongs to a broker that stands alone; choose another directory"
@@ -86,10 +95,11 @@ class LocalCluster:
 
     @property
     def addresses(self) -> list[Listener]:
+        """The addresses of all brokers, running or not."""
         return [Listener("PLAINTEXT", self._host, port) for port in self.ports.values()]
 
     async def start_broker(self, broker_id: int) -> Broker:
-        """Starts one that does not run, at the address that it had."""
+        """Starts a broker that does not run, at its previous address."""
         if broker_id in self.brokers:
             return self.brokers[broker_id]
         assert self._store is not None, "the cluster was started"
@@ -101,31 +111,31 @@ class LocalCluster:
         return broker
 
     async def stop_broker(self, broker_id: int) -> None:
-        """Stops one in good order: the others lead on."""
+        """Stops a broker cleanly; the other brokers take over its leaderships."""
         broker = self.brokers.pop(broker_id, None)
         if broker is not None:
             await broker.stop()
 
     async def kill_broker(self, broker_id: int) -> None:
-        """Ends one as `kill -9` would. Its session ends at once: the process that kept it is this one."""
+        """Ends a broker like `kill -9`. Its session ends at once, because the store is in this process."""
         broker = self.brokers.pop(broker_id, None)
         if broker is not None:
             await broker.kill()
 
     async def stop(self) -> None:
-        """Ends all, and the store; raises the first fault that a broker met."""
-        # All at once: there is nobody to hand leaderships over to.
+        """Stops all brokers and the store. Raises the first error of a broker."""
+        # All brokers stop together: no broker remains that could take over leaderships.
         brokers, self.brokers = list(self.brokers.values()), {}
         await self._end(
             [broker.retire() for broker in brokers], [broker.stop(hand_over=False) for broker in brokers]
         )
 
     async def kill(self) -> None:
-        """As `stop`, but as `kill -9` would."""
+        """Ends all brokers like `kill -9`, and closes the store."""
         await self._end([self.kill_broker(broker_id) for broker_id in list(self.brokers)])
 
     async def _end(self, *steps: Sequence[Coroutine[None, None, None]]) -> None:
-        """Whatever becomes of a broker, the others are ended and the store is closed."""
+        """Runs the steps on all brokers and closes the store, even if a broker fails."""
         outcomes: list[BaseException | None] = []
         try:
             for step in steps:
@@ -143,7 +153,7 @@ class LocalCluster:
         self._files.release()
 
     def config(self, broker_id: int) -> BrokerConfig:
-        """Unknown names are refused."""
+        """Returns the configuration of a broker. Raises `StartupError` for unknown names."""
         properties = {
             "listeners": str(Listener("PLAINTEXT", self._host, self.ports[broker_id])),
             "log.dirs": str(self._directory / f"broker-{broker_id}"),
@@ -155,7 +165,7 @@ class LocalCluster:
 
 
 def known_config(properties: Mapping[str, str]) -> BrokerConfig:
-    """The configuration that these make; a name that means nothing is refused."""
+    """Parses properties. Raises `StartupError` for unknown names."""
     config, unknown = BrokerConfig.parse(properties)
     if unknown:
         raise StartupError(f"unknown configuration: {', '.join(map(_with_suggestion, sorted(unknown)))}")

@@ -41,6 +41,7 @@ class LogDirectories:
 
     @property
     def are_all_offline(self) -> bool:
+        """Whether no directory is usable."""
         return all(directory.offline_reason is not None for directory in self._directories)
 
     def acquire(
@@ -76,8 +77,9 @@ class LogDirectories:
             _log.error("a log directory is offline; the broker starts without it", extra={"reason": reason})
 
     async def load(self, config_of: Callable[[str], TopicConfig]) -> None:
-        """Recovers every log, on a thread. If the start is cancelled, returns only after the thread has ended: until
-        then the files belong to it.
+        """Recovers every log, on a thread.
+
+        If the start is cancelled, it returns only after the thread has ended, because the thread uses the files.
         """
         loading = asyncio.get_running_loop().run_in_executor(None, self._load, config_of)
         try:
@@ -102,7 +104,7 @@ class LogDirectories:
             raise StartupError("; ".join(reasons))
 
     async def close(self, high_watermarks: HighWatermarksOf) -> None:
-        """Brings everything to disk and marks the directories clean."""
+        """Flushes all logs and marks the directories clean."""
         loop = asyncio.get_running_loop()
         for directory in self._directories:
             await loop.run_in_executor(None, directory.close, high_watermarks(directory))

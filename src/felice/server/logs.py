@@ -1,4 +1,4 @@
-"""Structured logs: one event a line, its facts as key=value, or the whole as JSON."""
+"""Structured logs: one event per line with its facts as key=value, or each event as a JSON object."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-# What every record has by itself: the rest of its attributes are facts that the caller gave.
+# The attributes of every record. All other attributes are facts that the caller passed as `extra`.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
-# Enough for a topic's name of the longest kind, its directory and a hint; what clients send may be much longer.
+# Enough for the longest topic name, its directory and a hint. Texts from clients may be much longer.
 MAX_VALUE_CHARACTERS = 1_000
 _MAX_TRACEBACK_CHARACTERS = 20_000
 
@@ -19,23 +19,25 @@ _MAX_TRACEBACK_CHARACTERS = 20_000
 class KeyValueFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.000Z INFO felice.server: connection closed peer=127.0.0.1 reason="..."`
 
-    Control characters are escaped, and a traceback is indented: no client can write a line of its own.
+    Control characters are escaped, and tracebacks are indented, so that no client can forge a log line.
     """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
+        """Appends the facts to the message."""
         facts = (f" {key}={_quoted(value)}" for key, value in facts_of(record).items())
         return _printable(super().formatMessage(record)) + "".join(facts)
 
     def formatException(self, ei: Any) -> str:
+        """Formats a traceback with indented lines, and cuts a long one."""
         lines = super().formatException(ei)[-_MAX_TRACEBACK_CHARACTERS:].split("\n")
         return "\n".join(f"    {_printable(line)}" for line in lines)
 
 
 class _Shortened(logging.Filter):
-    """Bounds the length of a line, whatever it is written as."""
+    """Limits the length of a line in both formats."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
@@ -52,6 +54,7 @@ def _shortened(text: str) -> str:
 
 
 def facts_of(record: logging.LogRecord) -> dict[str, object]:
+    """Returns the facts that the caller passed as `extra`, by name."""
     return {key: value for key, value in vars(record).items() if key not in _STANDARD}
 
 
@@ -63,14 +66,14 @@ def _quoted(value: object) -> str:
 
 
 def _printable(text: str) -> str:
-    """With escapes for what would move the cursor, begin a line or change colours."""
+    """Escapes characters that move the cursor, begin a line or change colours."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def configure_logs(*, as_json: bool = False, level: int = logging.INFO, stream: TextIO | None = None) -> None:
-    """Sends Felice's logs to `stream` (standard error)."""
+    """Sends Felice's logs to `stream` (by default standard error)."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_json_formatter() if as_json else _utc(KeyValueFormatter()))
     handler.addFilter(_Shortened())
@@ -91,7 +94,7 @@ def _json_formatter() -> logging.Formatter:
 
 
 def _utc(formatter: logging.Formatter) -> logging.Formatter:
-    """Times as `2026-01-31T12:00:00.000Z`."""
+    """Formats times as `2026-01-31T12:00:00.000Z`."""
     formatter.converter = _gmtime
     formatter.default_time_format = "%Y-%m-%dT%H:%M:%S"
     formatter.default_msec_format = "%s.%03dZ"

@@ -1,7 +1,7 @@
-"""What a broker does by the clock: retention, flushing, checkpoints, forgetting.
+"""The periodic tasks of a broker: retention, flushes, checkpoints, and removal of expired state.
 
-Every chore runs on its own; one that fails says so in the log and runs again next time.
-Decisions are made on the event loop; files are written and removed on threads.
+Each task runs independently. A task that fails is logged, and runs again after its interval. The event loop makes the
+decisions; threads write and remove the files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from felice.server.services import Services
 
 _log = logging.getLogger("felice.server")
 
-# flush.ms and closed segments are looked after this often, unless log.flush.scheduler.interval.ms is shorter.
+# The interval of checks for due flushes (flush.ms and closed segments), unless log.flush.scheduler.interval.ms is less.
 _MAX_FLUSH_CHECK_MS = 1_000
 _FILE_REMOVAL_MS = 5_000
 _IDLE_CHECK_MS = 5_000
@@ -27,10 +27,12 @@ _FRAME_MEMORY_MS = 10_000
 _RETRY_LOGS_MS = 10_000
 _MAX_SLEEP_MS = 24 * 3_600_000
 
-Chore = Callable[[], Awaitable[None]]
+PeriodicTask = Callable[[], Awaitable[None]]
 
 
 class Maintenance:
+    """The periodic tasks of one broker."""
+
     def __init__(self, services: Services, listeners: Sequence[Listener]) -> None:
         self._clock = services.env.clock
         self._settings = services.settings
@@ -43,8 +45,9 @@ class Maintenance:
         self._stopping = asyncio.Event()
 
     def start(self) -> None:
+        """Starts every task that has an interval."""
         config = self._settings.config
-        chores: list[tuple[str, int, Chore]] = [
+        periodic: list[tuple[str, int, PeriodicTask]] = [
             ("retention", config.log_retention_check_interval_ms, self._apply_retention),
             ("flush", min(config.log_flush_scheduler_interval_ms, _MAX_FLUSH_CHECK_MS), self._flush_due),
             ("file removal", _FILE_REMOVAL_MS, self._remove_files),
@@ -66,25 +69,25 @@ class Maintenance:
             ("in-sync replicas", max(1, config.replica_lag_time_max_ms // 2), self._shrink_isrs),
             ("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers),
             ("frame memory", _FRAME_MEMORY_MS, self._forget_frame_memory),
-            ("logs without room", _RETRY_LOGS_MS, self._image_follower.retry_logs),
+            ("logs on full disks", _RETRY_LOGS_MS, self._image_follower.retry_logs),
             ("idle connections", min(_IDLE_CHECK_MS, config.connections_max_idle_ms), self._close_idle),
         ]
-        for name, interval_ms, chore in chores:
+        for name, interval_ms, task in periodic:
             if interval_ms > 0:
-                self._tasks.append(asyncio.create_task(self._repeat(name, interval_ms, chore)))
+                self._tasks.append(asyncio.create_task(self._repeat(name, interval_ms, task)))
 
     async def stop(self) -> None:
-        """Lets a chore under way finish, for its files are closed next, and begins no other."""
+        """Waits for running tasks, because their files are closed next, and starts no further one."""
         self._stopping.set()
         await asyncio.gather(*self._tasks)
         self._tasks.clear()
 
-    async def _repeat(self, name: str, interval_ms: int, chore: Chore) -> None:
+    async def _repeat(self, name: str, interval_ms: int, task: PeriodicTask) -> None:
         while not await set_within(self._stopping, min(interval_ms, _MAX_SLEEP_MS) / 1000):
             try:
-                await chore()
+                await task()
             except Exception:
-                _log.exception("a chore failed", extra={"chore": name})
+                _log.exception("a periodic task failed", extra={"task": name})
 
     async def _apply_retention(self) -> None:
         now_ms = self._clock.now_ms()
@@ -99,7 +102,7 @@ class Maintenance:
                 )
                 continue
             if deleted:
-                # The log may begin elsewhere now, which followers and the leader tell each other.
+                # The log start may have moved. Waiting fetches carry it between leader and followers.
                 partition.wake_readers()
             for segment in deleted:
                 _log.info(
@@ -119,10 +122,10 @@ class Maintenance:
             if not partition.log.flush_is_due(now_ms) or partition.log.is_flushing:
                 continue
             try:
-                # Who stops this task must not break off a flush.
+                # Cancelling this task must not interrupt a flush.
                 await asyncio.shield(partition.begin_flush())
             except Exception:
-                # The next ones wait for their own disks and deadlines.
+                # Other partitions have other disks and deadlines, so they are still flushed.
                 _log.exception("a flush failed", extra={"partition": partition.log.name})
 
     async def _remove_files(self) -> None:
@@ -149,7 +152,7 @@ class Maintenance:
         return [directory for directory in self._directories if directory.offline_reason is None]
 
     async def _write(self, directory: LogDirectory, write: Callable[[], None]) -> None:
-        """On a thread. A disk that fails here has failed as much as under an append; the others go on."""
+        """Writes files on a thread. A disk error takes the directory offline, as for an append."""
         try:
             await asyncio.get_running_loop().run_in_executor(None, write)
         except OSError as error:

@@ -1,11 +1,12 @@
-"""How a broker belongs to its cluster: registration, sessions that end, and leaving in good order.
+"""Membership of a broker in its cluster: registration, expired sessions, and controlled shutdown.
 
-Keeps true: C4 a broker id is one broker's: a second is refused. A broker whose session has ended leads nothing,
-            from the moment that it hears of it until it is registered again.
-            What an earlier life of this broker was given (a leadership, a place in an ISR) is ended before anything
-            is served: nobody knows what its log lost.
-How:        the registration is ephemeral; the node of an earlier life is waited out. Each change of a partition's
-            state is the same compare-and-set that the controller would write, so neither can undo the other.
+Keeps true: C4 at most one broker has a broker id: a second broker with the id is refused. A broker whose session has
+            ended leads nothing, from the moment that it learns of the end until it is registered again.
+            Before a broker serves, it resigns from the leaderships and ISRs of its previous incarnation, because its
+            log may have lost records since.
+How:        the registration is an ephemeral node; the broker waits until the node of its previous incarnation is gone.
+            Each change of a partition's state is the same compare-and-set that the controller writes, so neither can
+            undo the other.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ NextState = Callable[[PartitionImage, ClusterImage, int], StateNode | None]
 
 
 class Membership:
+    """The registration and session of one broker."""
+
     def __init__(
         self,
         services: Services,
@@ -67,12 +70,16 @@ class Membership:
 
     @property
     def session_state(self) -> SessionState:
+        """The state of the session with the metadata store."""
         return self._store.session_state
 
     # Joining
 
     async def join(self) -> None:
-        """Registered, known to the image, and rid of an earlier life, when it returns; raises `StartupError`."""
+        """Registers this broker, waits until the image shows it, and fences its previous incarnation.
+
+        Raises `StartupError`.
+        """
         await self._register()
         registration = await self._store.get(layout.broker_path(self._broker_id))
 
@@ -81,11 +88,11 @@ class Membership:
             return known is not None and known.epoch == registration.created_zxid
 
         if not await self._watcher.wait_until(is_known, FOLLOW_TIMEOUT_S):
-            raise StartupError("the metadata store does not tell of its changes")
+            raise StartupError("the metadata store does not report its changes")
         await self._resign_previous_incarnation()
 
     async def _register(self) -> None:
-        """Tells the cluster of this broker, at the addresses that clients are to use."""
+        """Creates the registration of this broker, with the addresses that clients use."""
         description = self._description()
         self._check_addresses_unique(description)
         path, data = layout.broker_path(self._broker_id), layout.encode_broker(description)
@@ -97,17 +104,17 @@ class Membership:
             except NodeExists:
                 node = await self._store.exists(path)
                 if node is not None and node.ephemeral_owner == self._store.session_id:
-                    return  # the answer to an earlier attempt was lost
+                    return  # an earlier attempt succeeded, but its response was lost
             if self._env.clock.monotonic() >= deadline:
                 raise StartupError(
                     f"another broker with node.id {self._broker_id} is alive{_at(node)}; "
                     "stop it, or give this one another node.id and log.dirs of its own"
                 )
-            # The session of this broker's earlier life may have some time left.
+            # The session of this broker's previous incarnation may not have expired yet.
             await asyncio.sleep(_POLL_S)
 
     def _check_addresses_unique(self, description: BrokerNode) -> None:
-        """Clients of two brokers with one address would all come to one of them."""
+        """Raises `StartupError` if another broker has one of these addresses: clients would reach only one of them."""
         for other in self._watcher.image.brokers.values():
             for endpoint in description.endpoints:
                 taken = [found for found in other.endpoints.values() if _address(found) == _address(endpoint)]
@@ -130,11 +137,12 @@ class Membership:
         )
 
     def check_own_addresses(self) -> None:
-        """Warns, a little later, of addresses that were told to others and lead nowhere, or to somebody else. (No
-        reason not to serve: a name may come to mean something, and some networks let nobody come back to themselves.)
+        """Checks in the background that the advertised addresses lead to this broker, and logs a warning if not.
+
+        It is no error: a name may become resolvable later, and some networks do not route a host's own public address.
         """
         config = self._settings.config
-        # Where an address to listen on is told as it is, it has led here.
+        # An advertised address that equals a listener's address is known to lead here.
         if config.advertised_listeners is not None or not all(one.host for one in config.parsed_listeners):
             self._reaching = asyncio.get_running_loop().create_task(self._check_addresses_reach_self())
 
@@ -146,8 +154,7 @@ class Membership:
             )
             if reason is not None:
                 _log.warning(
-                    "clients and other brokers are told an address at which this broker does not find itself; "
-                    "check advertised.listeners",
+                    "an advertised address does not lead to this broker; check advertised.listeners",
                     extra={
                         "listener": f"{endpoint.listener}://{endpoint.host}:{endpoint.port}",
                         "reason": reason,
@@ -173,21 +180,21 @@ class Membership:
     # Leaving
 
     async def hand_over(self) -> None:
-        """Before a stop: others lead what this broker led, and their ISRs do without it."""
+        """Before a stop: hands leaderships over and leaves the ISRs (controlled shutdown)."""
         config = self._settings.config
         retries = config.controlled_shutdown_max_retries
         for attempt in range(retries + 1):
             try:
                 await self._step_down(self._held())
             except StoreError as error:
-                _log.warning("leaderships could not be given away", extra={"reason": str(error)})
+                _log.warning("leaderships could not be handed over", extra={"reason": str(error)})
                 return
             stuck = self._led_with_live_replica()
             if not stuck or attempt == retries:
                 break
-            _log.info("nobody is in sync to lead what this broker leads", extra={"partitions": len(stuck)})
+            _log.info("no in-sync replica can take over leaderships", extra={"partitions": len(stuck)})
             backoff_s = config.controlled_shutdown_retry_backoff_ms / 1000
-            # Somebody may catch up meanwhile.
+            # A follower may catch up in the meantime.
             await self._watcher.wait_until(self._can_be_replaced, backoff_s)
 
     async def _step_down(self, pending: set[tuple[str, int]]) -> None:
@@ -209,7 +216,7 @@ class Membership:
         }
 
     def _led_with_live_replica(self) -> list[PartitionImage]:
-        """What this broker leads though another replica is alive."""
+        """Returns the partitions that this broker still leads although another replica is alive."""
         image, broker_id = self._watcher.image, self._broker_id
         others = _others(image, broker_id)
         return [
@@ -220,7 +227,7 @@ class Membership:
         ]
 
     def _can_be_replaced(self, image: ClusterImage) -> bool:
-        """Or there is nobody left to hope for, as when all brokers stop together."""
+        """Whether a retry makes sense: a replica can take over, or none is left, as when all brokers stop together."""
         others = _others(image, self._broker_id)
         led = self._led_with_live_replica()
         return not led or any(replica in others for partition in led for replica in partition.isr)
@@ -228,7 +235,10 @@ class Membership:
     async def _write_states(
         self, pending: set[tuple[str, int]], next_state: NextState
     ) -> set[tuple[str, int]]:
-        """One pass over partitions; returns those that somebody else changed meanwhile, once the image shows it."""
+        """Writes the next state of partitions, in one pass.
+
+        Returns the partitions with version conflicts, as soon as the image shows the other change.
+        """
         image = self._watcher.image
         decisions: list[Decision] = []
         for name, index in sorted(pending):
@@ -279,6 +289,7 @@ class Membership:
         return await self._image_follower.lead_again()
 
     async def stop(self) -> None:
+        """Stops background tasks, and stops listening to the session."""
         self._stop_listening()
         tasks = [task for task in (self._rejoining, self._reaching) if task is not None]
         for task in tasks:

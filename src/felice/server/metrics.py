@@ -1,11 +1,12 @@
-"""What a broker can say of itself in numbers, by the names of Kafka's MBeans.
+"""The metrics of a broker, under the names of Kafka's MBeans.
 
-Keeps true: a gauge is read when it is asked for, from the state that decides; nothing keeps a copy of it.
-            A name that ends in PerSec is a count since the start: rates are the reader's to make of it. So is
-            LeaderElectionRateAndTimeMs, of which there is no time here.
-            What Kafka's controller alone knows is 0 on every other broker, so that a sum over brokers is right.
-How:        requests are counted by the session, in-sync sets by their writer, elections from one image to the next.
-Leaves:     showing them to the outside. Reads only: `snapshot` belongs to the broker's thread.
+Keeps true: a gauge is read from the broker's state on request; there is no copy of its value.
+            A name that ends in PerSec is a count since the start; the reader computes rates. The same is true of
+            LeaderElectionRateAndTimeMs, which has no times in Felice.
+            A metric of the controller is 0 on every other broker, so that sums over brokers are right.
+How:        the session counts requests, the ISR writer counts ISR changes, and a comparison of successive images
+            counts elections.
+Leaves:     the export. Only reads: call `snapshot` on the broker's thread.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ _CONTROLLER_STATS = "kafka.controller:type=ControllerStats,name="
 _SESSIONS = "kafka.server:type=SessionExpireListener,name="
 _MAX_LAG = "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica"
 _OFFLINE_DIRECTORIES = "kafka.log:type=LogManager,name=OfflineLogDirectoryCount"
-# Kafka has no number for logs with records that were set aside.
+# Kafka has no metric for logs that contain records and were set aside.
 _LOGS_SET_ASIDE = "felice.log:type=LogManager,name=StrayLogCount"
 _REQUESTS = "kafka.network:type=RequestMetrics,name=RequestsPerSec,request="
 
 
 @dataclass(slots=True)
 class Counts:
-    """What only the moment of its happening tells."""
+    """Counts of events, which cannot be read from the current state."""
 
     elections: int = 0
     unclean_elections: int = 0
@@ -47,6 +48,8 @@ class Counts:
 
 
 class Metrics:
+    """Counters of one broker, and access to its gauges."""
+
     def __init__(
         self,
         broker_id: int,
@@ -66,10 +69,11 @@ class Metrics:
         self._isr_writer = replication.isr_writer
         self._controller = controller
         self._counts = Counts()
-        # By API key; the only number here that a request pays for.
+        # By API key. It is the only metric whose update costs time on each request.
         self.request_counts: dict[int, int] = dict.fromkeys(apis, 0)
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        """Counts the elections between two images, on the controller."""
         if old.topics is new.topics or not self._controller.is_controller:
             return
         for before, after in _new_leaderships(old, new):
@@ -77,11 +81,12 @@ class Metrics:
             self._counts.unclean_elections += after.leader not in before.isr
 
     def on_session(self, state: SessionState) -> None:
+        """Counts expired sessions and disconnects."""
         self._counts.expired_sessions += state is SessionState.EXPIRED
         self._counts.disconnects += state is SessionState.SUSPENDED
 
     def snapshot(self) -> Snapshot:
-        """Everything, of a broker that has started."""
+        """Returns all metrics. The broker must have started."""
         return {**self._replicas(), **self._controller_values(), **self._session(), **self._requests()}
 
     def _replicas(self) -> dict[str, int]:
@@ -143,7 +148,7 @@ def _named(prefix: str, values: Mapping[str, int]) -> dict[str, int]:
 
 
 def _replicas_of(image: ClusterImage, broker_id: int) -> int:
-    """How many partitions the broker is to have a replica of, of those whose state is known."""
+    """The number of partitions with a known state that have a replica on this broker."""
     return sum(
         broker_id in partition.replicas and partition.partition_epoch >= 0
         for topic in image.topics.values()
@@ -152,12 +157,12 @@ def _replicas_of(image: ClusterImage, broker_id: int) -> int:
 
 
 def _lacks_replicas(partition: Partition) -> bool:
-    """A move's new replicas are not missed while they catch up."""
+    """Whether the partition is under-replicated. Replicas that a reassignment adds do not count while they catch up."""
     return len(partition.isr) < len(partition.image.origin)
 
 
 def _margin(partition: Partition) -> int:
-    """How many in-sync replicas may be lost before acks=all fails."""
+    """The number of in-sync replicas that may fail before writes with acks=all fail."""
     needed = min(partition.log.config.min_insync_replicas, len(partition.replicas))
     return len(partition.isr) - needed
 
@@ -168,7 +173,7 @@ def _lag(partition: Partition) -> int:
 
 
 def _new_leaderships(old: ClusterImage, new: ClusterImage) -> Iterator[tuple[PartitionImage, PartitionImage]]:
-    """Partitions that have another leader than before; a new partition's first is nobody's success."""
+    """Yields partitions whose leader changed, before and after. The first leader of a new partition does not count."""
     for name, topic in new.topics.items():
         known = old.topics.get(name)
         if known is not None and known is not topic and known.topic_id == topic.topic_id:

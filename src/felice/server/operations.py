@@ -1,6 +1,6 @@
-"""Bit sets of what a principal may do, as Metadata and its kin report them on request.
+"""Bit sets of authorized operations, as Metadata and similar APIs return them on request.
 
-Nothing is authorised yet, so everybody may do everything that a resource knows.
+There is no authorizer, so every client may do every operation of a resource.
 """
 
 from __future__ import annotations

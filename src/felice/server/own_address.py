@@ -1,4 +1,4 @@
-"""Who answers at an address that others are told is this broker's."""
+"""Checks whether an advertised address leads to this broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIMEOUT_S = 5.0
 async def why_not_reached(
     network: Network, clock: Clock, endpoint: Endpoint, broker_id: int, cluster_id: str | None
 ) -> str | None:
-    """What a client would meet at `endpoint` instead of this broker; None where it is this broker."""
+    """Returns the reason why a client does not reach this broker at `endpoint`, or None if it does."""
     peers = Peers(network, clock, broker_id, lambda _: Destination(endpoint.host, endpoint.port, epoch=0))
     try:
         async with asyncio.timeout(_TIMEOUT_S):
@@ -38,7 +38,7 @@ async def _other_answerer(peers: Peers, broker_id: int, cluster_id: str | None) 
     metadata = await peers.call(broker_id, API.METADATA, MetadataRequest(topics=[]), _TIMEOUT_S)
     if metadata.cluster_id != cluster_id:
         return f"a broker of cluster {metadata.cluster_id} answers there"
-    # Only the broker itself tells its configuration (as in Kafka): no other question has the number of who answers.
+    # As in Kafka, a broker returns only its own configuration. No other request reveals the id of the responder.
     asked = DescribeConfigsResource(
         resource_type=ResourceType.BROKER, resource_name=str(broker_id), configuration_keys=["node.id"]
     )

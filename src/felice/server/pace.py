@@ -1,4 +1,4 @@
-"""Long loops of handlers, with pauses in which other connections have their turns."""
+"""Splits long loops of handlers into slices, so that other connections are served between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_ITEMS_WITHOUT_PAUSE = 1000
 
 
 async def paced(items: Iterable[T], clock: Clock) -> AsyncIterator[T]:
-    """The items; after each few milliseconds of work on them the event loop serves others."""
+    """Yields the items. After `_WORK_S` seconds of work on them it lets the event loop serve other connections."""
     began = clock.monotonic()
     for item in items:
         yield item
@@ -29,7 +29,7 @@ async def paced(items: Iterable[T], clock: Clock) -> AsyncIterator[T]:
 def each(
     items: Collection[T], row: Callable[[T], Row], answer: Callable[[list[Row]], Answer], clock: Clock
 ) -> Answer | Awaitable[Answer]:
-    """The answer that has a row for each item: at once, or for thousands of items with pauses."""
+    """Builds a response with one row per item: at once for few items, with pauses for thousands."""
     if len(items) <= _MAX_ITEMS_WITHOUT_PAUSE:
         return answer([row(item) for item in items])
     return _each_paced(items, row, answer, clock)

@@ -1,11 +1,11 @@
-"""Brokers of one machine as processes, and the parent that keeps their metadata store: a cluster without ZooKeeper.
+"""A cluster without ZooKeeper on one machine: broker processes, and a parent process with their metadata store.
 
-Keeps true: the store is kept by the parent alone; each broker has a session over a connection that it inherited. A
-            broker that dies loses its session at once and is started again at the same address, after a pause that
-            grows while it keeps dying. A parent that dies takes its brokers with it: they find the store gone.
-            When `start` returns every broker is ready; one that cannot start ends them all.
-How:        a child is `felice start` itself, told by a hidden option which descriptor leads to the store.
-            `DIR/metadata` is the store's, `DIR/broker-N` is broker N's, as for brokers in one process.
+Keeps true: only the parent opens the store; each broker has a session over a connection that it inherited. A broker
+            that dies loses its session at once. The parent starts it again at the same address, after a pause that
+            grows while the broker keeps dying. If the parent dies, its brokers lose the store and end.
+            When `start` returns, every broker is ready. If one cannot start, all are ended.
+How:        a child runs `felice start` with a hidden option, the file descriptor of the connection to the store.
+            The store is in `DIR/metadata`, the logs of broker N in `DIR/broker-N`, as for brokers in one process.
 """
 
 from __future__ import annotations
@@ -34,17 +34,20 @@ _STOP_TIMEOUT_S = 60.0
 _FAILED_START_WAIT_S = 5.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
-# In good order, or before it had learnt what SIGTERM means: somebody wanted that.
+# A clean stop, or SIGTERM before the process installed its handler: an operator ended the broker.
 _STOP_EXIT_CODES = (0, -signal.SIGTERM)
-# One that ran so long did not die of its start.
+# A broker that ran for this long did not fail because of its start, so the pauses begin again from the first.
 _STABLE_AFTER_S = 60.0
 
 CommandOf = Callable[[int, int], Sequence[str]]
-"""The command of a broker by its number, and the descriptor that leads to the store."""
+"""Returns the command of a broker, from its id and the file descriptor of its connection to the store."""
 
 
 class ProcessGroup:
-    """`start`, serve, `stop`. `ready_word` begins the line that a broker prints when it serves."""
+    """Call `start`, let the brokers serve, and call `stop`.
+
+    `ready_word` begins the line that a broker prints when it serves.
+    """
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class ProcessGroup:
         self.processes = {broker_id: BrokerProcess(broker_id) for broker_id in broker_ids}
 
     async def start(self) -> None:
-        """Raises `StartupError`, and leaves nothing running."""
+        """Starts all brokers. Raises `StartupError` and leaves nothing running if one cannot start."""
         await check_free(self._env.network, self._addresses)
         self._store = self._files.open()
         self._server = StoreServer(self._store, SESSION_TIMEOUT_S)
@@ -84,7 +87,7 @@ class ProcessGroup:
         ]
 
     async def stop(self) -> None:
-        """Ends every broker in good order, then the store."""
+        """Stops every broker cleanly, then closes the store."""
         self._is_stopping = True
         for task in self._tasks:
             task.cancel()
@@ -112,7 +115,7 @@ class ProcessGroup:
         serving.add_done_callback(self._serving.discard)
 
     async def _restart_when_ended(self, broker: BrokerProcess) -> None:
-        """Starts a broker again whenever it ends."""
+        """Restarts a broker whenever it ends."""
         clock, pause_s = self._env.clock, _FIRST_PAUSE_S
         while True:
             began_s = clock.monotonic()
@@ -133,7 +136,7 @@ class ProcessGroup:
 
 
 class BrokerProcess:
-    """One broker's process, and after it the next."""
+    """The process of one broker; after a restart, its new process."""
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -143,11 +146,12 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
+        """The id of the current process."""
         assert self._process is not None
         return self._process.pid
 
     async def start(self, command: Sequence[str], inherited: object, ready_word: str) -> None:
-        """Returns when the broker serves."""
+        """Starts the process, and returns when the broker serves. Raises `StartupError`."""
         self._process = await spawn(command, inherited)  # type: ignore[arg-type]
         assert self._process.stdout is not None
         try:
@@ -165,7 +169,7 @@ class BrokerProcess:
         self._reading = asyncio.create_task(_drain(self._process.stdout))
 
     async def _wait_after_failed_start(self) -> int:
-        """How a process that does not serve ends: by itself, or because it is asked to."""
+        """Returns the exit code of a process that does not serve. Stops the process if it does not end by itself."""
         try:
             async with asyncio.timeout(_FAILED_START_WAIT_S):
                 return await self.wait()
@@ -174,11 +178,12 @@ class BrokerProcess:
             return await self.wait()
 
     async def wait(self) -> int:
+        """Returns the exit code when the process has ended."""
         assert self._process is not None
         return await self._process.wait()
 
     async def end(self) -> None:
-        """Asks it to stop, and kills it if it does not."""
+        """Asks the process to stop, and kills it after `_STOP_TIMEOUT_S` seconds."""
         process = self._process
         if process is None:
             return
@@ -194,6 +199,6 @@ class BrokerProcess:
 
 
 async def _drain(stdout: asyncio.StreamReader) -> None:
-    """What a broker says later is of no use here, but must not fill the pipe."""
+    """Discards further output of a broker, so that it does not fill the pipe."""
     while await stdout.read(65_536):
         continue

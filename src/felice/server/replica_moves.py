@@ -1,13 +1,13 @@
 """Moves replicas of this broker from one of its log directories to another (KIP-113).
 
-Keeps true: the replica serves from its old directory until the copy in the new one is whole and on disk; the two
-            change places in one step of the event loop, so no record is lost or served twice.
-            The cleaner leaves a replica alone while it moves: the copy has every tombstone of what it holds.
-            A move that fails, is called off, or loses its topic leaves the replica where it is. One that a stop
-            interrupts begins anew at the next start.
-How:        one task for each move copies batches as they are, reading on threads and appending on the event loop,
-            as a follower does; what was appended meanwhile is copied in the last step. A crash between the two
-            renames of that step leaves the replica in both directories: the longer one counts (`Partitions`).
+Keeps true: the replica serves from its old directory until the copy in the new directory is complete and on disk.
+            The copy replaces the replica in one step of the event loop, so no record is lost or served twice.
+            The cleaner skips a replica while it moves, so the copy has the tombstones of all values that it contains.
+            If a move fails or is cancelled, or its topic is deleted, the replica stays where it is. A move that a
+            stop interrupts starts again at the next start.
+How:        one task per move copies batches unchanged: it reads on threads and appends on the event loop, as a
+            follower does. The last step copies the batches that were appended since. A crash between the two renames
+            of that step leaves the replica in both directories: `Partitions` keeps the longer one.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _log = logging.getLogger("felice.server")
 
 _CHUNK_BYTES = 1024 * 1024
 _CLEANER_CHECK_S = 0.05
-# Batches of every epoch are copied; a follower would stop at those of a leader that it does not know yet.
+# Batches of every epoch are copied. A follower would stop at the batches of a leader that it does not know yet.
 _ANY_EPOCH = 2**31 - 1
 
 
 class _MoveCancelled(Exception):
-    """The move makes no sense any more."""
+    """The move is not wanted any more, or its partition was removed."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class _Move:
     partition: Partition
     source: LogDirectory
     target: LogDirectory
-    # The log's truncations when the copy began: it is worth nothing after another.
+    # The log's number of truncations when the copy began. A later truncation makes the copy invalid.
     truncations: int
     task: asyncio.Task[None] | None = None
     is_wanted: bool = True
@@ -57,6 +57,8 @@ class _Move:
 
 
 class ReplicaMoves:
+    """The moves between the log directories of one broker."""
+
     def __init__(
         self,
         clock: Clock,
@@ -75,7 +77,7 @@ class ReplicaMoves:
         self._is_running = False
 
     def start(self) -> None:
-        """Begins anew what the last stop interrupted."""
+        """Starts the moves again that the last stop interrupted."""
         self._is_running = True
         for directory in self._directories:
             for topic, partition in directory.unfinished_moves:
@@ -89,7 +91,7 @@ class ReplicaMoves:
             directory.unfinished_moves.clear()
 
     async def stop(self) -> None:
-        """Calls every move off; the copies stay for the next start to see that a move was under way."""
+        """Cancels every move. The copies stay on disk, so that the next start sees which moves were in progress."""
         self._is_running = False
         self._throttle.stopping.set()
         tasks = [move.task for move in self._moves.values() if move.task is not None]
@@ -98,10 +100,13 @@ class ReplicaMoves:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def begin(self, topic: str, partition: int, path: str) -> None:
-        """Starts to move a replica; raises `ApiError`. The directory that has it calls a move off."""
+        """Starts to move a replica to the log directory `path`. Raises `ApiError`.
+
+        If `path` is the current directory of the replica, its move is cancelled.
+        """
         target = self._directory(path)
         found = self._partitions.find(topic, partition)
-        found.check_epoch(NO_EPOCH)  # one that is offline cannot be read
+        found.check_epoch(NO_EPOCH)  # an offline log cannot be read
         source = self._directory_of(found.log)
         running = self._moves.get((topic, partition))
         if running is not None and running.target is target and running.is_wanted:
@@ -115,6 +120,7 @@ class ReplicaMoves:
         self._moves[topic, partition] = move
 
     def is_moving(self, topic: str, partition: int) -> bool:
+        """Whether a move of this replica is in progress."""
         return (topic, partition) in self._moves
 
     def _directory(self, path: str) -> LogDirectory:
@@ -139,7 +145,7 @@ class ReplicaMoves:
             await self._copy(move)
             _log.info("replica moved", extra={"partition": name, "to": str(move.target.path)})
         except _MoveCancelled as reason:
-            _log.info("move called off", extra={"partition": name, "reason": str(reason)})
+            _log.info("move cancelled", extra={"partition": name, "reason": str(reason)})
         except (ApiError, LogDirectoryError, OSError) as error:
             _log.error("replica was not moved", extra={"partition": name, "reason": str(error)})
         finally:
@@ -164,7 +170,7 @@ class ReplicaMoves:
                 move.target.drop_future(*move.key)
 
     async def _copy_more(self, move: _Move, future: Log) -> bool:
-        """Copies the next piece; True when the copy has become the replica."""
+        """Copies the next chunk. Returns True when the copy has replaced the replica."""
         loop, source = asyncio.get_running_loop(), move.partition.log
         self._check_wanted(move)
         if source.truncations != move.truncations:
@@ -197,7 +203,7 @@ class ReplicaMoves:
         future.end_flush(flush)
 
     def _swap_in(self, move: _Move, future: Log) -> bool:
-        """The last step, without a pause; False if the replica grew too much for it meanwhile."""
+        """The last step, without a pause. Returns False if the replica grew too much since the last chunk."""
         self._check_wanted(move)
         partition, source = move.partition, move.partition.log
         if partition.is_flushing or source.truncations != move.truncations:
@@ -225,7 +231,7 @@ class ReplicaMoves:
 
 
 def _follow_start(source: Log, future: Log) -> None:
-    """What the source deleted meanwhile is not in the copy either."""
+    """Deletes from the copy the records that were deleted from the source since."""
     start = source.log_start_offset
     if future.log_end_offset < start:
         future.truncate_fully_and_start_at(start)

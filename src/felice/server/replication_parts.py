@@ -1,4 +1,4 @@
-"""The components that replicate partitions between this broker and others, made together and stopped together."""
+"""Creates and stops the components that replicate partitions between this broker and others."""
 
 from __future__ import annotations
 

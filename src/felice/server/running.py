@@ -1,4 +1,4 @@
-"""Serving until a signal says stop, or until a broker cannot go on."""
+"""Runs brokers until a signal stops them, or until a broker cannot continue."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(
     on_ready: Callable[[Broker], None] | None = None,
     store_source: StoreSource | None = None,
 ) -> None:
-    """Runs a broker until SIGTERM or SIGINT; raises `StartupError`, or `BrokerFailed` if it had to stop."""
+    """Runs a broker until SIGTERM or SIGINT. Raises `StartupError`, or `BrokerFailed` if the broker had to stop."""
     broker = Broker(config, Environment.system(), store_source=store_source)
 
     async def start() -> list[Broker]:
@@ -37,7 +37,7 @@ def run(
 
 
 def run_cluster(cluster: LocalCluster, *, on_ready: Callable[[], None]) -> None:
-    """Runs all brokers of a cluster, as `run`."""
+    """Runs all brokers of a cluster until a signal, as `run` does."""
 
     async def start() -> list[Broker]:
         await cluster.start()
@@ -47,7 +47,7 @@ def run_cluster(cluster: LocalCluster, *, on_ready: Callable[[], None]) -> None:
 
 
 def run_processes(group: ProcessGroup, *, on_ready: Callable[[], None]) -> None:
-    """Keeps the broker processes of a group up, as `run`."""
+    """Runs the broker processes of a group until a signal, as `run` does."""
 
     async def start() -> list[Broker]:
         await group.start()
@@ -77,7 +77,7 @@ async def _serve(
         broker.lifecycle.on_failure = stop_serving
         if broker.lifecycle.failure is not None:
             stopping.set()
-    # What is here now stays: the collector need not look at it again.
+    # The objects that exist now stay, so the garbage collector need not visit them again.
     gc.freeze()
     on_ready()
     await stopping.wait()
@@ -90,7 +90,10 @@ async def _serve(
 async def _started(
     start: Callable[[], Awaitable[list[Broker]]], stopping: asyncio.Event
 ) -> list[Broker] | None:
-    """What `start` answers; None where it was given up: it may wait long for an ensemble, or an earlier session."""
+    """Returns the result of `start`, or None if a signal came first.
+
+    A start may wait long for ZooKeeper, or for the session of the previous incarnation to expire.
+    """
     starting = asyncio.ensure_future(start())
     asked = asyncio.ensure_future(stopping.wait())
     await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)

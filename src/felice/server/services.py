@@ -1,4 +1,4 @@
-"""What request handlers and sessions use of a broker. Built once, by `broker`, before a listener accepts anything."""
+"""The dependencies of request handlers and sessions. `broker` builds them once, before a listener opens."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ from felice.server.turns import Turns
 
 @dataclass(frozen=True, slots=True)
 class Services:
+    """The parts of a broker that handlers and sessions use."""
+
     broker_id: int
     env: Environment
     settings: Settings
@@ -66,6 +68,7 @@ class Services:
 
     @property
     def image(self) -> ClusterImage:
+        """The current metadata image."""
         return self.watcher.image
 
     @property
@@ -75,4 +78,5 @@ class Services:
 
     @property
     def config_layers(self) -> BrokerLayers:
+        """The sources of the configuration in force."""
         return self.settings.layers(self.image, self.broker_id)

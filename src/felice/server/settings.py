@@ -1,6 +1,6 @@
-"""The configuration in force on a broker: its file, under the dynamic values of the metadata image.
+"""The configuration in force on a broker: its file, overridden by the dynamic values of the metadata image.
 
-Keeps true: a dynamic value that cannot be parsed changes nothing; the last valid configuration stays in force.
+Keeps true: a dynamic value that cannot be parsed has no effect; the last valid configuration stays in force.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ _log = logging.getLogger("felice.server")
 
 
 class Settings:
+    """The file and the dynamic values of one broker."""
+
     def __init__(self, static: BrokerConfig) -> None:
         self.static = static
         self.config = static
 
     def follow(self, image: ClusterImage, broker_id: int) -> None:
-        """Takes the dynamic values of an image: those of this broker before those of all brokers."""
+        """Applies the dynamic values of an image. Those of this broker override those of all brokers."""
         dynamic = image.broker_configs
         changed = {**dynamic.get(layout.DEFAULT_ENTITY, {}), **dynamic.get(str(broker_id), {})}
         try:
@@ -29,6 +31,7 @@ class Settings:
             _log.error("dynamic configuration is ignored", extra={"reason": str(error)})
 
     def topic_config(self, image: ClusterImage, topic: str) -> TopicConfig:
+        """Returns the effective configuration of a topic. Invalid values in the image are logged and ignored."""
         try:
             return TopicConfig.parse(image.topic_configs.get(topic, {}), self.config)
         except ConfigError as error:
@@ -36,7 +39,7 @@ class Settings:
             return TopicConfig.parse({}, self.config)
 
     def layers(self, image: ClusterImage, broker_id: int) -> BrokerLayers:
-        """The values by their place, as DescribeConfigs shows them."""
+        """Returns the values by source, as DescribeConfigs shows them."""
         dynamic = image.broker_configs
         return BrokerLayers(
             dynamic.get(str(broker_id), {}),
@@ -47,7 +50,7 @@ class Settings:
 
 
 def _derived(image: ClusterImage, broker_id: int) -> dict[str, str]:
-    """Options that are not set, and what they come to: the addresses that clients are told."""
+    """Returns the values of unset options that this broker derives: the addresses that it gives to clients."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         return {}

@@ -1,11 +1,11 @@
-"""Why a broker could not start, or had to stop, in one line that a person can act on."""
+"""Errors that tell an operator in one line why a broker could not start, or had to stop."""
 
 from __future__ import annotations
 
 
 class StartupError(Exception):
-    """The message is the whole story: what was tried, and what stood in the way."""
+    """The broker could not start. The message says what failed and why."""
 
 
 class BrokerFailed(StartupError):
-    """The broker was serving and could not go on."""
+    """The broker was serving and could not continue."""

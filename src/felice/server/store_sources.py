@@ -1,9 +1,9 @@
-"""Where a broker's session with the metadata store comes from.
+"""Opens a broker's session with the metadata store.
 
-`EmbeddedSource` is a journal in the broker's own first log directory, for a broker that stands alone.
-`SharedSource` is one session of a store that several brokers of this process share.
-`InheritedSource` is one session of a store that the parent of this process keeps.
-`ZooKeeperSource` is a session with the ensemble of `zookeeper.connect`.
+`EmbeddedSource` opens a store in the broker's first log directory, for a broker that stands alone.
+`SharedSource` opens a session of a store that several brokers of this process share.
+`InheritedSource` opens a session of a store in the parent process.
+`ZooKeeperSource` opens a session with the ensemble of `zookeeper.connect`.
 """
 
 from __future__ import annotations
@@ -21,38 +21,40 @@ from felice.metadata.store_files import CorruptStore
 from felice.server.startup import StartupError
 from felice.server.zookeeper_source import ZooKeeperSource
 
-# The embedded store's directory, inside the first of `log.dirs`.
+# The directory of the embedded store, below the first of `log.dirs`.
 STORE_DIRECTORY = "metadata"
 
 
 class StoreSource(Protocol):
-    """Opens the one store that a broker uses for its whole life; `renew` is the store's own."""
+    """Opens the store that a broker uses until it ends. The store itself renews expired sessions."""
 
     @property
     def stands_alone(self) -> bool:
-        """Whether no other broker can ever come to this store."""
+        """Whether no other broker can ever use this store."""
         ...
 
     @property
     def where(self) -> str | None:
-        """The option that leads to the store, with its value; None where no option does."""
+        """The option that selects the store, with its value; None if no option does."""
         ...
 
     @property
     def session_timeout_ms(self) -> int:
-        """How long the session of a broker that died may outlive it."""
+        """How long the session of a broker may outlive the broker."""
         ...
 
     async def open(self) -> MetadataStore:
-        """Raises `StartupError` with the reason."""
+        """Opens the store. Raises `StartupError` with the reason if that fails."""
         ...
 
     def release(self) -> None:
-        """After the store was closed."""
+        """Releases the resources of the source, after the store was closed."""
         ...
 
 
 class EmbeddedSource:
+    """A store of its own for a broker that stands alone."""
+
     stands_alone = True
     where = None
     session_timeout_ms = 0
@@ -68,7 +70,7 @@ class EmbeddedSource:
 
 
 class SharedSource:
-    """`connect` begins a session with a store that somebody else opens and closes."""
+    """`connect` opens a session of a store that the caller opens and closes."""
 
     stands_alone = False
     where = None
@@ -81,11 +83,11 @@ class SharedSource:
         return self._connect()
 
     def release(self) -> None:
-        """Nothing of it is this broker's."""
+        """Does nothing: the store does not belong to this broker."""
 
 
 class InheritedSource:
-    """A session with a store that this process's parent keeps, over a connection that it left open for us."""
+    """A session of the parent process's store, over an inherited connection."""
 
     stands_alone = False
     where = None
@@ -101,16 +103,16 @@ class InheritedSource:
         try:
             store = await ServedStore.open(*await open_local(self._descriptor), self._clock)
         except (OSError, StoreError) as error:
-            raise StartupError(f"nobody keeps a metadata store at descriptor {self._descriptor}") from error
+            raise StartupError(f"no metadata store is connected to descriptor {self._descriptor}") from error
         self.session_timeout_ms = int(store.timeout_s * 1000)
         return store
 
     def release(self) -> None:
-        """The connection was closed with the store."""
+        """Does nothing: closing the store closed the connection."""
 
 
 class StoreFiles:
-    """The files of an embedded store, which one process at a time may use."""
+    """The files of an embedded store. A lock lets only one process use them."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self._disk = disk
@@ -118,6 +120,7 @@ class StoreFiles:
         self._lock: Lock | None = None
 
     def open(self) -> EmbeddedStore:
+        """Locks the files and opens the store. Raises `StartupError`."""
         directory, disk = self._directory, self._disk
         try:
             disk.mkdir(directory)
@@ -134,13 +137,14 @@ class StoreFiles:
             raise StartupError(f"data directory {directory.parent} cannot be used: {reason}") from error
 
     def release(self) -> None:
+        """Releases the lock."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
 
 def source_of(config: BrokerConfig, env: Environment) -> StoreSource:
-    """The source that a configuration asks for."""
+    """Returns the source that a configuration selects."""
     if config.zookeeper_connect is not None:
         return ZooKeeperSource(config, env.clock)
     return EmbeddedSource(env.disk, config.log_directories[0] / STORE_DIRECTORY)

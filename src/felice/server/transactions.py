@@ -1,7 +1,7 @@
-"""What this broker does for transactions as the leader of partitions: it writes their markers.
+"""Writes transaction markers to the partitions that this broker leads, and sends markers to other leaders.
 
 How:         `PartitionLeaders` sends markers from the transaction coordinator to partition leaders; `admission`
-             sends questions in the other direction. A call to this broker itself does not use the network.
+             sends requests in the other direction. Calls to this broker itself do not use the network.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ANSWER_TIMEOUT_S = MARKER_TIMEOUT_S + 5
 
 
 class MarkerWriter:
-    """Writes the markers of transactions to partitions that this broker leads."""
+    """Writes transaction markers to partitions that this broker leads."""
 
     def __init__(self, partitions: Partitions, groups: GroupCoordinator, clock: Clock) -> None:
         self._partitions = partitions
@@ -42,7 +42,7 @@ class MarkerWriter:
         self._clock = clock
 
     async def write(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """Answers when every marker is committed, or cannot be."""
+        """Returns when every marker is committed or has failed."""
         waiting = []
         response = WriteTxnMarkersResponse()
         for marker in request.markers:
@@ -73,7 +73,7 @@ class MarkerWriter:
         marker = EndTransactionMarker(kind, asked.coordinator_epoch)
         producer = TransactionalProducer(asked.producer_id, asked.producer_epoch)
         if partition.topic == GROUP_TOPIC:
-            # Offsets wait in the group's coordinator; they count from the marker on.
+            # The group coordinator holds pending offsets of the transaction. The marker commits or drops them.
             return self._groups.end_transaction(
                 partition.partition, marker, producer, asked.transaction_version
             )
@@ -95,7 +95,7 @@ class MarkerWriter:
 
 
 class PartitionLeaders:
-    """Takes markers to the brokers that lead partitions, this one or another."""
+    """Sends markers to the leaders of partitions, which may be this broker."""
 
     def __init__(self, broker_id: int, here: MarkerWriter, peers: Peers) -> None:
         self._broker_id = broker_id
@@ -103,6 +103,7 @@ class PartitionLeaders:
         self._peers = peers
 
     async def write_markers(self, leader: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        """Sends markers to one leader. Raises `ApiError` if it cannot be reached."""
         if leader == self._broker_id:
             return await self._here.write(request)
         try:
@@ -115,11 +116,12 @@ class PartitionLeaders:
 
 
 def as_client_error(error: ErrorCode, knows_fenced: bool) -> ErrorCode:
-    """A client too old for PRODUCER_FENCED hears what was said before there was such an error."""
+    """Replaces PRODUCER_FENCED by INVALID_PRODUCER_EPOCH for clients that do not know the newer error."""
     if error == ErrorCode.PRODUCER_FENCED and not knows_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
 
 
 async def resolved(answer: ErrorCode | Awaitable[ErrorCode]) -> ErrorCode:
+    """Returns the error code, and waits for it if necessary."""
     return answer if isinstance(answer, ErrorCode) else await answer

@@ -1,7 +1,7 @@
-"""A broker's session with the ZooKeeper ensemble of its configuration.
+"""Opens a broker's session with the ZooKeeper ensemble of its configuration.
 
-Keeps true: kazoo is imported only by a broker that has `zookeeper.connect`; what keeps a broker
-            from its ensemble is one line.
+Keeps true: only a broker with `zookeeper.connect` imports kazoo. If the ensemble cannot be used, the error is one line
+            with the reason.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 class ZooKeeperSource:
+    """A session with the ensemble of `zookeeper.connect`."""
+
     stands_alone = False
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
@@ -32,7 +34,7 @@ class ZooKeeperSource:
 
     @property
     def session_timeout_ms(self) -> int:
-        """As ZooKeeper granted it, and as it rounds: up to its next tick, of which a session has two or more."""
+        """The granted timeout, rounded up to ZooKeeper's next tick. A session lasts at least two ticks."""
         granted = self._store.session_timeout_ms if self._store else self._config.zookeeper_session_timeout_ms
         return granted * 3 // 2
 
@@ -52,10 +54,11 @@ class ZooKeeperSource:
         return self._store
 
     def release(self) -> None:
-        """Nothing of it is on this machine."""
+        """Does nothing: the store is not on this machine."""
 
 
 def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
+    """Returns the settings of the connection from the broker's configuration."""
     from felice.metadata.zookeeper import TlsSettings, ZooKeeperSettings
 
     session_timeout_ms = config.zookeeper_session_timeout_ms
