@@ -88,7 +88,7 @@ def clean(broker: EmbeddedBroker, topic: str) -> None:
     status, log = broker.broker.cleaner.status, log_of(broker, topic)
     roll(broker, topic)
     end_offset, directory = log.log_end_offset, broker.broker.directories[0]
-    until(lambda: directory.clean_offsets.get((topic, 0), 0) >= end_offset and not status.running)
+    until(lambda: directory.checkpoints.clean_offsets.get((topic, 0), 0) >= end_offset and not status.running)
 
 
 def consumed(broker: EmbeddedBroker, topic: str, offset: int = 0) -> list[tuple[int, str, str | None]]:

@@ -27,8 +27,8 @@ from uuid import UUID
 
 from felice.config import TopicConfig
 from felice.env import Clock, Disk, DiskLocked, Lock
-from felice.log import checkpoints, failed_sync, meta_properties, partition_metadata
-from felice.log.checkpoints import Checkpoint
+from felice.log import failed_sync, meta_properties, partition_metadata
+from felice.log.directory_checkpoints import DirectoryCheckpoints
 from felice.log.errors import LogDirectoryError, is_shortage
 from felice.log.files import DEFAULT_LIMIT, OpenFiles
 from felice.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
@@ -49,8 +49,6 @@ _STRAY_SUFFIX = "-stray"
 _FUTURE_SUFFIX = "-future"
 _SET_ASIDE_NAME = re.compile(r".+\.[0-9a-f]{32}(-delete|-stray|-future)")
 _NAME_MAX_LENGTH = 255
-# Limit of deleted partitions that are remembered until the checkpoints on disk no longer contain them.
-MOST_FORGOTTEN = 1_000
 
 
 class LogDirectory:
@@ -73,8 +71,7 @@ class LogDirectory:
         self.futures: dict[PartitionKey, Log] = {}
         self.unfinished_moves: list[PartitionKey] = []
         self.failed: dict[PartitionKey, str] = {}
-        self.high_watermarks: dict[PartitionKey, int] = {}
-        self.clean_offsets: dict[PartitionKey, int] = {}
+        self.checkpoints = DirectoryCheckpoints(disk, path, self.logs, self.failed)
         self.was_clean = False
         self._sync_failed = False
         self.offline_reason: str | None = None
@@ -87,14 +84,6 @@ class LogDirectory:
         self.recovery_threads = recovery_threads
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._lock: Lock | None = None
-        self._recovery_points = Checkpoint(disk, path / checkpoints.RECOVERY_POINTS)
-        self._log_starts = Checkpoint(disk, path / checkpoints.LOG_START_OFFSETS)
-        self._high_watermarks = Checkpoint(disk, path / checkpoints.HIGH_WATERMARKS)
-        self._clean_offsets = Checkpoint(disk, path / checkpoints.CLEAN_OFFSETS)
-        self._read_recovery_points: dict[PartitionKey, int] = {}
-        self._read_log_starts: dict[PartitionKey, int] = {}
-        # Deleted partitions that the checkpoints on disk may still contain.
-        self._forgotten: set[PartitionKey] = set()
         self._deleted: list[tuple[int, Path]] = []
         self.strays = Strays(disk)
         self._set_aside_count = 0
@@ -139,15 +128,9 @@ class LogDirectory:
         """Opens all partitions, several at a time. `failed` has the reason for each that cannot be opened."""
         self._take_clean_shutdown_marker()
         self._sync_failed = failed_sync.is_marked(self._disk, self.path)
-        self._read_recovery_points = self._recovery_points.read()
-        self._read_log_starts = self._log_starts.read()
-        self.high_watermarks = self._high_watermarks.read()
-        self.clean_offsets = self._clean_offsets.read()
+        self.checkpoints.read()
         found = self._partition_directories()
-        checkpointed = {*self._read_recovery_points, *self._read_log_starts, *self.clean_offsets}
-        self._forgotten = checkpointed - {key for key, _ in found}
-        for key in self._forgotten:
-            self.clean_offsets.pop(key, None)
+        self.checkpoints.forget_all_but([key for key, _ in found])
         configs = [config_of(topic) for (topic, _), _ in found]
         keys, paths = [key for key, _ in found], [path for _, path in found]
         with self._workers("log-recovery") as each:
@@ -210,8 +193,8 @@ class LogDirectory:
                 topic_partition,
                 path,
                 config,
-                recovery_point=self._read_recovery_points.get(topic_partition, 0),
-                log_start_offset=self._read_log_starts.get(topic_partition, 0),
+                recovery_point=self.checkpoints.recovery_point_of(topic_partition),
+                log_start_offset=self.checkpoints.log_start_of(topic_partition),
                 clean_shutdown=self.was_clean,
                 sync_failed=self._sync_failed,
             )
@@ -247,19 +230,12 @@ class LogDirectory:
 
     def _adopt(self, topic_partition: PartitionKey, log: Log) -> None:
         log.on_failure = self._on_log_failure
-        log.on_recovery_point_lowered = lambda log: self._on_truncated(topic_partition, log)
+        log.on_recovery_point_lowered = lambda log: self.checkpoints.on_truncated(
+            topic_partition, log.log_end_offset
+        )
         self.logs[topic_partition] = log
-        if self.clean_offsets.get(topic_partition, 0) > log.log_end_offset:
-            # A recovery removed the end of the log. New records there have never been cleaned.
-            self.clean_offsets[topic_partition] = log.log_end_offset
-
-    def _on_truncated(self, topic_partition: PartitionKey, log: Log) -> None:
-        """Writes lower checkpoints: records that are written again above the cut are neither on disk nor clean."""
-        self.capture_recovery_points()()
-        self.capture_log_starts()()
-        if self.clean_offsets.get(topic_partition, 0) > log.log_end_offset:
-            self.clean_offsets[topic_partition] = log.log_end_offset
-            self.capture_clean_offsets()()
+        # A recovery may have removed the end of the log.
+        self.checkpoints.limit_clean_offset(topic_partition, log.log_end_offset)
 
     # -- partitions ------------------------------------------------------------------------------------
 
@@ -285,7 +261,7 @@ class LogDirectory:
         if self.offline_reason is not None:
             return lambda: lambda: None
         for topic_partition, _, _ in wanted:
-            self._forget_on_disk(topic_partition)
+            self.checkpoints.forget_on_disk(topic_partition)
 
         def begin() -> Callable[[], None]:
             begun: dict[PartitionKey, Log] = {}
@@ -308,7 +284,7 @@ class LogDirectory:
         self, topic_partition: PartitionKey, path: Path, config: TopicConfig, topic_id: UUID | None
     ) -> Log:
         try:
-            self._forget_on_disk(topic_partition)
+            self.checkpoints.forget_on_disk(topic_partition)
             return self._begin_files(topic_partition, path, config, topic_id)
         except OSError as error:
             self.on_io_error(error)
@@ -377,12 +353,12 @@ class LogDirectory:
         except OSError as error:
             self.on_io_error(error)
             raise LogDirectoryError(self.path, f"cannot set {path.name} aside: {error}") from error
-        kept = (self._read_recovery_points, self._read_log_starts, self.high_watermarks, self.clean_offsets)
-        for offsets in kept:
-            offsets.pop(topic_partition, None)
-        self._forgotten.add(topic_partition)
-        if len(self._forgotten) > MOST_FORGOTTEN:
-            self._forget_all_on_disk()
+        self.checkpoints.forget(topic_partition)
+        if self.checkpoints.has_too_many_forgotten:
+            try:
+                self.checkpoints.forget_on_disk()
+            except OSError as error:
+                self.on_io_error(error)
         if delay_ms is not None:
             self._deleted.append((self._clock.now_ms() + delay_ms, target))
         return target
@@ -391,27 +367,6 @@ class LogDirectory:
         self._set_aside_count += 1
         unique = f"{self._clock.now_ms():016x}{self._set_aside_count:016x}{suffix}"
         return self.path / f"{name[: _NAME_MAX_LENGTH - len(unique) - 1]}.{unique}"
-
-    def _forget_on_disk(self, topic_partition: PartitionKey) -> None:
-        """Removes a deleted partition from the checkpoints on disk, before a new one gets its name.
-
-        Otherwise, after a crash, the new partition would start with the old one's recovery point.
-        """
-        if topic_partition in self._forgotten:
-            self._write_checkpoints()
-
-    def _forget_all_on_disk(self) -> None:
-        """Bounds `_forgotten`: partitions that are never created again would stay in it for ever."""
-        try:
-            self._write_checkpoints()
-        except OSError as error:
-            self.on_io_error(error)
-
-    def _write_checkpoints(self) -> None:
-        self.capture_recovery_points()()
-        self.capture_log_starts()()
-        self.capture_clean_offsets()()
-        self._forgotten.clear()
 
     # -- logs that had no room -------------------------------------------------------------------------
 
@@ -423,7 +378,7 @@ class LogDirectory:
         """
         old = self.logs[topic_partition]
         old.close(clean=False)
-        write_recovery_points = self.capture_recovery_points()
+        write_recovery_points = self.checkpoints.capture_recovery_points()
 
         def look() -> Callable[[], Log | None]:
             try:
@@ -501,7 +456,7 @@ class LogDirectory:
             raise LogDirectoryError(self.path, f"cannot take {path.name}: {error}") from error
         del self.futures[topic_partition]
         self._adopt(topic_partition, log)
-        self.clean_offsets[topic_partition] = clean_offset
+        self.checkpoints.clean_offsets[topic_partition] = clean_offset
         return log
 
     def drop_future(self, topic: str, partition: int) -> None:
@@ -539,40 +494,6 @@ class LogDirectory:
         self._producer_id_expiration_ms = producer_id_expiration_ms
         for log in self.logs.values():
             log.producers.expiration_ms = producer_id_expiration_ms
-
-    # -- checkpoints -----------------------------------------------------------------------------------
-
-    def capture_recovery_points(self) -> Callable[[], None]:
-        """Takes the recovery points as of now. The result writes them, on any thread; it may raise OSError."""
-        current = {topic_partition: log.recovery_point for topic_partition, log in self.logs.items()}
-        return self._recovery_points.capture({**self._kept(self._read_recovery_points), **current})
-
-    def capture_log_starts(self) -> Callable[[], None]:
-        """Takes the log start offsets as of now. The result writes them, on any thread; it may raise OSError.
-
-        Includes offsets where the first segment begins: a power failure may bring removed segments back.
-        """
-        moved = {
-            topic_partition: log.log_start_offset
-            for topic_partition, log in self.logs.items()
-            if log.log_start_offset > 0
-        }
-        return self._log_starts.capture({**self._kept(self._read_log_starts), **moved})
-
-    def capture_high_watermarks(self, offsets: Mapping[PartitionKey, int]) -> Callable[[], None]:
-        """Takes these high watermarks, keeping those of failed partitions. The result writes them."""
-        return self._high_watermarks.capture({**self._kept(self.high_watermarks), **offsets})
-
-    def capture_clean_offsets(self) -> Callable[[], None]:
-        """Takes the offsets that the cleaner reached in each log. The result writes them."""
-        return self._clean_offsets.capture(self.clean_offsets)
-
-    def _kept(self, offsets: Mapping[PartitionKey, int]) -> dict[PartitionKey, int]:
-        return {
-            topic_partition: offset
-            for topic_partition, offset in offsets.items()
-            if topic_partition in self.failed
-        }
 
     # -- failing ---------------------------------------------------------------------------------------
 
@@ -630,9 +551,9 @@ class LogDirectory:
             outcomes = list(each(_close_cleanly, self.logs.values()))
         # One sync covers the names of all new partitions.
         self._disk.sync_dir(self.path)
-        self.capture_recovery_points()()
-        self.capture_log_starts()()
-        self.capture_high_watermarks(high_watermarks)()
+        self.checkpoints.capture_recovery_points()()
+        self.checkpoints.capture_log_starts()()
+        self.checkpoints.capture_high_watermarks(high_watermarks)()
         for future in self.futures.values():
             future.close(clean=False)
         if all(outcomes) and not self.failed:

@@ -332,7 +332,9 @@ class Partitions:
         _log.error("partition is offline", extra={"partition": f"{key[0]}-{key[1]}", "reason": str(error)})
 
     def _checkpointed(self, key: PartitionKey) -> int:
-        return max((directory.high_watermarks.get(key, 0) for directory in self._directories), default=0)
+        return max(
+            (directory.checkpoints.high_watermarks.get(key, 0) for directory in self._directories), default=0
+        )
 
     def _existing_log(self, key: PartitionKey, topic_id: UUID) -> Log | None:
         found = [(directory, directory.logs[key]) for directory in self._directories if key in directory.logs]

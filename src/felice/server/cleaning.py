@@ -187,14 +187,14 @@ class Cleaner:
         if directory is None:
             return None
         try:
-            facts = log_facts(log, partition.last_stable_offset, directory.clean_offsets.get(key))
+            facts = log_facts(log, partition.last_stable_offset, directory.checkpoints.clean_offsets.get(key))
             found = cleaner_plan.cleanable(facts, now_ms)
         except (ApiError, OSError) as error:
             self._give_up(log, str(error))
             return None
-        if found.is_reset and key in directory.clean_offsets:
-            self._note_reset(log, directory.clean_offsets[key], found.first_dirty_offset)
-            directory.clean_offsets[key] = found.first_dirty_offset
+        if found.is_reset and key in directory.checkpoints.clean_offsets:
+            self._note_reset(log, directory.checkpoints.clean_offsets[key], found.first_dirty_offset)
+            directory.checkpoints.clean_offsets[key] = found.first_dirty_offset
         return _Choice(partition, directory, found)
 
     def _note_reset(self, log: Log, clean_offset: int, first_dirty_offset: int) -> None:
@@ -252,8 +252,8 @@ class Cleaner:
         key = choice.partition.topic, choice.partition.partition
         if directory.logs.get(key) is not log or end_offset > log.log_end_offset:
             raise CleaningAborted(f"{log.name} is not as it was")
-        directory.clean_offsets[key] = end_offset
-        await _on(pool, directory.capture_clean_offsets())
+        directory.checkpoints.clean_offsets[key] = end_offset
+        await _on(pool, directory.checkpoints.capture_clean_offsets())
 
     def _report(self, log: Log, work: CleaningPass, seconds: float) -> None:
         stats = work.stats

@@ -137,16 +137,16 @@ class Maintenance:
 
     async def _write_recovery_points(self) -> None:
         for directory in self._online_directories():
-            await self._write(directory, directory.capture_recovery_points())
+            await self._write(directory, directory.checkpoints.capture_recovery_points())
 
     async def _write_log_starts(self) -> None:
         for directory in self._online_directories():
-            await self._write(directory, directory.capture_log_starts())
+            await self._write(directory, directory.checkpoints.capture_log_starts())
 
     async def _write_high_watermarks(self) -> None:
         for directory in self._online_directories():
             offsets = self._partitions.high_watermarks(directory)
-            await self._write(directory, directory.capture_high_watermarks(offsets))
+            await self._write(directory, directory.checkpoints.capture_high_watermarks(offsets))
 
     def _online_directories(self) -> list[LogDirectory]:
         return [directory for directory in self._directories if directory.offline_reason is None]

@@ -217,7 +217,7 @@ class ReplicaMoves:
                 return False
             self._append(future, piece.read())
         future.epochs.copy_from(source.epochs)
-        clean_offset = move.source.clean_offsets.get(move.key, 0)
+        clean_offset = move.source.checkpoints.clean_offsets.get(move.key, 0)
         moved = move.target.adopt_future(*move.key, clean_offset=clean_offset)
         partition.change_log(moved)
         move.source.delete(*move.key)

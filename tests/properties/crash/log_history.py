@@ -155,12 +155,12 @@ class History:
         self._promise("roll")
 
     def checkpoint(self) -> None:
-        self.directory.capture_recovery_points()()
+        self.directory.checkpoints.capture_recovery_points()()
         self._promise("recovery points")
-        self.directory.capture_log_starts()()
+        self.directory.checkpoints.capture_log_starts()()
         self._promise("log starts", durable_start=self.log.log_start_offset)
         mark = self.log.log_end_offset
-        self.directory.capture_high_watermarks({PARTITION: mark})()
+        self.directory.checkpoints.capture_high_watermarks({PARTITION: mark})()
         self._promise("high watermarks", high_watermarks=frozenset({mark}))
 
     def truncate(self) -> None:

@@ -71,9 +71,12 @@ def written(*, clean: bool) -> SimDisk:
         directory.close({KEY: log.log_end_offset})
     else:
         log.flush()
-        for write in (directory.capture_recovery_points(), directory.capture_log_starts()):
+        for write in (
+            directory.checkpoints.capture_recovery_points(),
+            directory.checkpoints.capture_log_starts(),
+        ):
             write()
-        directory.capture_high_watermarks({KEY: log.log_end_offset})()
+        directory.checkpoints.capture_high_watermarks({KEY: log.log_end_offset})()
         disk.kill()
     return disk
 

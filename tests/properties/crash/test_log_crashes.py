@@ -56,7 +56,7 @@ def reference(batches: tuple[Stored, ...]) -> Log:
 def opened(disk: SimDisk) -> tuple[Log | None, dict[tuple[str, int], int]]:
     directory = open_directory(disk, CONFIG, ManualClock())
     assert directory.failed == {}
-    return directory.logs.get(PARTITION), directory.high_watermarks
+    return directory.logs.get(PARTITION), directory.checkpoints.high_watermarks
 
 
 def crashed_again(disk: SimDisk, random: Random) -> SimDisk:

@@ -99,7 +99,7 @@ def test_partitions_come_back_after_a_clean_stop(tmp_path: Path) -> None:
     )
     directory = opened(tmp_path)
     log = directory.logs["my-topic.x", 12]
-    assert (directory.was_clean, directory.high_watermarks) == (True, {("my-topic.x", 12): 2})
+    assert (directory.was_clean, directory.checkpoints.high_watermarks) == (True, {("my-topic.x", 12): 2})
     assert (log.topic_id, log.log_start_offset, values_in(log)) == (TOPIC_ID, 1, ["b"])
 
 
@@ -163,7 +163,7 @@ def test_a_damaged_partition_is_offline_alone_and_keeps_its_recovery_point(tmp_p
         log = create(directory, topic)
         append(log, "a")
         log.flush()
-    directory.capture_recovery_points()()
+    directory.checkpoints.capture_recovery_points()()
     directory.abandon()
     path = tmp_path / "bad-0" / f"{0:020d}.log"
     path.write_bytes(path.read_bytes()[:-1] + b"\xff")
@@ -182,7 +182,7 @@ def test_a_deleted_partition_frees_its_name_and_is_removed_after_the_delay(tmp_p
     log = create(directory, file_delete_delay_ms=1000)
     append(log, "a")
     log.flush()
-    directory.capture_recovery_points()()
+    directory.checkpoints.capture_recovery_points()()
     directory.delete("events", 0)
     again = create(directory)
     assert "events" not in text(tmp_path / "recovery-point-offset-checkpoint")
@@ -311,7 +311,7 @@ def test_a_damaged_cleaner_checkpoint_only_costs_work(
 ) -> None:
     (tmp_path / "cleaner-offset-checkpoint").write_text("garbage\n")
     directory = opened(tmp_path)
-    assert directory.clean_offsets == {}
+    assert directory.checkpoints.clean_offsets == {}
     assert "cleaned from their starts again" in caplog.text
     directory.close()
 
@@ -331,10 +331,10 @@ def test_the_error_for_damaged_meta_properties_says_how_to_write_the_file_again(
 def test_a_late_write_of_an_older_capture_does_not_replace_a_newer_one(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = create(directory)
-    older = directory.capture_recovery_points()
+    older = directory.checkpoints.capture_recovery_points()
     append(log, "a")
     log.flush()
-    newer = directory.capture_recovery_points()
+    newer = directory.checkpoints.capture_recovery_points()
     newer()
     older()
     assert text(tmp_path / "recovery-point-offset-checkpoint") == "0\n1\nevents 0 1\n"
@@ -432,8 +432,8 @@ def test_a_new_partition_does_not_inherit_the_checkpoints_of_a_deleted_one_with_
     append(log, "a", "b", "c")
     log.flush()
     log.delete_records_before(2)
-    directory.capture_recovery_points()()
-    directory.capture_log_starts()()
+    directory.checkpoints.capture_recovery_points()()
+    directory.checkpoints.capture_log_starts()()
     directory.delete("events", 0)
     if restarts:
         directory.abandon()
@@ -456,15 +456,15 @@ def test_deleting_partitions_does_not_wait_for_the_disk(
 def test_the_names_of_deleted_partitions_are_not_kept_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("felice.log.directory.MOST_FORGOTTEN", 5)
+    monkeypatch.setattr("felice.log.directory_checkpoints.MOST_FORGOTTEN", 5)
     directory = opened(tmp_path)
     create(directory, "stays")
     for number in range(12):
         create(directory, "goes", number)
-        directory.capture_recovery_points()()
+        directory.checkpoints.capture_recovery_points()()
         directory.delete("goes", number)
-    assert len(directory._forgotten) <= 5
-    directory.capture_recovery_points()()
+    assert len(directory.checkpoints._forgotten) <= 5
+    directory.checkpoints.capture_recovery_points()()
     assert text(tmp_path / "recovery-point-offset-checkpoint") == "0\n1\nstays 0 0\n"
     directory.close()
 
@@ -525,7 +525,7 @@ def test_a_copy_becomes_the_replica_under_its_name(tmp_path: Path) -> None:
     copy = copied(directory)
     assert not directory.logs, "nobody takes it for the replica before it is whole"
     replica = directory.adopt_future("events", 0, clean_offset=1)
-    assert (directory.futures, directory.clean_offsets) == ({}, {("events", 0): 1})
+    assert (directory.futures, directory.checkpoints.clean_offsets) == ({}, {("events", 0): 1})
     assert replica is directory.logs["events", 0] and replica is not copy
     assert (values_in(replica), replica.recovery_point, replica.topic_id) == (["a", "b"], 2, TOPIC_ID)
     assert append(replica, "c") == 2

@@ -36,7 +36,7 @@ def begun() -> tuple[SimDisk, LogDirectory, Log]:
     log = directory.create(*KEY, TopicConfig(), UUID(int=7))
     append(log, "a")
     log.flush()
-    directory.capture_recovery_points()()
+    directory.checkpoints.capture_recovery_points()()
     return disk, directory, log
 
 

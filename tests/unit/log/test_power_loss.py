@@ -90,7 +90,7 @@ def test_a_log_opens_after_a_kill_during_a_truncation() -> None:
     append(log, "d")
     append(log, "e")
     log.flush()
-    directory.capture_recovery_points()()
+    directory.checkpoints.capture_recovery_points()()
     start, disk.journal = disk.copy(), []
     log.truncate_to(1)
     for moment in moments(start, disk.journal):
@@ -163,7 +163,7 @@ def test_an_aborted_transaction_of_a_segment_that_ends_at_the_recovery_point_sta
     log.append(data, leader_epoch=0, now_ms=NOW)
     log.append(marker(1, commit=False), leader_epoch=0, now_ms=NOW, origin=AppendOrigin.COORDINATOR)
     log.flush()
-    directory.capture_recovery_points()()
+    directory.checkpoints.capture_recovery_points()()
     log.roll()
     append(log, "next")
     expected = log.aborted_transactions(0, 2)
@@ -181,9 +181,9 @@ def test_segments_that_reappear_after_retention_are_not_reported_as_damage(check
     for value in "abcd":
         append(log, value)
     log.apply_retention(NOW, log.log_end_offset)
-    directory.capture_recovery_points()()
+    directory.checkpoints.capture_recovery_points()()
     if checkpointed:
-        directory.capture_log_starts()()
+        directory.checkpoints.capture_log_starts()()
     assert log.log_start_offset > 0
     for seed in range(60):
         after = disk.copy()
@@ -233,7 +233,7 @@ def test_a_transaction_index_rebuilt_below_the_recovery_point_is_on_disk_again(t
     elif then == "writes":
         append(log, "c")
         log.flush()
-        directory.capture_recovery_points()()
+        directory.checkpoints.capture_recovery_points()()
     for moment in moments(start, disk.journal) if then == "is killed" else ():
         for seed in range(10):
             after = moment.after_power_failure(Random(seed))

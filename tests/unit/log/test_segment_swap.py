@@ -132,15 +132,15 @@ def test_the_checkpoint_follows_truncations_and_deletions(tmp_path: Path) -> Non
         log = directory.create(topic, 0, COMPACT, None)
         for _ in range(5):
             put(log, ("a", "1"))
-        directory.clean_offsets[topic, 0] = 4
-    directory.capture_clean_offsets()()
+        directory.checkpoints.clean_offsets[topic, 0] = 4
+    directory.checkpoints.capture_clean_offsets()()
     directory.logs["t", 0].truncate_to(2)
     checkpoint = path / "cleaner-offset-checkpoint"
     assert checkpoint.read_text() == "0\n2\nt 0 2\nu 0 4\n"
     directory.delete("u", 0)
     directory.create("u", 0, COMPACT, None)
     assert checkpoint.read_text() == "0\n1\nt 0 2\n"
-    assert directory_of(path).clean_offsets == {("t", 0): 2}
+    assert directory_of(path).checkpoints.clean_offsets == {("t", 0): 2}
 
 
 def test_a_checkpoint_above_the_end_that_a_recovery_left_is_lowered(tmp_path: Path) -> None:
@@ -150,5 +150,5 @@ def test_a_checkpoint_above_the_end_that_a_recovery_left_is_lowered(tmp_path: Pa
     log = compacted(path / "t-0")
     put(log, ("a", "1"), at=NOW)
     log.close()
-    assert directory_of(path).clean_offsets == {("t", 0): 1}
+    assert directory_of(path).checkpoints.clean_offsets == {("t", 0): 1}
     shutil.rmtree(path)
