@@ -26,12 +26,16 @@ SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | None = None) -> SparkSession:
-    """A SparkSession with `format("felice")` ready: on this machine, on a cluster, or by Connect (`sc://host`)."""
+    """A SparkSession with `format("felice")` ready.
+
+    `master`: `local[*]` this machine, `spark://host:7077` a cluster, `sc://host` Spark Connect, and `sc://local[*]` a
+    Connect server that is started on this machine.
+    """
     prepare_environment()
     # A session that runs already keeps its settings.
     is_new = SparkSession.getActiveSession() is None
     builder = SparkSession.builder.appName(name)
-    builder = builder.remote(master) if master.startswith(CONNECT) else builder.master(master)
+    builder = builder.remote(_remote(master)) if master.startswith(CONNECT) else builder.master(master)
     for key, value in (config or {}).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
@@ -41,6 +45,12 @@ def session(name: str, master: str = "local[*]", *, config: Mapping[str, str] | 
         _shuffle_into_few(spark)
     register(spark)
     return spark
+
+
+def _remote(master: str) -> str:
+    """`sc://local[2]` starts a Connect server on this machine, whose Python is then this one's."""
+    rest = master.removeprefix(CONNECT)
+    return rest if rest.startswith("local") and not rest.startswith("localhost") else master
 
 
 def start_java(config: Mapping[str, str], stderr: BinaryIO) -> None:

@@ -24,3 +24,18 @@ def test_a_session_keeps_the_java_and_python_the_user_chose(monkeypatch: pytest.
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
     prepare_environment()
     assert (os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"]) == (chosen, "/opt/python")
+
+
+@pytest.mark.parametrize(
+    ("master", "remote"),
+    [
+        ("sc://local[2]", "local[2]"),
+        ("sc://local", "local"),
+        ("sc://localhost:15002", "sc://localhost:15002"),
+        ("sc://spark.example:15002", "sc://spark.example:15002"),
+    ],
+)
+def test_a_connect_server_may_be_one_that_is_started_here(master: str, remote: str) -> None:
+    from felice.pipelines.spark.session import _remote
+
+    assert _remote(master) == remote
