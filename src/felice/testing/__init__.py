@@ -7,8 +7,8 @@
         broker.faults.fail("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER, topic="orders", times=3)
         Producer({"bootstrap.servers": broker.bootstrap}).produce("orders", b"...")
 
-Keeps true: importing this package imports no broker: a name is loaded when it is first asked for, so that the
-            pytest plugin (`felice.testing.plugin`) costs nothing where its fixtures are not used.
+Keeps true: importing this package imports no broker. Each name is loaded at its first use, so that the pytest
+            plugin (`felice.testing.plugin`) costs nothing where its fixtures are not used.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The test broker for coroutines: what may take a moment is awaited, and the caller's loop goes on meanwhile.
+"""The test broker for coroutines: calls that take time are awaited, and the caller's loop keeps running meanwhile.
 
-The broker itself runs on a thread and a loop of its own, as `Broker` does; a blocked test cannot stop it.
+The broker runs on a thread and a loop of its own, as `Broker` does; a blocked test cannot stop it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from felice.testing.faults import Faults
 
 
 class AsyncBroker:
-    """`async with AsyncBroker() as broker`. Takes what `Broker` takes."""
+    """The asynchronous test broker: `async with AsyncBroker() as broker`. Takes the arguments of `Broker`."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._args = args
@@ -25,28 +25,33 @@ class AsyncBroker:
 
     @property
     def blocking(self) -> Broker:
-        """The same broker with its blocking face."""
+        """The same broker with its blocking API."""
         if self._started is None:
             raise RuntimeError("the broker was not started: use `async with` or `await broker.start()`")
         return self._started
 
     @property
     def bootstrap(self) -> str:
+        """See `Broker.bootstrap`."""
         return self.blocking.bootstrap
 
     @property
     def port(self) -> int:
+        """See `Broker.port`."""
         return self.blocking.port
 
     @property
     def data_dir(self) -> Path:
+        """See `Broker.data_dir`."""
         return self.blocking.data_dir
 
     @property
     def faults(self) -> Faults:
+        """The faults of this broker; scripting one never blocks."""
         return self.blocking.faults
 
     async def start(self) -> Self:
+        """See `Broker.start`."""
         if self._started is None:
             self._started = await asyncio.to_thread(Broker, *self._args, **self._options)
         else:
@@ -54,20 +59,25 @@ class AsyncBroker:
         return self
 
     async def stop(self) -> None:
+        """See `Broker.stop`."""
         await asyncio.to_thread(self.blocking.stop)
 
     async def kill(self) -> None:
+        """See `Broker.kill`."""
         await asyncio.to_thread(self.blocking.kill)
 
     async def restart(self) -> None:
+        """See `Broker.restart`."""
         await asyncio.to_thread(self.blocking.restart)
 
     async def create_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> None:
+        """See `Broker.create_topic`."""
         await asyncio.to_thread(self.blocking.create_topic, name, partitions, configs)
 
     async def delete_topic(self, name: str) -> None:
+        """See `Broker.delete_topic`."""
         await asyncio.to_thread(self.blocking.delete_topic, name)
 
     async def produce(
@@ -80,6 +90,7 @@ class AsyncBroker:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Record:
+        """See `Broker.produce`."""
         return await asyncio.to_thread(
             self.blocking.produce,
             topic,
@@ -91,9 +102,11 @@ class AsyncBroker:
         )
 
     async def records(self, topic: str, partition: int | None = None) -> list[Record]:
+        """See `Broker.records`."""
         return await asyncio.to_thread(self.blocking.records, topic, partition)
 
     async def wait_for_records(self, topic: str, count: int, timeout_s: float = 10.0) -> list[Record]:
+        """See `Broker.wait_for_records`."""
         return await asyncio.to_thread(self.blocking.wait_for_records, topic, count, timeout_s)
 
     async def __aenter__(self) -> Self:

@@ -1,10 +1,10 @@
-"""Error answers of every API, in the shape that its clients expect.
+"""Error responses of every API, in the shape that its clients expect.
 
-Keeps true: an answer has a row for everything that was asked for, or clients would wait for what is not there.
-            What fails was not done, unless the fault says `applied`.
-How:        where requests go to partitions, the handler itself makes the answer: it is given a broker whose
-            partitions refuse. Reads are done and their answers overwritten. Other changes are answered from the
-            request alone.
+Keeps true: a response has a row for everything that was requested, because clients wait for missing rows.
+            What is reported as failed was not executed, unless the fault says `applied`.
+How:        where requests go to partitions, the handler itself builds the response: it gets services whose
+            partitions raise the error. Reads are executed and their responses overwritten. The responses to other
+            changes are built from the request alone.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ from felice.testing.fault import BY_PARTITION, Fault
 
 MESSAGE = "injected by felice.testing"
 
-# Of a whole fetch, never of a partition.
+# Errors of a whole fetch, never of a partition.
 _OF_FETCH_SESSIONS = {
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 }
-# Where an answer has its errors, when they are not of the whole answer.
+# The path to the rows with errors, for APIs whose error is not at the top of the response.
 _ERRORS_AT: dict[int, tuple[str, ...]] = {
     API.PRODUCE.key: ("responses", "partition_responses"),
     API.FETCH.key: ("responses", "partitions"),
@@ -94,7 +94,7 @@ _ERRORS_AT: dict[int, tuple[str, ...]] = {
     API.ALTER_CONFIGS.key: ("responses",),
     API.INCREMENTAL_ALTER_CONFIGS.key: ("responses",),
 }
-# Where a later version has them elsewhere: from which version, and where.
+# Where a later version has them elsewhere: the first such version, and the path.
 _ERRORS_MOVED: dict[int, tuple[int, tuple[str, ...]]] = {
     API.ADD_PARTITIONS_TO_TXN.key: (4, ("results_by_transaction", "topic_results", "results_by_partition")),
 }
@@ -114,25 +114,25 @@ _READS = {
         API.API_VERSIONS,
     )
 }
-# What a topic's row must not have beside an error.
+# APIs whose rows of topics must be empty beside an error.
 _EMPTIED = {API.METADATA.key, API.DESCRIBE_TOPIC_PARTITIONS.key}
 
 
 def check_can_fail(api: Api) -> None:
-    """Raises `ValueError` for an API whose errors nobody has described here."""
+    """Raise `ValueError` for an API whose error responses are not described here."""
     described = BY_PARTITION | _READS | _FROM_REQUEST.keys()
     if api.key not in described and not _has_its_own_error(api):
         raise ValueError(f"{api.name} cannot be made to fail; drop, delay and black_hole work with it")
 
 
 def _has_its_own_error(api: Api) -> bool:
-    """One for the whole answer, in every version."""
+    """Whether every version has one error for the whole response."""
     fields = [field for field in schema_of(api.response).fields if field.name == "error_code"]
     return all(any(version in field.versions for field in fields) for version in api.versions)
 
 
 def topics_of(api: Api, request: Any, services: Services) -> frozenset[str]:
-    """The topics that a request is about, those of its fetch session too. Groups' offsets name them as well."""
+    """The topics that a request names, those of its fetch session and of its offsets included."""
     rows: list[Any] = []
     inner = (row for name in ("groups", "transactions", "markers") for row in getattr(request, name, ()))
     for holder in (request, *inner):
@@ -158,7 +158,7 @@ def _name_of(row: Any, services: Services) -> str:
 
 
 def refused(fault: Fault, handle: Handle, request: Any, context: RequestContext) -> Any:
-    """The error answer to a request that is not carried out."""
+    """The error response to a request that is not executed."""
     assert fault.error is not None
     api = _api_of(request)
     if api is API.FETCH and fault.error in _OF_FETCH_SESSIONS:
@@ -181,7 +181,7 @@ def _read_then_overwrite(fault: Fault, answer: Any, context: RequestContext) -> 
 
 
 def overwritten(fault: Fault, response: Any, context: RequestContext) -> Any:
-    """The answer with the fault's error in every row of the fault's topic (without one: in every row)."""
+    """The response with the fault's error in every row of the fault's topic (without a topic: in every row)."""
     api = _api_of(response)
     path = _errors_at(api, context.version)
     rows = _rows(response, path, fault.topic, context.services)
@@ -228,11 +228,11 @@ def _api_of(message: Any) -> Api:
     return next(api for api in API.by_key.values() if kind in (api.request, api.response))
 
 
-# Partitions that refuse
+# Partitions that raise an error
 
 
 class _RefusingPartitions:
-    """The partitions of a broker, of which some (all, without a topic) answer with an error."""
+    """The partitions of a broker; those of one topic (without a topic: all) raise an error."""
 
     def __init__(self, partitions: Partitions, topic: str | None, error: ErrorCode) -> None:
         self._partitions = partitions
@@ -254,7 +254,7 @@ def _refusing(context: RequestContext, topic: str | None, error: ErrorCode) -> R
 
 
 def with_own_rows(context: RequestContext) -> RequestContext:
-    """A context whose handler makes every row of its answer anew, so that the answer may be changed."""
+    """A context whose handler builds every row again instead of sharing it, so that the response may be changed."""
     return _with_services(context, topic_rows=TopicRows(max_bytes=0))
 
 
@@ -263,7 +263,7 @@ def _with_services(context: RequestContext, **changed: Any) -> RequestContext:
     return RequestContext(services, context.version, context.client_id, context.session)
 
 
-# Answers from the request alone
+# Responses from the request alone
 
 
 def _offset_commit(request: Any, error: ErrorCode) -> OffsetCommitResponse:

@@ -1,9 +1,9 @@
-"""A whole broker on a thread of the test's process, whose own doors see no faults.
+"""A whole broker on a thread of the test's process, with direct access to its topics and records.
 
-Keeps true: what was acknowledged is there after `restart`, after `kill` too, at the same address. A directory of
-            the broker's own making is gone after `stop`; one that was given stays.
-            `create_topic`, `produce` and `records` reach the logs directly: they meet no scripted fault and
-            use none up. They see what was committed, as a consumer with read_committed does.
+Keeps true: acknowledged records are there after `restart` and after `kill`, at the same address. A directory that the
+            broker created is removed by `stop`; a directory of the caller stays.
+            `create_topic`, `produce` and `records` reach the logs directly: they meet no scripted fault and use
+            none up. They see committed records, as a read_committed consumer does.
 How:        `EmbeddedBroker` with a table of handlers that `Faults` has wrapped.
 """
 
@@ -37,7 +37,7 @@ _COMMIT_TIMEOUT_S = 30.0
 
 
 class Record(NamedTuple):
-    """One record as the log holds it."""
+    """One record as the log holds it. Times are in milliseconds."""
 
     topic: str
     partition: int
@@ -49,11 +49,10 @@ class Record(NamedTuple):
 
 
 class Broker(Serving):
-    """Starts when made, or raises `StartupError`; ends with `stop` or `with`.
+    """A broker for tests. It starts when created, or raises `StartupError`; `stop`, or `with`, ends it.
 
-    `data_dir` makes it durable beyond this object; `topics` are created at once (names, or names with their
-    numbers of partitions); `properties` are broker options by Kafka's names, other keywords by attribute
-    (`num_partitions=3`).
+    `data_dir` keeps its data beyond this object; `topics` are created at once (names, or names with their numbers of
+    partitions); `properties` are broker options by Kafka's names, other keywords by attribute (`num_partitions=3`).
     """
 
     def __init__(
@@ -75,24 +74,26 @@ class Broker(Serving):
         self.start()
         self._create_topics(topics)
 
-    # Its life
+    # Starting and stopping
 
     @property
     def is_running(self) -> bool:
+        """Whether the broker runs: False after `kill` and `stop`."""
         return self._running is not None
 
     @property
     def port(self) -> int:
-        """The same for the whole life of this object."""
+        """The port; it stays the same across restarts."""
         return self._port
 
     @property
     def bootstrap(self) -> str:
-        """For `bootstrap.servers`."""
+        """The address, for `bootstrap.servers`."""
         return f"127.0.0.1:{self._port}"
 
     @property
     def data_dir(self) -> Path:
+        """The directory of the broker's data."""
         if self._given_dir is not None:
             return self._given_dir
         if self._own_dir is None:
@@ -100,7 +101,7 @@ class Broker(Serving):
         return Path(self._own_dir.name)
 
     def start(self) -> None:
-        """After `kill` or `stop`; the constructor has done it the first time. Does nothing while it runs."""
+        """Start again after `kill` or `stop`; does nothing while the broker runs. The constructor calls it."""
         if self._running is not None:
             return
         if self._given_dir is None and self._own_dir is None:
@@ -120,16 +121,16 @@ class Broker(Serving):
         self.faults.attach(self._running)
 
     def stop(self) -> None:
-        """Stops cleanly; a directory of its own is removed. A second call does nothing."""
+        """Stop cleanly and remove the directory if the broker created it. A second call does nothing."""
         self._end(EmbeddedBroker.stop)
         self._remove_own_dir()
 
     def kill(self) -> None:
-        """Stops as `kill -9` would: connections are cut, nothing is closed cleanly, the directory stays."""
+        """End as `kill -9` would: connections are cut, nothing is closed cleanly, the directory stays."""
         self._end(EmbeddedBroker.kill)
 
     def restart(self) -> None:
-        """Stops cleanly unless it was killed, and starts on the same directory and port."""
+        """Stop cleanly, unless the broker was killed, and start with the same directory and port."""
         self._end(EmbeddedBroker.stop)
         self.start()
 
@@ -147,14 +148,15 @@ class Broker(Serving):
     def __repr__(self) -> str:
         return f"<Broker {self.bootstrap} {'running' if self.is_running else 'stopped'}>"
 
-    # Its topics and records
+    # Topics and records
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        """Ready to be used when this returns; raises `ApiError` if it cannot be."""
+        """Create a topic that is ready when this returns; raises `ApiError` if it cannot be created."""
         requested = NewTopic(name, partitions, 1, configs=dict(configs or {}))
         self._embedded.run(self._server.services.cluster_admin.create_topic(requested))
 
     def delete_topic(self, name: str) -> None:
+        """Delete a topic; raises `ApiError` if there is none of this name."""
         self._embedded.run(self._server.services.cluster_admin.delete_topic(name))
 
     def produce(
@@ -167,19 +169,19 @@ class Broker(Serving):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Record:
-        """Appends one record, committed when this returns; a topic that is not there is created.
+        """Append one record, which is committed when this returns; a missing topic is created.
 
-        Without `partition` the key decides as in Java's client, and without a key it is partition 0.
+        Without `partition` the key decides, as in Java's client; without a key it is partition 0.
         """
         record = Record(topic, -1, -1, timestamp_ms or -1, _bytes(key), _bytes(value), tuple(headers))
         return self._embedded.run(_append(self._server, record, partition))
 
     def records(self, topic: str, partition: int | None = None) -> list[Record]:
-        """Every committed record, by partition and offset; those of aborted transactions left out."""
+        """Every committed record, by partition and offset; records of aborted transactions are left out."""
         return self._embedded.run(_read(self._server, topic, partition))
 
     def wait_for_records(self, topic: str, count: int, timeout_s: float = 10.0) -> list[Record]:
-        """The records of a topic as soon as there are `count` of them; raises `TimeoutError`."""
+        """Wait until a topic has `count` records and return them; raises `TimeoutError`."""
         deadline = time.monotonic() + timeout_s
         while True:
             found = self.records(topic) if topic in self._server.image.topics else []

@@ -1,8 +1,8 @@
-"""Several brokers on a thread of the test's process, which stop, die and come back one by one.
+"""Several brokers on a thread of the test's process, which can be stopped, killed and started one by one.
 
-Keeps true: `bootstrap` names every broker, running or not, and a broker that comes back has its address and directory.
-            What is asked here about leaders is the cluster's own metadata, as every broker has it.
-Does not:   script faults: those are a single broker's (`felice.testing.Broker`).
+Keeps true: `bootstrap` names every broker, running or not. A broker that starts again has its address and directory.
+            `leader`, `isr` and `controller` read the cluster's metadata as the brokers have it.
+Does not:   script faults: those belong to a single broker (`felice.testing.Broker`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ _POLL_S = 0.005
 
 
 class Cluster(Serving):
-    """`with Cluster(brokers=3) as cluster`. Starts when made, or raises `StartupError`; ids begin with 1.
+    """A cluster for tests: `with Cluster(brokers=3) as cluster`. It starts when created, or raises `StartupError`.
 
-    `topics` are created at once, with a replica on up to three brokers; `properties` are broker options by
-    Kafka's names, other keywords by attribute (`num_partitions=3`); `racks` are the brokers' racks, in turn.
+    Broker ids start at 1. `topics` are created at once, with replicas on up to three brokers. `properties` are broker
+    options by Kafka's names, other keywords by attribute (`num_partitions=3`). `racks` are assigned to the brokers in
+    turn.
     """
 
     def __init__(
@@ -48,42 +49,43 @@ class Cluster(Serving):
             raise
         self._create_topics(topics)
 
-    # Its life
+    # Starting and stopping
 
     @property
     def bootstrap(self) -> str:
-        """For `bootstrap.servers`: every broker."""
+        """The addresses of all brokers, for `bootstrap.servers`."""
         return self._running.bootstrap
 
     @property
     def running(self) -> list[int]:
-        """The ids of the brokers that run."""
+        """The ids of the running brokers."""
         return sorted(self._running.cluster.brokers)
 
     def port(self, broker_id: int) -> int:
+        """The port of a broker; the same whenever it runs."""
         return self._running.cluster.ports[broker_id]
 
     def kill_broker(self, broker_id: int) -> None:
-        """As `kill -9` would; the others know at once."""
+        """End a broker as `kill -9` would; the other brokers notice at once."""
         self._running.run(self._running.cluster.kill_broker(broker_id))
 
     def stop_broker(self, broker_id: int) -> None:
-        """In good order: it gives its leaderships away first."""
+        """Stop a broker cleanly: it hands its leaderships over first."""
         self._running.run(self._running.cluster.stop_broker(broker_id))
 
     def start_broker(self, broker_id: int) -> None:
-        """After either; does nothing while it runs."""
+        """Start a broker again after `kill_broker` or `stop_broker`; does nothing while it runs."""
         self._running.run(self._running.cluster.start_broker(broker_id))
 
     def stop(self) -> None:
-        """Stops all of them; a directory of the cluster's own making is removed. A second call does nothing."""
+        """Stop all brokers and remove the directory if the cluster created it. A second call does nothing."""
         self._running.stop()
         self._own_dir.cleanup()
 
     def __repr__(self) -> str:
         return f"<Cluster {self.bootstrap} running {self.running}>"
 
-    # What it knows
+    # Metadata
 
     @property
     def image(self) -> ClusterImage:
@@ -95,27 +97,27 @@ class Cluster(Serving):
 
     @property
     def controller(self) -> int:
-        """The id of the broker that is the controller; -1 while there is none."""
+        """The id of the controller; -1 while there is none."""
         return self.image.controller_id
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The id of the broker that leads; -1 while none does."""
+        """The id of the partition's leader; -1 while there is none."""
         return self._partition(topic, partition).leader
 
     def isr(self, topic: str, partition: int = 0) -> tuple[int, ...]:
-        """The ids of the brokers that are in sync."""
+        """The ids of the partition's in-sync replicas."""
         return self._partition(topic, partition).isr
 
     def wait_until(self, condition: Callable[[Cluster], bool], timeout_s: float = 10.0) -> None:
-        """Until `condition(cluster)` holds; raises `TimeoutError`."""
+        """Wait until `condition(cluster)` holds; raises `TimeoutError`."""
         deadline = time.monotonic() + timeout_s
         while not condition(self):
             if time.monotonic() >= deadline:
-                raise TimeoutError(f"it did not come about in {timeout_s} s: {self!r}")
+                raise TimeoutError(f"the condition did not hold within {timeout_s} s: {self!r}")
             time.sleep(_POLL_S)
 
     def wait_in_sync(self, timeout_s: float = 30.0) -> None:
-        """Until every partition has a leader and all its replicas in sync."""
+        """Wait until every partition has a leader and all its replicas are in sync; raises `TimeoutError`."""
         self.wait_until(lambda cluster: all(map(_is_whole, _partitions(cluster.image))), timeout_s)
 
     def create_topic(
@@ -125,7 +127,10 @@ class Cluster(Serving):
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Known to every running broker when this returns; raises `ApiError` if it cannot be made."""
+        """Create a topic; every running broker knows it when this returns.
+
+        Raises `ApiError` if it cannot be created.
+        """
         brokers = self._running.cluster.brokers
         requested = NewTopic(name, partitions, replication_factor, configs=dict(configs or {}))
         planned = self._running.run(brokers[min(brokers)].services.cluster_admin.create_topic(requested))

@@ -1,4 +1,4 @@
-"""One scripted fault, and the script: which faults there are, in which order they fire, what they did."""
+"""One scripted fault, and the script: which faults there are, in which order they fire, and what they did."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from typing import Self, TypeAlias
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ErrorCode
 
-# These reach their logs through `services.partitions`; where they name none, there is nothing that could fail.
+# These APIs reach their logs through `services.partitions`. A request that names no partition cannot fail.
 BY_PARTITION = {
     api.key
     for api in (API.PRODUCE, API.FETCH, API.LIST_OFFSETS, API.OFFSET_FOR_LEADER_EPOCH, API.DELETE_RECORDS)
 }
-# API, version, client id, topics named.
+# API, version, client id, and the topics of a request.
 Asked: TypeAlias = tuple[Api, int, str | None, frozenset[str]]
 
 
 class FaultKind(StrEnum):
+    """What a fault does to a request."""
+
     FAIL = "fail"
     DROP = "drop"
     DELAY = "delay"
@@ -36,7 +38,7 @@ class FaultNotFired(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What was done to one request. `api` is None for a connection that was cut from outside any request."""
+    """What a fault did to one request. `api` is None for a connection that was cut by `drop_connections`."""
 
     kind: FaultKind
     api: str | None
@@ -48,7 +50,7 @@ class Injection:
 
 
 class Fault:
-    """Acts from being scripted until it is used up or removed; `with` removes it at the end."""
+    """A scripted fault. It acts until it is used up or removed; the end of a `with` block removes it."""
 
     def __init__(
         self,
@@ -79,24 +81,26 @@ class Fault:
 
     @property
     def is_active(self) -> bool:
-        """Whether it would fire on the next request that matches."""
+        """Whether it fires on the next request that matches."""
         return not self.is_removed and (self.times is None or self.fired < self.times)
 
     @property
     def is_pending(self) -> bool:
+        """Whether it has not fired as often as scripted."""
         return self.fired < (1 if self.times is None else self.times)
 
     def remove(self) -> None:
-        """Ends it and lets go of what it holds; what it did stays told."""
+        """Remove it and release what it holds. `injected` keeps what it did."""
         assert self._script is not None
         self._script.remove(self)
 
     def wait_fired(self, times: int | None = None, timeout_s: float = 10.0) -> None:
-        """Until it has fired `times` times (as often as scripted, or once); raises `FaultNotFired`."""
+        """Wait until it has fired `times` times (default: as often as scripted, or once); raises `FaultNotFired`."""
         assert self._script is not None
         self._script.wait_fired(self, times or self.times or 1, timeout_s)
 
     def matches(self, asked: Asked) -> bool:
+        """Whether it concerns this request."""
         api, _, client_id, topics = asked
         if self.kind is FaultKind.FAIL and not topics and api.key in BY_PARTITION:
             return False
@@ -108,10 +112,10 @@ class Fault:
         )
 
     async def hold(self, seconds: float | None) -> None:
-        """Until the fault is removed or the broker stops; raises `TimeoutError` after `seconds`."""
+        """Wait until the fault is removed or the broker stops; raises `TimeoutError` after `seconds`."""
         assert self._script is not None
         future = asyncio.get_running_loop().create_future()
-        # First held, then asked: whoever removes the fault does it the other way round.
+        # Add the future before the check: `remove` deactivates the fault before it releases what is held.
         self._held.add(future)
         try:
             if not self.is_removed and not self._script.lets_go:
@@ -121,8 +125,9 @@ class Fault:
             self._held.discard(future)
 
     def release_held(self) -> None:
+        """Release every request that the fault holds."""
         for future in list(self._held):
-            # A loop that is closed holds nothing any more.
+            # A closed loop holds nothing any more.
             with contextlib.suppress(RuntimeError):
                 future.get_loop().call_soon_threadsafe(_finish, future)
 
@@ -158,11 +163,11 @@ def _finish(future: asyncio.Future[None]) -> None:
 
 
 class Script:
-    """The faults in the order of their scripting. Every method may be called from any thread."""
+    """The faults in the order in which they were scripted. Every method may be called from any thread."""
 
     def __init__(self, changed: threading.Condition) -> None:
         self.active: tuple[Fault, ...] = ()
-        # While the broker stops nothing is held.
+        # While the broker stops, no request is held.
         self.lets_go = False
         self._changed = changed
         self._all: list[Fault] = []
@@ -209,7 +214,7 @@ class Script:
             fault.release_held()
 
     def fire(self, asked: Asked, *, is_delay: bool) -> Fault | None:
-        """The fault that this request meets, counted and noted."""
+        """The fault that fires on this request, if any; counts and records it."""
         with self._changed:
             for fault in self.active:
                 if (fault.kind is FaultKind.DELAY) is is_delay and fault.matches(asked):

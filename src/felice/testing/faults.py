@@ -1,12 +1,13 @@
-"""Faults that real clients feel, scripted by the test: errors, cut connections, late and lost answers.
+"""Faults that real clients meet, scripted by the test: errors, cut connections, late and lost responses.
 
-Keeps true: a fault scripted for n requests fires on exactly the next n that match, in the order of their arrival;
-            everything else is answered as if there were no faults. A request meets at most one fault that changes
-            its answer (the first scripted that matches) and one delay. `injected` tells what was done, in order.
-            Removing a fault lets go of everything it holds: late answers leave, black-holed connections are cut.
+Keeps true: a fault scripted for n requests fires on exactly the next n that match, in the order of their arrival.
+            Every other request is answered as if there were no faults. A request meets at most one fault that
+            changes its response (the first scripted that matches) and one delay. `injected` lists what was done, in
+            order. Removing a fault releases everything that it holds: late responses are sent, and black-holed
+            connections are cut.
 How:        `handlers` is the broker's table with every handler wrapped. Matching and firing happen on the broker's
             loop; scripting, from any thread, under one lock.
-Does not:   touch what came before: a fetch that already waits for data is answered without the fault.
+Does not:   affect earlier requests: a fetch that already waits for data is answered without the fault.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _REASON = "injected by felice.testing"
 
 
 class _Intercepted(Handlers):
-    """The broker's handlers, each wrapped when it is first called."""
+    """The broker's handlers; each is wrapped at its first call."""
 
     def __init__(self, intercept: Callable[[Api, Handle, Any, RequestContext], Any]) -> None:
         super().__init__()
@@ -46,7 +47,7 @@ class _Intercepted(Handlers):
 
 
 class Faults:
-    """The faults of one broker. They outlive its restarts."""
+    """The faults of one broker. They stay across its restarts."""
 
     def __init__(self) -> None:
         self.handlers: Mapping[int, Handle] = _Intercepted(self._intercept)
@@ -66,10 +67,10 @@ class Faults:
         times: int | None = 1,
         applied: bool = False,
     ) -> Fault:
-        """Answers the next `times` requests (None: every request until removed) with an error.
+        """Answer the next `times` requests (None: every request until removed) with an error.
 
-        With `topic` only partitions of that topic fail; the rest of the request is served. `applied` says whether
-        the broker does what is asked before it claims that it failed.
+        With `topic`, only partitions of that topic fail; the rest of the request is served. `applied`: the broker
+        executes the request before it reports that the request failed.
         """
         found, code = _api(api), _error(error)
         answers.check_can_fail(found)
@@ -84,7 +85,7 @@ class Faults:
         times: int | None = 1,
         applied: bool = False,
     ) -> Fault:
-        """Cuts the connection instead of answering. `applied`: the request is carried out, its answer lost."""
+        """Cut the connection instead of answering. `applied`: the request is executed, and its response is lost."""
         return self._add(Fault(FaultKind.DROP, _any_api(api), topic, client_id, times, applied=applied))
 
     def delay(
@@ -96,9 +97,9 @@ class Faults:
         client_id: str | None = None,
         times: int | None = None,
     ) -> Fault:
-        """Carries requests out at once and sends their answers `delay_ms` later."""
+        """Execute requests at once and send their responses `delay_ms` later."""
         if delay_ms < 0:
-            raise ValueError(f"a delay of {delay_ms} ms is not possible")
+            raise ValueError(f"a delay of {delay_ms} ms is not possible: it must not be negative")
         return self._add(Fault(FaultKind.DELAY, _any_api(api), topic, client_id, times, delay_ms=delay_ms))
 
     def black_hole(
@@ -110,20 +111,20 @@ class Faults:
         times: int | None = None,
         applied: bool = False,
     ) -> Fault:
-        """Takes requests and never answers; the connection stays open until the fault is removed.
+        """Read requests and never answer; the connection stays open until the fault is removed.
 
-        What the client asks later on the same connection is carried out, but its answer waits behind this one.
+        Later requests on the same connection are executed, but their responses wait behind this one.
         """
         return self._add(Fault(FaultKind.BLACK_HOLE, _any_api(api), topic, client_id, times, applied=applied))
 
     def drop_connections(self, client_id: str | None = None) -> int:
-        """Cuts every connection there is now (or those of one client id); returns how many that were."""
+        """Cut every open connection (or those of one client id); returns their number."""
         if self._running is None:
             return 0
         return self._running.run(self._cut(self._running, client_id))
 
     def clear(self) -> None:
-        """Removes every fault and forgets what was injected."""
+        """Remove every fault and forget what was injected."""
         self._script.clear()
 
     def _add(self, fault: Fault) -> Fault:
@@ -133,28 +134,29 @@ class Faults:
 
     @property
     def injected(self) -> tuple[Injection, ...]:
-        """What was done to which request, in order."""
+        """Which fault met which request, in order."""
         return self._script.injected
 
     @property
     def pending(self) -> tuple[Fault, ...]:
-        """Faults that have not fired as often as scripted (those without a number: not once), removed or not."""
+        """The faults that have not fired as often as scripted (without a number: not once), removed or not."""
         return self._script.pending
 
     def assert_all_fired(self) -> None:
-        """Raises `FaultNotFired` (an `AssertionError`) that names what is `pending`."""
+        """Raise `FaultNotFired` (an `AssertionError`) that names the `pending` faults."""
         left = self.pending
         if left:
             raise FaultNotFired("; ".join(map(repr, left)))
 
-    # The broker's life
+    # Starting and stopping the broker
 
     def attach(self, running: EmbeddedBroker) -> None:
+        """Start to intercept the requests of this broker."""
         self._running = running
         self._script.lets_go = False
 
     def detach(self) -> None:
-        """Lets go of what is held, so that a stop need not wait for it. What was scripted stays."""
+        """Release everything that faults hold, so that a stop need not wait for it. The script stays."""
         self._running = None
         self._script.release_held()
 
@@ -210,7 +212,7 @@ async def _then(fault: Fault, answer: Any, context: RequestContext) -> Any:
 
 
 def _outcome(fault: Fault, answer: Any, context: RequestContext) -> Any:
-    """What becomes of the answer to a request that was carried out."""
+    """The response to a request that was executed, changed by the fault."""
     if fault.kind is FaultKind.BLACK_HOLE:
         return _swallowed(fault, answer)
     if fault.kind is FaultKind.DROP or answer is NO_REPLY:

@@ -1,4 +1,4 @@
-"""`felice_broker(...)`: one opening for blocking and for asynchronous code."""
+"""`felice_broker(...)`: one entry point for blocking and for asynchronous code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from felice.testing.broker import Broker
 class felice_broker:
     """`with felice_broker() as broker` gives a `Broker`, `async with felice_broker() as broker` an `AsyncBroker`.
 
-    Takes what `Broker` takes. The broker starts on entering and is gone after leaving.
+    Takes the arguments of `Broker`. The broker starts on entry and is stopped and removed on exit.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:

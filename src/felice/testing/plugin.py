@@ -7,7 +7,7 @@
     @pytest.mark.felice(topics={"audit": 1}, properties={"num.partitions": "2"})
     def test_orders(felice_broker): ...
 
-Keeps true: a test run that uses no fixture of these loads nothing of Felice but this file.
+Keeps true: a test run that uses neither fixture loads no other module of Felice.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ _ARGUMENTS = " and ".join(_KINDS)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options of pytest's configuration file."""
     parser.addini("felice_topics", "topics of every felice_broker: name or name:partitions", "linelist", [])
     parser.addini("felice_properties", "options of every felice_broker: name=value", "linelist", [])
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark."""
     config.addinivalue_line(
         "markers", "felice(topics, properties): topics and broker options of this test's felice_broker"
     )
@@ -42,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def felice_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A broker of this test's own (`felice.testing.Broker`), empty but for its topics."""
+    """A new broker for this test (`felice.testing.Broker`), empty except for its topics."""
     topics, properties = _configured(request.config)
     for mark in reversed(list(request.node.iter_markers("felice"))):
         asked = _arguments(mark)
@@ -58,7 +60,7 @@ def felice_broker_session(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 
 def _arguments(mark: pytest.Mark) -> Mapping[str, Any]:
-    """The arguments of a mark; a test must not run with less than its author asked for."""
+    """The arguments of a mark. An unknown or malformed argument fails the test, instead of being ignored."""
     if mark.args:
         _refuse(f"the mark takes {_ARGUMENTS} by name, not {mark.args[0]!r}")
     for name in mark.kwargs:
@@ -91,14 +93,14 @@ def _refuse(reason: str) -> NoReturn:
 
 
 def _running(topics: Mapping[str, int], properties: Mapping[str, str]) -> Iterator[Broker]:
-    from felice.testing.broker import Broker  # only now: it costs what a broker costs
+    from felice.testing.broker import Broker  # only now: importing a broker takes time
 
     with _started(lambda: Broker(topics=topics, properties=properties)) as broker:
         yield broker
 
 
 def _started(start: Callable[[], Broker]) -> Broker:
-    """A broker that refuses its topics or properties says why in one line; a traceback would only bury it."""
+    """Start a broker. If it refuses its topics or properties, the test fails with one line instead of a traceback."""
     from felice.config import ConfigError
     from felice.protocol.errors import ApiError
     from felice.server.startup import StartupError

@@ -1,4 +1,4 @@
-"""What a broker and a cluster for tests have in common: an end with `with`, first topics, and settings of tests."""
+"""What a broker and a cluster for tests share: `with`, the first topics, and settings for tests."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
-# A group's first member creates this topic: one partition is made faster than fifty.
+# The first member of a group creates this topic: one partition is created faster than fifty.
 TEST_SETTINGS: Mapping[str, str] = {"offsets.topic.num.partitions": "1"}
 
 
 class Serving(ABC):
-    """Runs when it was made, and ends with `stop` or `with`."""
+    """Something that runs from its creation until `stop` or the end of a `with` block."""
 
     @abstractmethod
     def stop(self) -> None: ...
@@ -32,7 +32,7 @@ class Serving(ABC):
         self.stop()
 
     def _create_topics(self, topics: Iterable[str] | Mapping[str, int]) -> None:
-        """Names, or names with their numbers of partitions; where that fails it is stopped, too."""
+        """Create topics, given as names or as names with numbers of partitions. Stops on an error, and raises it."""
         try:
             named = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
             for name, partitions in named.items():

@@ -1,5 +1,5 @@
-"""The outside world of a broker, made up: a disk, and what else a whole broker runs on without a machine.
+"""A simulated environment for whole brokers and clients: time, network, disk, metadata store and processes.
 
-Keeps true: the same seed does the same thing. Nothing here touches the machine: hand these parts to a broker
-            as its `felice.env.Environment`, and everything that it does is in this process's memory.
+Keeps true: the same seed has the same result. Nothing here touches the real machine. A broker receives these parts as
+            its `felice.env.Environment`, and everything that it does stays in the memory of this process.
 """

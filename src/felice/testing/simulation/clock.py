@@ -1,8 +1,8 @@
 """The clocks of one simulated machine.
 
-Keeps true: monotonic time is the loop's, from a start of its own, so that code which mixes the clocks of two
-            machines, or a clock with the loop's time, is found out. Wall time is off by the machine's skew, and
-            jumps when a test says so; monotonic time never does.
+Keeps true: monotonic time is the loop's time plus an offset of this machine, so that code that mixes the clocks of
+            two machines, or a clock with the loop's time, fails. Wall time differs by the machine's skew and jumps
+            only when a test sets it; monotonic time never jumps.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from felice.testing.simulation.loop import SimLoop
 
-# 2023-11-14T22:13:20Z: a time of thirteen digits, as everybody's timestamps have.
+# 2023-11-14T22:13:20Z: thirteen digits in milliseconds, as real timestamps have.
 EPOCH_MS = 1_700_000_000_000
 
 
 class SimClock:
+    """`felice.env.Clock` on virtual time."""
+
     def __init__(self, loop: SimLoop, *, skew_ms: int = 0, monotonic_start_s: float = 0.0) -> None:
         self._loop = loop
         self._skew_ms = skew_ms
@@ -24,7 +26,7 @@ class SimClock:
 
     @property
     def skew_ms(self) -> int:
-        """How far this machine's wall time is ahead of the world's."""
+        """How far the machine's wall clock is ahead of simulated time, in milliseconds."""
         return self._skew_ms
 
     def now_ms(self) -> int:
@@ -34,5 +36,5 @@ class SimClock:
         return self._monotonic_start_s + self._loop.time()
 
     def jump(self, delta_ms: int) -> None:
-        """Wall time moves at once, as when somebody sets the clock."""
+        """Set the wall clock forward or back, as an operator may."""
         self._skew_ms += delta_ms

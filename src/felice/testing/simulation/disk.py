@@ -1,8 +1,9 @@
-"""A whole file system in memory that tells a page cache from a disk, and fails when told to.
+"""A file system in memory that distinguishes the page cache from the disk, and fails on demand.
 
-Keeps true: what `felice.env.Disk` promises, and no more: `crash` keeps what was synced and any part of the rest
-            (`volume.py` has the rules), `kill` keeps all that was written. Both end every handle and lock, as the
-            end of a process does; whoever goes on opens anew. The same calls and the same `Random` leave the same.
+Keeps true: what `felice.env.Disk` promises, and no more. `crash` keeps what was synced and any part of the rest
+            (`volume.py` has the rules); `kill` keeps everything that was written. Both invalidate every handle and
+            lock, as the end of a process does; callers open files again. The same calls with the same `Random`
+            leave the same data.
 
     disk = SimDisk()
     broker = Broker(config, Environment(clock, disk, network, random))
@@ -45,7 +46,7 @@ from felice.testing.simulation.volume import (
     Write,
 )
 
-# Names of operations, as faults and hooks see them.
+# The names of operations, as faults and hooks use them.
 OPERATIONS = (
     "open",
     "create",
@@ -62,7 +63,7 @@ OPERATIONS = (
 )
 
 _REMOVALS_A_COLLECTION = 256
-# What a disk without a capacity says of itself: a terabyte.
+# The size that a disk without a capacity reports: a terabyte.
 _UNBOUNDED_BYTES = 1 << 40
 
 Hook: TypeAlias = Callable[[str, Path], None]
@@ -70,7 +71,10 @@ Hook: TypeAlias = Callable[[str, Path], None]
 
 @dataclass(slots=True)
 class DiskFault:
-    """An operation that fails. `remaining` is how often yet, None for always; `fired` how often it did."""
+    """An operation that fails.
+
+    `remaining` is how many times it will still fail, None for always; `fired` counts failures.
+    """
 
     operation: str
     errno: int
@@ -80,6 +84,7 @@ class DiskFault:
     fired: int = 0
 
     def strikes(self, operation: str, path: Path) -> bool:
+        """Whether this operation fails; counts it."""
         if self.operation not in (operation, "*") or not fnmatchcase(str(path), self.path):
             return False
         if self.after > 0:
@@ -94,7 +99,7 @@ class DiskFault:
 
 
 class SimDisk:
-    """See the module. `on_operation(name, path)` is called before each operation: it may wait, count or raise."""
+    """See the module. `on_operation(name, path)` is called before each operation; it may wait, count or raise."""
 
     def __init__(
         self,
@@ -105,7 +110,7 @@ class SimDisk:
     ) -> None:
         self.capacity_bytes = capacity_bytes
         self.on_operation: Hook | None = None
-        # Every change since this was set to a list: `replay.py` makes the disk of any moment from it.
+        # If set to a list, receives every change. `replay.py` makes the disk of any moment from it.
         self.journal: list[Change] | None = None
         self.generation = 0
         self._volume = Volume() if volume is None else volume
@@ -118,7 +123,7 @@ class SimDisk:
         self._removals = 0
         self._mutex = RLock()
 
-    # -- faults and ends -------------------------------------------------------------------------------
+    # -- faults, power failures and kills --------------------------------------------------------------
 
     def fail(
         self,
@@ -129,7 +134,9 @@ class SimDisk:
         after: int = 0,
         times: int | None = None,
     ) -> DiskFault:
-        """Lets an operation ("*" for any) on paths like `path` fail: after so many good ones, so many times."""
+        """Make an operation ("*" for any) on matching paths fail, after `after` successes, `times` times (None:
+        always).
+        """
         if operation not in (*OPERATIONS, "*"):
             raise ValueError(f"unknown operation {operation!r}; there are {', '.join(OPERATIONS)} and *")
         fault = DiskFault(operation, error, path, after, times)
@@ -137,17 +144,17 @@ class SimDisk:
         return fault
 
     def heal(self, fault: DiskFault | None = None) -> None:
-        """Ends one fault, or all of them."""
+        """End one fault, or all faults."""
         self._faults = [other for other in self._faults if fault is not None and other is not fault]
 
     def crash(self, random: Random) -> None:
-        """The power fails: of what was not synced, `random` chooses what is left."""
+        """Fail the power: `random` chooses what is left of unsynced data."""
         with self._mutex:
             self._volume.cut_power(random)
             self._end_handles()
 
     def kill(self) -> None:
-        """The process ends, the machine goes on: everything that was written is there."""
+        """End the process while the machine keeps running: everything that was written is there."""
         with self._mutex:
             self._end_handles()
             self._volume.drop_unreachable()
@@ -158,7 +165,10 @@ class SimDisk:
         self._locks.clear()
 
     def copy(self) -> SimDisk:
-        """The same disk at this moment, without its handles, locks, faults and journal. Cheap: copied on write."""
+        """A copy of the disk at this moment, without its handles, locks, faults and journal.
+
+        Cheap: copied on write.
+        """
         with self._mutex:
             other = SimDisk(
                 now_ms=self._now_ms, capacity_bytes=self.capacity_bytes, volume=self._volume.copy()
@@ -168,12 +178,12 @@ class SimDisk:
 
     @property
     def contents(self) -> Volume:
-        """What is on it, for `replay.py` and for tests that look below the names."""
+        """The volume, for `replay.py` and for tests that inspect it below the names."""
         return self._volume
 
     @property
     def used_bytes(self) -> int:
-        """What the files hold that have a name or are open."""
+        """The size of all files that have a name or are open, in bytes."""
         with self._mutex:
             nodes = {*self._opened, *self._named(ROOT)}
             return sum(
@@ -186,10 +196,10 @@ class SimDisk:
             if isinstance(self._volume.nodes[number], DirNode):
                 yield from self._named(number)
 
-    # -- what everything goes through ------------------------------------------------------------------
+    # -- every operation passes here -------------------------------------------------------------------
 
     def begin(self, operation: str, path: Path) -> None:
-        """Before each operation: the hook's turn, then the faults'."""
+        """Call the hook, then raise the error of a matching fault."""
         if self.on_operation is not None:
             self.on_operation(operation, path)
         for fault in list(self._faults):
@@ -316,7 +326,7 @@ class SimDisk:
             self._remove(path)
 
     def remove_tree(self, path: Path) -> None:
-        """One name after the other, so that a crash may come between them."""
+        """Remove the names one after the other, so that a crash can happen between them."""
         with self._mutex:
             for name in list(self._volume.directory(self._directory(path)).entries):
                 if self.is_dir(path / name):
@@ -389,7 +399,7 @@ class SimDisk:
         try:
             self.begin("write", path)
         except OSError:
-            # Half of it may have come to the page cache.
+            # Half of a failed write may have reached the page cache.
             self._write(number, data[: len(data) // 2], position)
             raise
         with self._mutex:
@@ -399,7 +409,7 @@ class SimDisk:
             raise _error(errno.ENOSPC, path)
 
     def _excess_of(self, number: int, end: int) -> int:
-        """How many of the bytes up to `end` do not fit."""
+        """The number of bytes up to `end` that do not fit."""
         growth = end - len(self._volume.file(number).data)
         if self.capacity_bytes is None or growth <= 0:
             return 0
@@ -446,11 +456,11 @@ class SimDisk:
 
 
 class SimFile:
-    """An open file of a `SimDisk`, until it is closed or its process ends."""
+    """An open file of a `SimDisk`, valid until it is closed or its process ends."""
 
     __slots__ = ("_disk", "_generation", "_number", "_open", "_read_only", "path")
 
-    # Nothing that the kernel could send from.
+    # There is no descriptor for `sendfile`.
     has_descriptor = False
 
     def __init__(self, disk: SimDisk, path: Path, number: int, read_only: bool) -> None:
@@ -499,6 +509,8 @@ class SimFile:
 
 
 class SimLock:
+    """A lock file that its holder has locked, until `release` or the end of the process."""
+
     def __init__(self, disk: SimDisk, number: int) -> None:
         self._disk = disk
         self._number = number

@@ -1,12 +1,12 @@
-"""A metadata store that the machines of a simulated world share, as brokers share a ZooKeeper ensemble.
+"""A metadata store that simulated machines share, as brokers share a ZooKeeper ensemble.
 
-Keeps true: a session lives at the ensemble for as long as it is heard of within its timeout, whatever its owner
-            believes; its ephemeral nodes go with it. Its owner counts it as ended by its own time at the latest
-            when the ensemble may have, unless it stood still (SIGSTOP).
-            Requests of one connection, their answers and events come in order, each after its journey. What was
-            asked over a connection that was lost may have happened, until the next connection is made.
-How:        the ensemble never fails as a whole: what is broken is a way to it (`SimNetwork` between a machine and
-            the ensemble's name), a connection (`cut`), or a session (`expire`).
+Keeps true: a session lives as long as the store hears of it within its timeout, whatever its owner believes; its
+            ephemeral nodes end with it. The owner considers the session ended, by its own clock, no later than the
+            store may, unless the process was stopped (SIGSTOP).
+            The requests of one connection, their responses and events arrive in order, each after a delay. A request
+            on a connection that was lost may have been executed, until the next connection is made.
+How:        the store as a whole never fails. What fails is a link to it (`SimNetwork` between a machine and the
+            store's name), a connection (`cut`), or a session (`expire`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ _TICKS_A_TIMEOUT = 6
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A node as a write left it; `data` is None where it was deleted. `by` is the writer's machine, if it was one's."""
+    """A node after a write;
+
+    `data` is None if the node was deleted. `by` is the writer's machine, empty for other writers.
+    """
 
     at_s: float
     path: str
@@ -54,7 +57,7 @@ class Written:
 
 
 class EnsembleHost(Protocol):
-    """What the store uses of the simulated world."""
+    """What the store needs of the simulation."""
 
     loop: SimLoop
     network: SimNetwork
@@ -63,14 +66,14 @@ class EnsembleHost(Protocol):
 
 
 class SimEnsemble:
-    """The tree, who has a session on it, and everything that was ever written."""
+    """The tree of nodes, the sessions, and the history of all writes."""
 
     def __init__(self, world: EnsembleHost, *, name: str = "store", timeout_s: float = 2.0) -> None:
         self.name = name
         self.timeout_s = timeout_s
         self.tree = Tree()
         self.history: list[Written] = []
-        # Machines without a session, since nothing was heard of their last one, and when it ended.
+        # Machines whose last session timed out, and when. A new session removes the machine.
         self.unheard: dict[str, float] = {}
         self._world = world
         self._loop = world.loop
@@ -78,7 +81,7 @@ class SimEnsemble:
         self._last_session = 0
 
     def source(self, host: str, process: Process) -> SimSource:
-        """Where the broker of a process gets its session."""
+        """The source from which the broker of this process gets its session."""
         return SimSource(self, host, process)
 
     @property
@@ -86,12 +89,13 @@ class SimEnsemble:
         return self._world.network
 
     def sessions_of(self, host: str) -> list[int]:
+        """The ids of a machine's sessions."""
         return [number for number, known in self._sessions.items() if known.session.host == host]
 
-    # What may be done to sessions
+    # Faults of sessions
 
     def expire(self, session_id: int) -> None:
-        """Ends a session at once, whoever was heard of; its owner is told, as far as it can be reached."""
+        """End a session at once, even if it is alive. Its owner hears of it if it can be reached."""
         known = self._sessions.get(session_id)
         if known is not None:
             self._world.note(f"session {session_id} of {known.session.host} ends")
@@ -99,12 +103,12 @@ class SimEnsemble:
             known.session.down.send(lambda: known.session.on_ended(session_id))
 
     def cut(self, host: str) -> None:
-        """Loses the connections of a machine: what is under way to it is gone."""
+        """Break the connections of a machine: what is in flight to it is lost."""
         for number in self.sessions_of(host):
             session = self._sessions[number].session
             session.down.send(session.on_cut)
 
-    # What sessions ask, on arrival
+    # Requests of sessions, when they arrive
 
     def open(self, session: SimSession) -> int:
         self._last_session += 1
@@ -115,7 +119,7 @@ class SimEnsemble:
         return number
 
     def hear(self, session_id: int, connection: int) -> bool:
-        """False if the session is over, or this connection is not its latest."""
+        """Extend a session. False if it has ended, or if this connection is not its latest."""
         known = self._sessions.get(session_id)
         if known is None or connection < known.connection:
             return False
@@ -130,7 +134,7 @@ class SimEnsemble:
             self.write([Change(EventKind.DELETED, path) for path in self.tree.ephemerals(session_id)])
 
     def multi(self, operations: Sequence[Operation], session_id: int) -> list[Outcome]:
-        """As the owner of the session, or, with 0, as somebody who has none."""
+        """Execute operations for this session, or for a writer without one (0)."""
         changes, outcomes = self.tree.plan(operations, session_id)
         known = self._sessions.get(session_id)
         self.write(changes, known.session.host if known is not None else "")
@@ -161,7 +165,7 @@ class SimEnsemble:
 
 @dataclass(slots=True)
 class _Registered:
-    """A session as the ensemble knows it."""
+    """A session as the store knows it."""
 
     session: SimSession
     heard_s: float
@@ -173,12 +177,12 @@ class _Registered:
 
 
 class _Way:
-    """One direction between a machine and the ensemble."""
+    """One direction between a machine and the store."""
 
     def __init__(self, network: SimNetwork, source: str, target: str, process: Process | None) -> None:
         self._network = network
         self._source, self._target = source, target
-        self._process = process  # whose work an arrival is; nobody's at the ensemble
+        self._process = process  # the process that handles an arrival; None at the store
         self._under_way: deque[tuple[float, Callable[[], None]]] = deque()
         self._last_s = 0.0
         self._is_due = False
@@ -208,6 +212,8 @@ class _Way:
 
 
 class SimSource:
+    """The broker's source of a session with the simulated store."""
+
     stands_alone = False
     where = None
 
@@ -226,7 +232,7 @@ class SimSource:
         return session
 
     def release(self) -> None:
-        """Nothing of the ensemble is this broker's."""
+        """Do nothing: the store does not belong to this broker."""
 
 
 class _ConnectionLost(Exception):
@@ -234,7 +240,7 @@ class _ConnectionLost(Exception):
 
 
 class SimSession(TreeSession):
-    """One process's session with the ensemble, and after `renew` its next."""
+    """The session of one process, and after `renew` its next one."""
 
     def __init__(self, ensemble: SimEnsemble, host: str, process: Process) -> None:
         super().__init__(ensemble.tree, 0)
@@ -251,10 +257,10 @@ class SimSession(TreeSession):
         self._asked: dict[asyncio.Future[Any], None] = {}
         self._changed = asyncio.Event()
 
-    # A session's beginning and end
+    # Opening and closing a session
 
     async def begin(self) -> None:
-        """Returns when the ensemble has given a session."""
+        """Open a session; returns when the store has confirmed it."""
         self.connection += 1
         opened: asyncio.Future[int] = self._loop.create_future()
         sent_s = self._loop.time()
@@ -279,7 +285,7 @@ class SimSession(TreeSession):
     async def close(self) -> None:
         if self.session_state is SessionState.CONNECTED:
             number = self.session_id
-            with contextlib.suppress(StoreError):  # it ends by itself, too
+            with contextlib.suppress(StoreError):  # the session also times out
                 await self._ask(lambda: self._ensemble.end(number), is_write=True)
         await self.abandon()
 
@@ -300,10 +306,10 @@ class SimSession(TreeSession):
             if not future.done():
                 future.set_exception(_ConnectionLost())
 
-    # Its life
+    # Keeping the session alive
 
     def _tick(self, session_id: int) -> None:
-        """Says that it lives, and looks whether it was answered."""
+        """Send a ping, and check whether the last ones were answered in time."""
         if self._is_closed or session_id != self.session_id or self.session_state is SessionState.EXPIRED:
             return
         now_s, tick_s = self._loop.time(), self._ensemble.timeout_s / _TICKS_A_TIMEOUT
@@ -354,7 +360,7 @@ class SimSession(TreeSession):
         if connection == self.connection and self.session_state is SessionState.CONNECTED:
             self.watches.tell(events)
 
-    # Asking
+    # Requests
 
     async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
         number = self.session_id
@@ -399,7 +405,7 @@ class SimSession(TreeSession):
 
         def on_arrival() -> None:
             if not self._ensemble.hear(number, connection):
-                return  # nobody listens on this connection any more
+                return  # the connection is gone
             try:
                 outcome: T | StoreError = act()
             except StoreError as error:

@@ -1,10 +1,11 @@
 """An asyncio event loop on virtual time, whose every choice comes from one seed.
 
-Keeps true: no real time passes and no thread runs: when nothing is ready, time is at once that of the next timer.
-            What one process has made ready runs in the order in which it was made ready, as asyncio promises;
-            between processes the seed decides. Work for an executor runs whole, at a time that the seed chose;
-            how late at most is its process's to say (`work_delay_s`): the disk is slow where that is much.
-            Nothing ready and no timer left is `Deadlock`; a world that never comes to rest is `RunsForEver`.
+Keeps true: no real time passes and no thread runs. When nothing is ready, the time becomes that of the next timer.
+            The callbacks of one process run in the order in which they became ready, as asyncio promises; between
+            processes the seed decides. Work for an executor runs as a whole at a time that the seed chooses; the
+            process sets the longest delay (`work_delay_s`), which is large where the disk is slow.
+            If nothing is ready and no timer is left, the loop raises `Deadlock`; if time stands still or passes the
+            limit, `RunsForEver`.
 """
 
 from __future__ import annotations
@@ -26,14 +27,19 @@ _MAX_TURNS_AT_ONE_TIME = 100_000
 
 
 class Deadlock(Exception):
-    """Everybody waits, and nothing is left that could wake anybody."""
+    """Every task waits, and no timer is left that could wake one."""
 
 
 class RunsForEver(Exception):
-    """Virtual time stands still, or has run past its limit."""
+    """Virtual time stands still, or has passed its limit."""
 
 
 class SimLoop(asyncio.AbstractEventLoop):
+    """See the module.
+
+    With `shuffle=False` processes run in the order in which they became ready. `limit_s` bounds virtual time.
+    """
+
     def __init__(self, random: Random, *, shuffle: bool = True, limit_s: float = float("inf")) -> None:
         self._random = random
         self._shuffle = shuffle
@@ -49,7 +55,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._tasks_looked_at = 1000
         self._processes: list[Process] = []
         self.turns = 0
-        # What nobody caught, as asyncio would have logged it.
+        # What asyncio would have logged: exceptions that no code caught.
         self.uncaught: list[dict[str, Any]] = []
 
     # Time and order
@@ -91,10 +97,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Asyncio's notice; a cancelled timer is passed over when its time comes."""
+        """Called by asyncio. A cancelled timer is skipped when its time comes."""
 
     def run_soon(self, handles: list[asyncio.Handle], process: Process) -> None:
-        """For a process that goes on after it was stopped."""
+        """Run the handles of a process that was resumed."""
         self._ready.extend((handle, process) for handle in handles)
 
     def _turn(self) -> None:
@@ -103,12 +109,14 @@ class SimLoop(asyncio.AbstractEventLoop):
             while timers and timers[0][2].cancelled():
                 heapq.heappop(timers)
             if not timers:
-                raise Deadlock(f"at {self._time:.3f} s everybody waits and nothing is due")
+                raise Deadlock(f"at {self._time:.3f} s every task waits and no timer is left")
             if timers[0][0] > self._time:
                 self._time = timers[0][0]
                 self.turns = 0
                 if self._time > self.limit_s:
-                    raise RunsForEver(f"the world has not ended at {self.limit_s:.0f} s of its time")
+                    raise RunsForEver(
+                        f"the simulation has not ended at {self.limit_s:.0f} s of simulated time"
+                    )
         self.turns += 1
         if self.turns > _MAX_TURNS_AT_ONE_TIME:
             raise RunsForEver(f"{self.turns} turns of the loop while time stands at {self._time:.3f} s")
@@ -132,7 +140,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def _interleaved(
         self, batch: list[tuple[asyncio.Handle, Process | None]]
     ) -> list[tuple[asyncio.Handle, Process | None]]:
-        """Each process's in their order, the processes among each other in any."""
+        """An order that keeps each process's handles in their order and mixes the processes at random."""
         queues: dict[int, deque[tuple[asyncio.Handle, Process | None]]] = {}
         for entry in batch:
             queues.setdefault(id(entry[1]), deque()).append(entry)
@@ -207,16 +215,17 @@ class SimLoop(asyncio.AbstractEventLoop):
         return task
 
     def processes(self) -> list[Process]:
-        """All that ever ran here."""
+        """Every process that ever ran on this loop."""
         return self._processes
 
     def unfinished(self) -> list[asyncio.Task[Any]]:
+        """The tasks that are not done."""
         return [task for task in self._tasks if not task.done()]
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """The work is done whole, some time later; its answer arrives later still."""
+        """Run the work as a whole after a random delay; its result arrives after another one."""
         future: asyncio.Future[T] = self.create_future()
         process = CURRENT.get()
         delay_s = WORK_DELAY_S if process is None else process.work_delay_s
@@ -243,7 +252,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.call_later(begin_s, work)
         return future
 
-    # Faults of the code that runs here
+    # Errors of the code that runs here
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         self.uncaught.append(context)
@@ -255,7 +264,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return False
 
     def set_debug(self, enabled: bool) -> None:
-        """Asyncio's debug mode measures real time: it has no meaning here."""
+        """Do nothing: asyncio's debug mode measures real time, which has no meaning here."""
 
     def remove_reader(self, fd: Any) -> bool:
         return False

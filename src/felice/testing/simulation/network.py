@@ -1,10 +1,10 @@
 """The network between simulated machines: TCP as a program sees it, with everything that TCP does not promise.
 
-Keeps true: bytes of one connection arrive in order, whole, once, or the connection ends; between connections
-            there is no order. A write takes time to arrive and arrives in pieces. A reader that pauses stops
-            its writer when the window between them is full.
-How:        each direction of a connection is a `_Wire`: pieces with a time of arrival. A blocked way holds its
-            pieces, as TCP does by sending again, until it is open again or somebody's patience ends.
+Keeps true: the bytes of one connection arrive in order, complete and once, or the connection ends; between connections
+            there is no order. A write takes time to arrive and arrives in pieces. A reader that pauses stops its
+            writer once the window between them is full.
+How:        each direction of a connection is a `_Wire`: pieces with a time of arrival. A blocked direction holds its
+            pieces, as TCP does by retransmission, until it is unblocked or one side times out.
 Leaves:     TLS, names with several addresses, Unix sockets.
 """
 
@@ -26,17 +26,17 @@ from felice.testing.simulation.loop import SimLoop
 from felice.testing.simulation.process import Process
 
 _WINDOWS_BYTES = (4 * 1024, 64 * 1024, 256 * 1024)
-# Linux gives up a connection attempt after about two minutes; the brokers' and clients' own limits are shorter.
+# Linux gives up a connection attempt after about two minutes; the limits of brokers and clients are shorter.
 _CONNECT_TIMEOUT_S = 60.0
 _HANDSHAKE_RETRY_S = 1.0
-# What a machine's kernel does goes on while its processes die or stand still.
+# The work of a machine's kernel continues while its processes are dead or stopped.
 _KERNEL = contextvars.Context()
 
 Trace = Callable[[str], None]
 
 
 class SimNetwork:
-    """All machines' connections. `of(process)` is what one process is given as its `env.network`."""
+    """The connections of all machines. `of(process)` returns the `env.network` of one process."""
 
     def __init__(self, loop: SimLoop, random: Random, trace: Trace = lambda line: None) -> None:
         self.loop = loop
@@ -50,9 +50,10 @@ class SimNetwork:
         self._wires: dict[int, _Wire] = {}
         self._numbers = 0
 
-    # Machines and ways
+    # Machines and directions
 
     def of(self, process: Process, host: str) -> ProcessNetwork:
+        """The network as one process on this host sees it."""
         if not self.is_up(host):
             self._up[host] = True
             for wire in list(self._wires.values()):
@@ -60,43 +61,47 @@ class SimNetwork:
         return ProcessNetwork(self, process, host)
 
     def cut_power(self, host: str) -> None:
-        """The machine falls silent: its peers hear nothing until it is back and they speak to it."""
+        """Fail the power of a machine: its peers hear nothing until it is back and they send to it."""
         self._up[host] = False
         for transport in self._ends():
             if transport.host == host:
                 transport.vanish()
 
     def is_up(self, host: str) -> bool:
+        """Whether the machine runs: it has had a process, and its power has not failed since."""
         return self._up.get(host, False)
 
     def block(self, source: str, target: str) -> None:
-        """Nothing gets from `source` to `target`; the other way is another matter."""
+        """Block everything from `source` to `target`; the other direction is not affected."""
         self._blocked.add((source, target))
 
     def unblock(self, source: str, target: str) -> None:
+        """Open one direction again; what was held arrives."""
         self._blocked.discard((source, target))
         for wire in list(self._wires.values()):
             wire.go_on()
 
     def part(self, one: str, other: str) -> None:
+        """Block both directions between two machines."""
         self.block(one, other)
         self.block(other, one)
 
     def heal(self) -> None:
-        """Every way is open and as fast as it was."""
+        """Unblock every direction and remove every delay."""
         self._extra_latency_s.clear()
         self._blocked.clear()
         for wire in list(self._wires.values()):
             wire.go_on()
 
     def slow(self, source: str, target: str, extra_s: float) -> None:
+        """Add up to `extra_s` seconds to each piece in one direction; 0 removes the delay."""
         self._extra_latency_s[source, target] = extra_s
 
     def is_blocked(self, source: str, target: str) -> bool:
         return (source, target) in self._blocked
 
     def delay_s(self, source: str, target: str) -> float:
-        """Of the next piece: mostly short, now and then ten times that."""
+        """The delay of the next piece, in seconds: mostly short, sometimes ten times that."""
         spread = self.random.random()
         jitter = 10.0 if spread > 0.98 else 0.5 + spread
         return self.latency_s * jitter + self._extra_latency_s.get((source, target), 0.0)
@@ -104,11 +109,11 @@ class SimNetwork:
     # Connections
 
     def connections(self) -> list[SimTransport]:
-        """One end, the caller's, of every connection that lives, oldest first."""
+        """The caller's end of every open connection, oldest first."""
         return [wire.source for wire in self._wires.values() if wire.source.is_caller and wire.source.is_open]
 
     def cut(self, transport: SimTransport) -> None:
-        """Both ends are told that the connection was reset; what was under way is gone."""
+        """Reset a connection: both ends get an error, and what was in flight is lost."""
         self.trace(f"cut {transport.number}")
         for end in (transport, transport.other):
             end.reset()
@@ -158,7 +163,7 @@ class SimNetwork:
         return client_end, protocol
 
     async def _shake_hands(self, source: str, target: str) -> None:
-        """SYN gets there, and its answer back, or is tried again until patience ends."""
+        """Exchange SYN and SYN-ACK; retried until the connection attempt times out."""
         deadline = self.loop.time() + _CONNECT_TIMEOUT_S
         while True:
             await asyncio.sleep(self.delay_s(source, target))
@@ -182,7 +187,7 @@ class SimNetwork:
 
 
 class ProcessNetwork:
-    """`env.network` of one process. Its sockets close when the process ends."""
+    """The `env.network` of one process. Its sockets close when the process ends."""
 
     def __init__(self, network: SimNetwork, process: Process, host: str) -> None:
         self._network = network
@@ -231,6 +236,8 @@ def _refuse_tls(ssl_context: ssl.SSLContext | None) -> None:
 
 
 class SimServer(asyncio.AbstractServer):
+    """A listening socket of a process."""
+
     def __init__(
         self, network: SimNetwork, process: Process, address: tuple[str, int], factory: ProtocolFactory
     ) -> None:
@@ -251,24 +258,24 @@ class SimServer(asyncio.AbstractServer):
         return self._is_serving
 
     async def start_serving(self) -> None:
-        """It serves from the beginning."""
+        """Do nothing: the server serves from its creation."""
 
     async def serve_forever(self) -> None:
         await self._network.loop.create_future()
 
     async def wait_closed(self) -> None:
-        """Nothing of it outlives `close`."""
+        """Return at once: nothing is left after `close`."""
 
 
 class _Fin:
-    """The end of a direction, in order after its bytes."""
+    """The end of stream, in order after the bytes."""
 
 
 _FIN = _Fin()
 
 
 class _Wire:
-    """What is under way from one end of a connection to the other, in order."""
+    """What is in flight from one end of a connection to the other, in order."""
 
     def __init__(self, network: SimNetwork, source: SimTransport, target: SimTransport) -> None:
         self.number = network.next_number()
@@ -299,7 +306,7 @@ class _Wire:
     def _arrive(self) -> None:
         self._is_due = False
         if self._network.is_blocked(self.source.host, self._target.host):
-            return  # `unblock` goes on
+            return  # `unblock` continues
         now = self._network.loop.time()
         while self._pieces and self._pieces[0][0] <= now:
             _, piece = self._pieces.popleft()
@@ -312,7 +319,7 @@ class _Wire:
         self.go_on()
 
     def on_power(self, host: str) -> None:
-        """What was sent to the machine meanwhile is sent again, and is for nobody there."""
+        """Retransmit what was sent while the machine was down; no process there has the connection, so it is reset."""
         if self._has_missed and self._target.host == host:
             self._has_missed = False
             self._target.answer_nobody()
@@ -360,7 +367,7 @@ class SimTransport(asyncio.Transport):
         self.number = self._wire.number
 
     def begin(self, factory: ProtocolFactory) -> None:
-        """Accepted: the protocol is made in its own process's name."""
+        """Create the protocol of an accepted connection, in the context of its process."""
         self._network.loop.call_soon(
             lambda: self.attach(factory()) if self.is_open else None, context=self.process.context.copy()
         )
@@ -383,7 +390,7 @@ class SimTransport(asyncio.Transport):
 
     def _send(self) -> None:
         room = self._window_bytes - self._unread_bytes
-        # Not in crumbs (RFC 1122): each would be cut again, until a byte goes at a time.
+        # Not in small pieces (RFC 1122): each would be cut again, until single bytes travel.
         if not self._buffer or room < min(len(self._buffer), self._window_bytes // 4):
             return
         data = bytes(self._buffer[:room])
@@ -393,7 +400,7 @@ class SimTransport(asyncio.Transport):
             self._wire.put(piece)
 
     def _pieces(self, data: bytes) -> list[bytes]:
-        """Cut anywhere, seldom: a frame may arrive in parts, and its last part never."""
+        """Cut data at random places, rarely: a frame may arrive in parts, and its last part never."""
         random = self._network.random
         if len(data) < 2 or random.random() < 0.8:
             return [data]
@@ -401,7 +408,7 @@ class SimTransport(asyncio.Transport):
         return [data[:at], data[at:]]
 
     def _on_read(self, size_bytes: int) -> None:
-        """The other end took bytes out of the window."""
+        """Called when the other end has read bytes from the window."""
         if not self.is_open:
             return
         self._unread_bytes -= size_bytes
@@ -430,7 +437,7 @@ class SimTransport(asyncio.Transport):
     # Reading
 
     def receive(self, piece: bytes | _Fin) -> None:
-        """Arrived at this machine, which is up."""
+        """Receive a piece at this machine, which is up."""
         if self.is_open:
             self._received.append(piece)
             if len(self._received) == 1:
@@ -439,7 +446,7 @@ class SimTransport(asyncio.Transport):
             self.answer_nobody()
 
     def answer_nobody(self) -> None:
-        """Nobody has this connection any more: the kernel says so."""
+        """Reset the connection: no process has it any more, and the kernel says so."""
         delay_s = self._network.delay_s(self.host, self.other.host)
         self._network.loop.call_later(delay_s, self.other.reset, context=_KERNEL)
 
@@ -491,7 +498,7 @@ class SimTransport(asyncio.Transport):
         return self._is_closing or not self.is_open
 
     def close(self) -> None:
-        """Once everything written has left."""
+        """Close after everything written has been sent."""
         if self._is_closing or not self.is_open:
             return
         self._is_closing = True
@@ -505,20 +512,20 @@ class SimTransport(asyncio.Transport):
             self._finish(None)
 
     def reset(self) -> None:
-        """The connection is no more: the other end, or something between, said so."""
+        """End the connection after a reset by the other end or by the network."""
         if self.is_open:
             self._wire.clear()
             self._finish(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def close_by_kernel(self) -> None:
-        """The process ended: what it handed over still leaves, then the end is told."""
+        """Close after the end of the process: what it has written is still sent, then the end of stream."""
         if self.is_open:
             self._buffer.clear()
             self._let_go()
             self._wire.put(_FIN)
 
     def vanish(self) -> None:
-        """The machine lost its power: nothing more leaves, and nobody is told."""
+        """End after a power failure: nothing more is sent, and the other end hears nothing."""
         self._let_go()
         self._network.forget(self._wire)
 

@@ -1,8 +1,8 @@
-"""The life of one simulated process: everything that runs in its name, and its end.
+"""One simulated process: everything that runs on its behalf, and its end.
 
-Keeps true: what a process does runs in its own context, so that every task, timer and callback that comes of it
-            is known to be its own. From the moment of its end none of them runs again, not even a `finally`:
-            a killed process does not clean up. While it is stopped (SIGSTOP) they wait.
+Keeps true: the code of a process runs in a context of its own, so that every task, timer and callback that it creates
+            is known to belong to it. After its end none of them runs, not even a `finally`: a killed process does
+            not clean up. While it is stopped (SIGSTOP) they wait.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 WORK_DELAY_S = 0.004
-"""How late work for an executor begins at most, and its answer comes, where nothing is slow."""
+"""The longest delay, in seconds, before work for an executor starts, and again before its result arrives."""
 
 
 class ProcessEnded(Exception):
-    """The process was killed before it could give the answer that was waited for."""
+    """The process was killed before it returned the awaited result."""
 
 
 class ProcessLoop(Protocol):
-    """What a process uses of the event loop that runs it."""
+    """What a process needs of the event loop that runs it."""
 
     def processes(self) -> list[Process]: ...
     def create_future(self) -> asyncio.Future[Any]: ...
@@ -31,11 +31,13 @@ class ProcessLoop(Protocol):
         self, coro: Coroutine[Any, Any, T], *, context: contextvars.Context | None = None
     ) -> asyncio.Task[T]: ...
     def run_soon(self, handles: list[asyncio.Handle], process: Process) -> None:
-        """Runs the handles of a process that goes on after it was stopped."""
+        """Run the handles of a process that was resumed."""
         ...
 
 
 class Process:
+    """See the module. `on_end` lists what must happen when the process ends, such as closing its sockets."""
+
     def __init__(self, loop: ProcessLoop, name: str) -> None:
         self.name = name
         self.is_alive = True
@@ -46,7 +48,7 @@ class Process:
         self._loop = loop
         loop.processes().append(self)
         self._asked: list[asyncio.Future[Any]] = []
-        # Held until the world ends: a coroutine that is collected runs its `finally`.
+        # Kept until the simulation ends: a coroutine that is garbage collected runs its `finally`.
         self._remains: list[asyncio.Handle] = []
         self._waiting: list[asyncio.Handle] = []
         self.on_end: list[Callable[[], None]] = []
@@ -55,11 +57,11 @@ class Process:
         return f"<process {self.name}>"
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Runs a coroutine in this process's name."""
+        """Run a coroutine as a task of this process."""
         return self._loop.create_task(work, context=self.context.copy())
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns, to a caller outside of this process; `ProcessEnded` if it is killed."""
+        """The result of the coroutine, for a caller outside of this process; raises `ProcessEnded` if it is killed."""
         answer: asyncio.Future[T] = self._loop.create_future()
         if not self.is_alive:
             work.close()
@@ -83,7 +85,10 @@ class Process:
             self._asked.remove(answer)
 
     def end(self) -> None:
-        """kill -9: nothing of it runs again. What its sockets and files become, their owners see to."""
+        """kill -9: nothing of the process runs again.
+
+        The owners of its sockets and files clean up through `on_end`.
+        """
         if not self.is_alive:
             return
         self.is_alive = False
@@ -98,19 +103,19 @@ class Process:
         self.is_stopped = True
 
     def resume(self) -> None:
-        """SIGCONT: what waited goes on, in its order."""
+        """SIGCONT: run what waited, in its order."""
         self.is_stopped = False
         waiting, self._waiting = self._waiting, []
         self._loop.run_soon(waiting, self)
 
     def clean_up(self) -> None:
-        """The world is over: what was left of it may clean up after itself."""
+        """After the simulation, let the remains of the process run, so that they clean up."""
         remains, self._remains = [*self._remains, *self._waiting], []
         self.is_alive, self.is_stopped, self._waiting = True, False, []
         self._loop.run_soon(remains, self)
 
     def hold(self, handle: asyncio.Handle) -> None:
-        """Keeps what may not run: for later if the process is stopped, for ever if it has ended."""
+        """Keep a handle that must not run: until `resume` if the process is stopped, for ever if it has ended."""
         (self._waiting if self.is_alive else self._remains).append(handle)
 
 

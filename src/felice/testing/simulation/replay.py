@@ -1,12 +1,12 @@
-"""The disk as of every moment of its history, and what a crash at that moment may leave.
+"""The disk at every moment of its history, and what a crash at that moment may leave.
 
-Keeps true: a moment is a prefix of the journal: the changes that were made before it, all of them and no other.
+Keeps true: a moment is a prefix of the journal: all changes that were made before it, and no other.
 
     disk.journal = []
     start = disk.copy()
     ...                                      # the workload
     for moment in moments(start, disk.journal):
-        after = moment.after_power_failure(Random(7))      # a SimDisk to open anew
+        after = moment.after_power_failure(Random(7))      # a SimDisk to open again
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from felice.testing.simulation.volume import Change, Volume, Write, torn_write
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """After `count` changes; `last` is the one of them that a crash may have torn."""
+    """The disk after `count` changes. `last` is the last of them, which a crash may have torn."""
 
     count: int
     last: Change | None
@@ -29,13 +29,16 @@ class Moment:
     _before_last: Volume
 
     def after_power_failure(self, random: Random) -> SimDisk:
-        """What is left where the power fails, by the choice of `random`."""
+        """The disk after a power failure at this moment; `random` chooses what is left of unsynced data."""
         volume = self._volume.copy()
         volume.cut_power(random)
         return SimDisk(volume=volume)
 
     def after_kill(self, random: Random | None = None) -> SimDisk:
-        """What is left where only the process ends: all, but where `random` is given, part of the last write."""
+        """The disk after the process ends at this moment: everything written.
+
+        With `random`, only a part of the last write.
+        """
         if random is None or not isinstance(self.last, Write):
             return SimDisk(volume=self._volume.copy())
         volume = self._before_last.copy()
@@ -48,9 +51,9 @@ class Moment:
 def moments(
     start: SimDisk, journal: Sequence[Change], *, at: Collection[int] | None = None
 ) -> Iterator[Moment]:
-    """One moment after another, before the first change to after the last; of them those in `at`, if that is given.
+    """Every moment from before the first change to after the last; only those in `at`, if given.
 
-    Each must be used before the next is asked for.
+    Use each moment before requesting the next.
     """
     volume = start.contents.copy()
     if at is None or 0 in at:

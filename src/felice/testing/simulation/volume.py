@@ -1,20 +1,21 @@
-"""What a file system holds: for everybody who asks, and for whoever comes after the power was lost.
+"""The contents of a file system: what readers see now, and what is left after a power failure.
 
-Keeps true: every change is in the page cache at once and on disk when a sync says so: what was written to a file
-            and its size by a sync of that file, a name (made, renamed, removed) by a sync of its directory.
-            `cut_power` leaves what was synced, and of the rest any part that a journaling file system may have
-            written on its own by then; never anything else.
+Keeps true: every change is in the page cache at once, and on disk after a sync: a file's data and size after a sync of
+            that file, a name (created, renamed, removed) after a sync of its directory.
+            `cut_power` leaves what was synced and, of the rest, any part that a journaling file system may have
+            written by then; never anything else.
 
 What may be left of unsynced changes:
-- of a file: a whole page or sector in any state that it was in since the last sync, each on its own, so later
-  writes without earlier ones; any size that the file had, or a page boundary on the way to it; holes read as zeros.
-  A page that a truncation dropped shows new content only if the truncation is there too, for its blocks are new.
-- of names: each change is there whole or not at all, and with it those that were made in its directory before, as
-  journals of file systems have it. One directory may be ahead of another, and files behind the names they have.
-- a failed sync may have written anything, and no later one writes what it did not, as Linux, which calls the pages
-  clean: until somebody writes to such a page again, which makes all of it wait for the next sync.
+- of a file: each page or sector in any state that it had since the last sync, independently of the others, so later
+  writes may be there without earlier ones; any size that the file had, or a page boundary on the way to it. Holes read
+  as zeros. A page that a truncation dropped shows new content only if the truncation is there too, because its blocks
+  are new.
+- of names: each change is there as a whole or not at all, and only with all earlier changes of its directory, as in
+  the journal of a file system. One directory may be ahead of another, and files may be behind their names.
+- a failed sync may have written any part, and no later sync writes the rest: Linux marks the pages as clean. Once such
+  a page is written again, the whole page waits for the next sync.
 
-No paths, no handles, no faults: those are the disk's (`disk.py`).
+Leaves to `disk.py`: paths, handles, faults.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Of a file. What one that failed was to write, only another write makes durable."""
+    """A sync of a file. What a failed sync did not write becomes durable only after another write."""
 
     node: int
     failed: bool = False
@@ -54,7 +55,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Make:
-    """A file or directory and its name."""
+    """The creation of a file or directory under a name."""
 
     slot: Slot
     node: int
@@ -82,7 +83,7 @@ Change: TypeAlias = Write | Truncate | Sync | Make | Rename | Remove | SyncDir
 
 @dataclass(slots=True)
 class FileNode:
-    """`lost`: so many of the unsynced changes, the first, a failed sync was to write."""
+    """A file's data in the page cache and on disk. The first `lost` unsynced changes were dropped by a failed sync."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
@@ -91,7 +92,7 @@ class FileNode:
     shared: bool = False
 
     def copy(self) -> FileNode:
-        """Copied on write: both sides know that the buffers are shared."""
+        """A copy that shares its buffers until one side writes."""
         self.shared = True
         return FileNode(self.data, self.durable, list(self.unsynced), self.lost, True)
 
@@ -115,7 +116,7 @@ class FileNode:
             self.unsynced, self.lost = left, len(left)
 
     def settle(self, content: bytearray) -> None:
-        """This is what the disk holds, and nothing waits."""
+        """Set the contents of disk and page cache; nothing is unsynced."""
         self.data, self.durable, self.shared = bytearray(content), content, False
         self.unsynced, self.lost = [], 0
 
@@ -131,7 +132,7 @@ class DirNode:
 
 @dataclass(frozen=True, slots=True)
 class _NameChange:
-    """A directory change on its way to the disk: which slots get which node, None for a name that goes."""
+    """An unsynced change of names: the node of each slot, None for a removed name."""
 
     slots: tuple[tuple[Slot, int | None], ...]
 
@@ -140,7 +141,7 @@ class _NameChange:
 
 
 class Volume:
-    """See the module. Everything happens through `apply` and `cut_power`."""
+    """See the module. All changes go through `apply` and `cut_power`."""
 
     def __init__(self) -> None:
         self.nodes: dict[int, FileNode | DirNode] = {ROOT: DirNode()}
@@ -205,7 +206,9 @@ class Volume:
             _set(self.directory(directory).durable, name, node)
 
     def drop_unreachable(self, kept: Iterable[int] = ()) -> None:
-        """Forgets what has no name on disk nor above it, but for `kept`: files without a name may still be open."""
+        """Forget the nodes without a name on disk or in the page cache, except `kept`: an open file may have no
+        name.
+        """
         reached = {ROOT, *kept}
         reached |= {node for change in self._names for _, node in change.slots if node is not None}
         waiting = list(reached)
@@ -217,10 +220,10 @@ class Volume:
                 waiting += found
         self.nodes = {number: node for number, node in self.nodes.items() if number in reached}
 
-    # -- the end ---------------------------------------------------------------------------------------
+    # -- power failures ---------------------------------------------------------------------------------
 
     def cut_power(self, random: Random) -> None:
-        """Leaves what is on disk, and of what was on its way whatever `random` chooses."""
+        """Keep what is on disk, and of unsynced changes what `random` chooses."""
         self._keep_some_names(random)
         for node in self.nodes.values():
             if isinstance(node, DirNode):
@@ -263,7 +266,7 @@ def _change(data: bytearray, change: Write | Truncate) -> None:
 
 
 def _left_of(node: FileNode, random: Random) -> bytearray:
-    """What the disk may hold of a file: nothing new, all, all up to a moment, or every sector on its own."""
+    """What may be left of a file: nothing new, everything, everything up to a moment, or each sector independently."""
     mode = random.randrange(4)
     if mode == 0:
         return bytearray(node.durable)
@@ -286,7 +289,7 @@ def _up_to_a_moment(node: FileNode, random: Random) -> bytearray:
 
 
 def _only_size(change: Write | Truncate, content: bytearray) -> Write | Truncate:
-    """What a change did to a file's size: that is the journal's, and no page's."""
+    """The effect of a change on the file's size alone: the journal writes the size, not the pages."""
     if isinstance(change, Truncate):
         return change
     end = change.position + len(change.data)
@@ -294,7 +297,7 @@ def _only_size(change: Write | Truncate, content: bytearray) -> Write | Truncate
 
 
 def _pages_of(changes: Iterable[Write | Truncate], size_bytes: int) -> set[int]:
-    """The pages of a file of this size that the changes made anew, whole or in part."""
+    """The pages of a file of this size that the changes wrote, in whole or in part."""
     pages: set[int] = set()
     for change in changes:
         if isinstance(change, Truncate):
@@ -308,7 +311,7 @@ def _pages_of(changes: Iterable[Write | Truncate], size_bytes: int) -> set[int]:
 def _still_lost(
     lost: Iterable[Write | Truncate], written_again: Collection[int], size_bytes: int
 ) -> list[Write | Truncate]:
-    """What a failed sync was to write, without what was cut off, and without the pages that were written again."""
+    """What a failed sync should have written, except what was truncated and the pages that were written again."""
     left: list[Write] = []
     for change in lost:
         if isinstance(change, Truncate):
@@ -325,7 +328,7 @@ def _still_lost(
 
 
 def torn_write(write: Write, random: Random) -> Write:
-    """The part of a write up to some sector boundary in the file, perhaps nothing."""
+    """The part of a write up to a random sector boundary of the file, possibly nothing."""
     end = write.position + len(write.data)
     first = write.position // SECTOR_BYTES + 1
     last = (end - 1) // SECTOR_BYTES
@@ -334,7 +337,7 @@ def torn_write(write: Write, random: Random) -> Write:
 
 
 def _scattered(node: FileNode, random: Random) -> bytearray:
-    """Each sector (or each page) in a state of its own, and a size that the file once had."""
+    """Each sector (or page) in a state of its own, and a size that the file had at some time."""
     changes = node.unsynced
     sizes = _sizes(node)
     moment = random.randrange(len(changes) + 1)
@@ -357,7 +360,7 @@ def _scattered(node: FileNode, random: Random) -> bytearray:
 
 
 def _sizes(node: FileNode) -> list[int]:
-    """The file's size as of the last sync, and after each change since."""
+    """The file's size at the last sync, and after each change since."""
     sizes = [len(node.durable)]
     for change in node.unsynced:
         if isinstance(change, Truncate):
@@ -368,7 +371,7 @@ def _sizes(node: FileNode) -> list[int]:
 
 
 def _histories(node: FileNode, sizes: list[int], atom_bytes: int) -> dict[int, list[int]]:
-    """Which changes touched each sector or page, by number."""
+    """The numbers of the changes that touched each sector or page."""
     histories: dict[int, list[int]] = {}
     for number, change in enumerate(node.unsynced):
         if isinstance(change, Truncate):
@@ -383,14 +386,14 @@ def _histories(node: FileNode, sizes: list[int], atom_bytes: int) -> dict[int, l
 def _version(
     node: FileNode, atom: int, history: list[int], moment: int, atom_bytes: int, random: Random
 ) -> bytes:
-    """One of the states that a sector or page was in. `moment` is how many changes of the size are on disk."""
+    """One of the states that a sector or page had. `moment` is the number of size changes that are on disk."""
     start = atom * atom_bytes
     page = start // PAGE_BYTES * PAGE_BYTES
     first, last = 0, len(history)
     for place, number in enumerate(history):
         change = node.unsynced[number]
         if isinstance(change, Truncate) and change.size_bytes <= page:
-            # The page was dropped: old blocks go with the truncation, new ones come after it.
+            # The truncation dropped the page: its old blocks are gone with it, and new blocks come after it.
             if number < moment:
                 first = place + 1
             else:
@@ -404,7 +407,7 @@ def _version(
 
 
 def _patch(content: bytearray, start: int, change: Write | Truncate) -> None:
-    """The part of `change` that falls on the bytes of a file from `start` on."""
+    """Apply the part of `change` that falls on the bytes of a file from `start` on."""
     end = start + len(content)
     if isinstance(change, Truncate):
         cut = max(change.size_bytes, start)

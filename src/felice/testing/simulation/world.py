@@ -1,10 +1,10 @@
-"""A world of machines in one process: whole brokers and clients on virtual time, all from one seed.
+"""Simulated machines in one process: whole brokers and clients on virtual time, all decided by one seed.
 
-Keeps true: the same seed, asked to do the same things, does the same: its `trace` is the same, byte for byte.
+Keeps true: two simulations with the same seed and the same calls have the same `trace`, byte for byte.
             A machine has a disk and clocks that outlive its processes. `kill` ends the process and leaves what it
-            wrote; `cut_power` leaves what was synced, and of the rest what the seed chooses.
+            wrote; `cut_power` leaves what was synced and, of the rest, what the seed chooses.
 How:        every part draws from a `Random` of its own, named after the seed and the part, so that a change in
-            one part does not shuffle the others.
+            one part does not change the draws of the others.
 
     world = World(seed=7)
     machine = world.broker("b1", {"log.flush.interval.messages": "1"})
@@ -49,31 +49,34 @@ _CLOSE_ATTEMPTS = 20
 
 
 class World:
-    """Machines by name, the network between them, and what happened."""
+    """Machines by name, the network between them, and the trace of what happened."""
 
     def __init__(self, seed: int, *, shuffle: bool = True, limit_s: float = 3600.0) -> None:
         self.seed = seed
         self.trace: list[str] = []
-        # Errors that a component logged with their traceback, and what asyncio found uncaught: faults of the code.
+        # Errors of the code under test: those that it logged with a traceback, and those that asyncio found
+        # uncaught.
         self.errors: list[str] = []
-        # What a loop may have and this one has not: sockets, pipes, signals, processes.
+        # This loop lacks what needs the real machine: sockets, pipes, signals, processes.
         self.loop = SimLoop(self.random("loop"), shuffle=shuffle, limit_s=limit_s)  # type: ignore[abstract]
         self.network = SimNetwork(self.loop, self.random("network"), self.note)
         self.machines: dict[str, Machine] = {}
 
     def random(self, name: str) -> Random:
+        """A random generator that depends on the seed and this name alone."""
         return Random(f"{self.seed}/{name}")
 
     def note(self, line: str) -> None:
+        """Add a line to the trace, with the simulated time."""
         self.trace.append(f"{self.loop.time():.6f} {line}")
 
     @property
     def fingerprint(self) -> str:
-        """Of the whole trace: two runs with one fingerprint did the same."""
+        """A digest of the whole trace: two runs with the same fingerprint did the same."""
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
     def machine(self, name: str, *, skew_ms: int | None = None) -> Machine:
-        """The machine of this name, made when it is first asked for."""
+        """The machine of this name, created at the first call. `skew_ms` is how far its wall clock is ahead."""
         if name not in self.machines:
             self.machines[name] = Machine(self, name, self._skew_ms(name, skew_ms))
         return self.machines[name]
@@ -87,9 +90,9 @@ class World:
         skew_ms: int | None = None,
         ensemble: SimEnsemble | None = None,
     ) -> BrokerMachine:
-        """A machine that runs a broker with these options (on top of those for development).
+        """A machine that runs a broker with these options, on top of those for development.
 
-        With an `ensemble` it is one of the cluster's; without, it stands alone.
+        With an `ensemble` the broker is a member of that cluster; without, it has a metadata store of its own.
         """
         machine = BrokerMachine(self, name, self._skew_ms(name, skew_ms), properties, node_id, ensemble)
         self.machines[name] = machine
@@ -101,7 +104,7 @@ class World:
     # Running
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Runs until `main` is done, then ends everything else."""
+        """Run until `main` is done, then end every process. Returns what `main` returns."""
         with self._logged():
             try:
                 return cast(T, self.loop.run_until_complete(main))
@@ -134,7 +137,7 @@ class World:
         self.loop.uncaught.clear()
 
     def _clean_up(self) -> None:
-        """Lets what is left of every process end in peace: a coroutine that is merely dropped complains."""
+        """Let the remains of every process finish: a coroutine that is merely dropped would log a warning."""
         for machine in self.machines.values():
             machine.disk.heal()
             machine.disk.on_operation = None
@@ -162,7 +165,7 @@ class World:
 
 
 def _end(left: Any) -> None:
-    """Ends a coroutine for good, however many more things it wants to wait for."""
+    """Close a coroutine, even if it awaits again a few times while it closes."""
     for _ in range(_CLOSE_ATTEMPTS):
         with contextlib.suppress(RuntimeError):
             left.close()
@@ -170,7 +173,7 @@ def _end(left: Any) -> None:
 
 
 class _TraceHandler(logging.Handler):
-    """Hears what the code under test logs: into the trace, and errors with a traceback among the faults."""
+    """Adds what the code under test logs to the trace, and errors with a traceback to `World.errors`."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.WARNING)
@@ -178,12 +181,12 @@ class _TraceHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         process = CURRENT.get()
-        who = process.name if process is not None else "world"
-        self._world.note(f"log {who} {record.levelname} {record.getMessage()}")
+        name = process.name if process is not None else "world"
+        self._world.note(f"log {name} {record.levelname} {record.getMessage()}")
         error = record.exc_info[1] if record.exc_info else None
-        # That a disk failed is told, too, and is no fault of the code.
+        # A disk failure is logged with a traceback too, and is no fault of the code.
         if error is not None and record.levelno >= logging.ERROR and not isinstance(error, OSError):
-            self._world.errors.append(f"{who}: {record.getMessage()}: {_formatted(error)}")
+            self._world.errors.append(f"{name}: {record.getMessage()}: {_formatted(error)}")
 
 
 def _formatted(error: BaseException) -> str:
@@ -191,11 +194,14 @@ def _formatted(error: BaseException) -> str:
 
 
 class PowerFailure(BaseException):
-    """Raised where a machine loses its power in the middle of an operation; nobody may catch it."""
+    """Raised where the power of a machine fails in the middle of an operation.
+
+    The code under test must not catch it.
+    """
 
 
 class Machine:
-    """A host: a disk, clocks, and at most one process at a time that is under test."""
+    """A host: a disk, clocks, and at most one process at a time."""
 
     def __init__(self, world: World, name: str, skew_ms: int) -> None:
         self.world = world
@@ -211,10 +217,11 @@ class Machine:
 
     @property
     def is_running(self) -> bool:
+        """Whether the machine has a process that has not ended."""
         return self.process is not None and self.process.is_alive
 
     def boot(self) -> Incarnation:
-        """A new process, with all that it may touch."""
+        """Start a new process; returns it with its environment."""
         assert not self.is_running, f"{self.name} runs"
         self.incarnations += 1
         process = Process(self.world.loop, f"{self.name}#{self.incarnations}")
@@ -230,14 +237,14 @@ class Machine:
         return Incarnation(process, env)
 
     def kill(self) -> None:
-        """kill -9: the process is no more, its page cache is the machine's."""
+        """kill -9: end the process. Its page cache stays, because it belongs to the machine."""
         if self.is_running:
             self.world.note(f"kill {self.name}")
             self._end()
             self.disk.kill()
 
     def cut_power(self) -> None:
-        """What was not synced is there or not, by the page or the name; peers hear nothing."""
+        """Fail the power: of what was not synced, any part may be lost. Peers get no reset and no end of stream."""
         if self.is_running:
             self.world.note(f"power lost at {self.name}")
             self.power_failures += 1
@@ -246,13 +253,13 @@ class Machine:
             self.disk.crash(self._random)
 
     def slow_disk(self, seconds: float = WORK_DELAY_S) -> None:
-        """From now on whatever waits for the disk on a thread (syncs, new files, moves) takes up to twice so long."""
+        """From now on, work for the disk on a thread (syncs, new files, moves) takes up to twice `seconds`."""
         self._work_delay_s = seconds
         if self.process is not None:
             self.process.work_delay_s = seconds
 
     def cut_power_within(self, operations: int) -> None:
-        """The power fails at the disk operation of that number from now."""
+        """Fail the power at the disk operation with this number, counted from now."""
         left = operations
 
         def count(operation: str, path: Path) -> None:
@@ -272,16 +279,18 @@ class Machine:
 
 
 class Incarnation:
-    """One process and its `env`."""
+    """One process of a machine, with its environment."""
 
     def __init__(self, process: Process, env: Environment) -> None:
         self.process = process
         self.env = env
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine as a task of this process."""
         return self.process.spawn(work)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in this process and return its result; raises `ProcessEnded` if the process is killed."""
         return await self.process.run(work)
 
 
@@ -305,17 +314,20 @@ class BrokerMachine(Machine):
             "listeners": f"PLAINTEXT://{name}:{BROKER_PORT}",
             "log.dirs": str(DATA_DIRECTORY),
             "node.id": str(node_id),
-            # One at a time on the loop: with more, partitions are opened on threads.
+            # With more than one, the broker opens partitions on threads.
             "num.recovery.threads.per.data.dir": "1",
             **properties,
         }
 
     @property
     def bootstrap(self) -> str:
+        """The broker's address, for `bootstrap.servers`."""
         return f"{self.name}:{BROKER_PORT}"
 
     async def start(self) -> Broker:
-        """A broker that serves; raises `StartupError`, or `ProcessEnded` where it was killed meanwhile."""
+        """Start the broker and return it when it serves; raises `StartupError`, or `ProcessEnded` if it is killed
+        before.
+        """
         config, unknown = BrokerConfig.parse(self.properties)
         assert not unknown, f"unknown configuration: {unknown}"
         life = self.boot()
@@ -326,7 +338,7 @@ class BrokerMachine(Machine):
         return broker
 
     async def stop(self) -> None:
-        """A clean stop: everything is on disk, the process is gone."""
+        """Stop the broker cleanly: everything is on disk, and the process has ended."""
         assert self.process is not None
         assert self.broker is not None
         self.world.note(f"stop {self.name}")
