@@ -1,8 +1,8 @@
-"""A member of a classic consumer group: what it says, and what it makes of the answers. Pure.
+"""A member of a classic consumer group: builds its requests and applies the responses. Pure.
 
-Keeps true:  commits and heartbeats carry the generation of the last completed join. A member id once given is used
-             until the coordinator does not know it any more. What a rebalance takes away is the difference
-             between what was owned and what was assigned; an eager member owns nothing while it joins.
+Keeps true:  Commits and heartbeats carry the generation of the last completed join. A member id is used until the
+             coordinator no longer knows it. A rebalance revokes the partitions that were owned and are no longer
+             assigned; an eager member owns nothing while it joins.
 Leaves:      requests, waiting and callbacks to `membership`.
 """
 
@@ -41,17 +41,17 @@ _ASSIGNMENT_VERSION = 0
 
 
 class MemberAction(Enum):
-    """What an answer of the coordinator asks of the member."""
+    """The member's next action after a response of the coordinator."""
 
     GO_ON = "go on"
-    RETRY = "the same again after a while"
-    REJOIN = "join again, being who it is"
-    FIND = "look for the coordinator"
-    FORGET = "what it had is lost: join again as nobody"
-    STOP = "the group does not want it"
+    RETRY = "repeat the request after a backoff"
+    REJOIN = "join again with the same member id"
+    FIND = "find the coordinator"
+    FORGET = "membership is lost: join again without a generation"
+    STOP = "the group refuses the member"
 
 
-_ANSWERS = {
+_ACTIONS = {
     ErrorCode.NONE: MemberAction.GO_ON,
     ErrorCode.MEMBER_ID_REQUIRED: MemberAction.REJOIN,
     ErrorCode.REBALANCE_IN_PROGRESS: MemberAction.REJOIN,
@@ -65,11 +65,14 @@ _ANSWERS = {
 
 
 def next_step(error_code: int) -> MemberAction:
-    return _ANSWERS.get(ErrorCode.of(error_code), MemberAction.STOP)
+    """Return the action after a response with this error code; STOP for unknown codes."""
+    return _ACTIONS.get(ErrorCode.of(error_code), MemberAction.STOP)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
+    """The settings that a member sends to its coordinator."""
+
     group_id: str
     instance_id: str | None
     session_timeout_ms: int
@@ -80,7 +83,7 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a rebalance does to this member."""
+    """How a rebalance changes the partitions of this member."""
 
     assigned: tuple[Partition, ...]
     added: tuple[Partition, ...]
@@ -88,7 +91,7 @@ class Change:
 
 
 class GroupMember:
-    """State of one member; every method is one step of the protocol."""
+    """The state of one member; every method is one step of the protocol."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
@@ -98,28 +101,31 @@ class GroupMember:
         self.protocol_name: str | None = None
         self.owned: frozenset[Partition] = frozenset()
         self.expelled = False
-        """It was a member and is not any more: what it would commit may be others' by now."""
+        """True after it lost its membership: other members may own its partitions, so it must not commit."""
         self._last_generation = -1
         self._last_assigned: tuple[Partition, ...] = ()
 
     @property
     def cooperative(self) -> bool:
-        """KIP-429: all assignors of a group are of one kind."""
+        """True if the member rebalances cooperatively (KIP-429); all assignors of a group have one kind."""
         return all(
             ASSIGNORS[name].protocol is RebalanceProtocol.COOPERATIVE for name in self.settings.assignors
         )
 
     @property
     def joined(self) -> bool:
+        """True while the member belongs to a generation of the group."""
         return self.generation >= 0
 
     @property
     def committer(self) -> Committer:
+        """The identity with which this member commits."""
         return Committer(self.generation, self.member_id, self.settings.instance_id)
 
     # Join
 
     def join_request(self, topics: Iterable[str], reason: str) -> JoinGroupRequest:
+        """A JoinGroup request with the member's subscription under each assignor."""
         wanted = sorted(topics)
         settings = self.settings
         return JoinGroupRequest(
@@ -149,6 +155,7 @@ class GroupMember:
         return encode_data(subscription, _SUBSCRIPTION_VERSION)
 
     def on_join(self, response: JoinGroupResponse) -> MemberAction:
+        """Apply a JoinGroup response."""
         step = self._after(response.error_code)
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
@@ -164,7 +171,7 @@ class GroupMember:
 
     @staticmethod
     def subscriptions(response: JoinGroupResponse) -> dict[str, MemberSubscription]:
-        """What every member asks for; only the leader is told."""
+        """Return the subscription of every member; only the leader receives them."""
         members: dict[str, MemberSubscription] = {}
         for row in response.members:
             asked = decode_data(ConsumerProtocolSubscription, row.metadata)
@@ -183,7 +190,7 @@ class GroupMember:
     def assignments(
         self, subscriptions: Mapping[str, MemberSubscription], partition_counts: Mapping[str, int]
     ) -> list[SyncGroupRequestAssignment]:
-        """The leader's work: partitions for every member, by the assignor that the group chose."""
+        """As the leader, assign partitions to every member, with the assignor that the group chose."""
         assert self.protocol_name is not None
         chosen = ASSIGNORS[self.protocol_name].assign(subscriptions, partition_counts)
         return [
@@ -198,6 +205,7 @@ class GroupMember:
         ]
 
     def sync_request(self, assignments: Sequence[SyncGroupRequestAssignment]) -> SyncGroupRequest:
+        """A SyncGroup request; the leader's carries the assignments."""
         return SyncGroupRequest(
             group_id=self.settings.group_id,
             generation_id=self.generation,
@@ -209,19 +217,20 @@ class GroupMember:
         )
 
     def on_sync(self, error_code: int) -> MemberAction:
+        """Apply the error code of a SyncGroup response."""
         return self._after(error_code)
 
     def _after(self, error_code: int) -> MemberAction:
         step = next_step(error_code)
         if step is MemberAction.FORGET:
-            # One that is only late stays known: under a new id its old self would hold up the next rebalance.
+            # A late member keeps its id: under a new id, its old entry would delay the next rebalance.
             member_id = self.member_id if error_code == ErrorCode.ILLEGAL_GENERATION else ""
             self.forget()
             self.member_id = member_id
         return step
 
     def on_assignment(self, data: bytes) -> Change:
-        """Compare what was assigned with what is owned; the caller then revokes, adds and calls `own`."""
+        """Compare the assignment with the owned partitions; the caller then revokes, adds and calls `own`."""
         rows = decode_data(ConsumerProtocolAssignment, data).assigned_partitions if data else []
         assigned = tuple(_from_wire(rows))
         self._last_generation = self.generation
@@ -233,11 +242,13 @@ class GroupMember:
         )
 
     def own(self, partitions: Iterable[Partition]) -> None:
+        """Note the partitions that the member owns from now on."""
         self.owned = frozenset(partitions)
 
     # Heartbeat, leave
 
     def heartbeat_request(self) -> HeartbeatRequest:
+        """A heartbeat of the current generation."""
         return HeartbeatRequest(
             group_id=self.settings.group_id,
             generation_id=self.generation,
@@ -246,9 +257,11 @@ class GroupMember:
         )
 
     def on_heartbeat(self, error_code: int) -> MemberAction:
+        """Apply the error code of a Heartbeat response."""
         return self._after(error_code)
 
     def leave_request(self, reason: str) -> ByVersion:
+        """A LeaveGroup request; `reason` is sent from version 3 on."""
         return ByVersion(LeaveGroupRequest, self._leave(reason))
 
     def _leave(self, reason: str) -> Callable[[int], LeaveGroupRequest]:
@@ -263,7 +276,7 @@ class GroupMember:
         return build
 
     def forget(self) -> None:
-        """The coordinator does not know this member (any more)."""
+        """Drop the member id: the coordinator does not know it."""
         self.expelled = self.expelled or self.joined
         self.member_id = ""
         self.generation = -1

@@ -1,1 +1,1 @@
-"""The way to the brokers: connections, versions, metadata, and the requests that several parts send."""
+"""Connections to brokers, what is known of the cluster, and the requests that all clients send."""

@@ -1,9 +1,10 @@
-"""The way to the brokers: bootstrap, metadata, one connection per broker and purpose, coordinators.
+"""Access to the cluster: bootstrap, metadata, one connection per broker and purpose, and coordinators.
 
-Keeps true:  a broker that refused a connection is left alone for its backoff, which doubles to a limit. Requests
-             that may wait long in the broker (fetch, group) have connections of their own, since a broker answers
-             a connection in order. When no broker can be reached the error names every address and its reason.
-Leaves:      what is known of topics and leaders to `topology`, retries of single operations to their owners.
+Keeps true:  After a failed connection attempt, a broker gets no other attempt until its backoff is over; the backoff
+             doubles up to a limit. Requests that may wait long in the broker (fetch, group) have connections of their
+             own, because a broker answers the requests of one connection in order. If no broker can be reached, the
+             error names every address and its reason.
+Leaves:      topics and leaders to `topology`; retries of an operation to its caller.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _RETRY_COORDINATOR = (
 
 
 def backoff_s(attempt: int, first_ms: float, limit_ms: float, random: Random) -> float:
-    """Exponential with a fifth of jitter, so that clients that failed together do not return together."""
+    """Exponential backoff in seconds with 20 % jitter, so that clients that failed together do not retry together."""
     wait: float = min(first_ms * 2 ** min(attempt, 20), limit_ms) / 1000
     return wait * random.uniform(0.8, 1.2)
 
@@ -60,7 +61,7 @@ def _find_coordinator(key: str, key_type: int) -> Callable[[int], FindCoordinato
 
 @dataclass(slots=True)
 class _Node:
-    """One address and purpose: its connection, and when to try again."""
+    """The connection to one address for one purpose, and when to connect again."""
 
     host: str
     port: int
@@ -76,7 +77,7 @@ class _Node:
 
 
 class Cluster:
-    """Lives on one event loop."""
+    """Connections and metadata of one client. Runs on one event loop."""
 
     def __init__(
         self,
@@ -108,6 +109,7 @@ class Cluster:
         self._tick = self._loop.call_later(1.0, self._on_tick)
 
     async def close(self) -> None:
+        """Cancel background work and close all connections."""
         self._closed = True
         self._tick.cancel()
         for task in [*self._background, *([self._refreshing] if self._refreshing else [])]:
@@ -117,7 +119,7 @@ class Cluster:
         for node in self._nodes.values():
             if node.connection is not None:
                 node.connection.close()
-        # One turn for the transports to let go of their sockets.
+        # Let the loop run once: the transports close their sockets in it.
         await asyncio.sleep(0)
 
     def _on_tick(self) -> None:
@@ -136,7 +138,7 @@ class Cluster:
     # Connections
 
     async def connection(self, node_id: int, purpose: str = "") -> Connection:
-        """The connection to a broker by id; connects if need be and its backoff is over."""
+        """Return the connection to a broker; connects if there is none, after the backoff."""
         broker = self.topology.brokers.get(node_id)
         if broker is None:
             raise failure(
@@ -145,17 +147,17 @@ class Cluster:
         return await self._open(self._node(broker.host, broker.port, purpose))
 
     def open_connection(self, node_id: int, purpose: str = "") -> Connection | None:
-        """The connection to a broker by id, if there is one now."""
+        """Return the open connection to a broker, or None. Does not connect."""
         broker = self.topology.brokers.get(node_id)
         return None if broker is None else self._node(broker.host, broker.port, purpose).open_connection
 
     def connections(self, host: str, port: int) -> list[Connection]:
-        """The connections to an address that are open now."""
+        """Return the open connections to an address."""
         nodes = (node for key, node in self._nodes.items() if key[:2] == (host, port))
         return [connection for node in nodes if (connection := node.open_connection) is not None]
 
     def traffic_to(self, node_id: int) -> BrokerTraffic | None:
-        """What passed over the connections to a broker by id."""
+        """Return the counters of a broker's connections; None if the broker is unknown."""
         broker = self.topology.brokers.get(node_id)
         return None if broker is None else self.traffic_of(broker.host, broker.port)
 
@@ -205,7 +207,7 @@ class Cluster:
         return node.connection
 
     def traffic_of(self, host: str, port: int) -> BrokerTraffic:
-        """What passed over the connections to this address."""
+        """Return the counters of the connections to this address."""
         traffic = self.traffic.get((host, port))
         if traffic is None:
             traffic = self.traffic[host, port] = BrokerTraffic(f"{host}:{port}", self._throttled)
@@ -233,17 +235,17 @@ class Cluster:
     async def call(
         self, node_id: int, request: Any, *, purpose: str = "", timeout_s: float | None = None
     ) -> Any:
-        """Send to a broker by id."""
+        """Send a request to a broker and return the response."""
         connection = await self.connection(node_id, purpose)
         return await connection.call(request, timeout_s or self.timeout_s)
 
     async def call_any(self, request: Any) -> Any:
-        """Send to any broker: connected ones first, then every known address in turn."""
+        """Send to any broker: first over open connections, then to every known address in turn."""
         _, response = await self._call_any(request)
         return response
 
     async def _call_any(self, request: Any) -> tuple[_Node, Any]:
-        """The address that answered, and its answer."""
+        """Return the address that answered, and its response."""
         reasons: list[str] = []
         for node in self._candidates():
             try:
@@ -256,7 +258,7 @@ class Cluster:
         raise failure(KafkaError._ALL_BROKERS_DOWN, "; ".join(dict.fromkeys(reasons)), retriable=True)
 
     async def _open_now(self, node: _Node) -> Connection:
-        """Like `_open`, but a node in its backoff fails at once with its last reason: another may answer."""
+        """Open like `_open`, but fail at once during the backoff: another broker may answer now."""
         if (
             node.open_connection is None
             and node.last_error is not None
@@ -273,7 +275,7 @@ class Cluster:
         return sorted(nodes, key=lambda node: (node.open_connection is None, node.failures))
 
     async def call_controller(self, request: Any) -> Any:
-        """Send to the controller as last known; any broker where there is none (KRaft forwards)."""
+        """Send to the last known controller, or to any broker without one (with KRaft, brokers forward)."""
         if self.topology.controller_id not in self.topology.brokers:
             await self.refresh([])
         controller = self.topology.controller_id
@@ -286,7 +288,7 @@ class Cluster:
     async def refresh(
         self, topics: Iterable[str] | None, *, allow_auto_create: bool = False
     ) -> MetadataResponse:
-        """Ask for these topics (None: all, empty: only the brokers) and remember the answer."""
+        """Request metadata of these topics (None: all, empty: only the brokers) and update the topology."""
         names = None if topics is None else list(topics)
         request = metadata_request(names, allow_auto_create=allow_auto_create)
         node, response = await self._call_any(request)
@@ -296,7 +298,7 @@ class Cluster:
         return found
 
     def refresh_soon(self) -> asyncio.Task[None]:
-        """Refresh the interesting topics in the background; calls while one is under way share it."""
+        """Refresh the interesting topics in the background; calls during a refresh share it."""
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = self._loop.create_task(self._refresh_interesting())
         return self._refreshing
@@ -315,7 +317,7 @@ class Cluster:
             self._refreshed_at = self._loop.time()
 
     def _complain(self, error: KafkaError) -> None:
-        """Tell the application once per outage that nothing can be reached."""
+        """Report once per outage that no broker can be reached."""
         if not self._complained and error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._complained = True
             self._log.warning("%s", error.str())
@@ -323,13 +325,13 @@ class Cluster:
                 self._on_error(error)
 
     def tell_of_waiting(self, error: KafkaError) -> None:
-        """Tell the application why nothing happens. Trying goes on."""
+        """Report to the application what the client waits for. The client continues to try."""
         self._log.getChild(WAITING_LOGGER).warning("waiting: %s", error.str())
         if self._on_error is not None:
             self._on_error(error)
 
     async def ready_topic(self, topic: str, timeout_s: float) -> None:
-        """Wait until the topic is known with leaders; raises when the broker says it never will be, or in time."""
+        """Wait until the topic's partitions are known; raises on a final error of the broker, and after the timeout."""
         deadline = self._loop.time() + timeout_s
         self.interesting.add(topic)
         while not self.topology.partition_count(topic):
@@ -348,7 +350,7 @@ class Cluster:
     # Coordinators
 
     async def coordinator(self, key: str, timeout_s: float, key_type: int = GROUP_KEY_TYPE) -> int:
-        """Node id of the coordinator of a group, or of a transactional id; waits while the brokers make one."""
+        """Return the coordinator's node id for a group or a transactional id; waits until brokers have assigned one."""
         deadline = self._loop.time() + timeout_s
         attempt = 0
         while (key_type, key) not in self._coordinators:
@@ -382,10 +384,11 @@ class Cluster:
         return int(found.node_id)
 
     def forget_coordinator(self, key: str, key_type: int = GROUP_KEY_TYPE) -> None:
+        """Look the coordinator up again at the next request."""
         self._coordinators.pop((key_type, key), None)
 
     def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
-        """Run in the background until done or the cluster is closed."""
+        """Run a coroutine in the background; closing the cluster cancels it."""
         task: asyncio.Task[Any] = self._loop.create_task(coroutine)
         self._background[task] = None
         task.add_done_callback(lambda done: self._background.pop(done, None))

@@ -1,9 +1,9 @@
-"""One connection to one broker: requests go out pipelined, replies find their request by correlation id.
+"""One connection to one broker: requests are pipelined, and responses matched by correlation id.
 
-Keeps true:  each request gets its own reply, an error naming the broker's address, or a timeout. When the
-             connection ends every request that waits on it fails at once. A reply that nobody waits for any more
-             is dropped. A connection on which nothing came for `silence_s` and a request timed out is closed.
-Leaves:      when to connect again to `cluster`, frames to `protocol.connection`, versions to `wire`.
+Keeps true:  Each request gets its own response, an error that names the broker's address, or a timeout. When the
+             connection closes, every waiting request fails at once. The response to a request that timed out is
+             dropped. If a request timed out and no byte arrived for `silence_s`, the connection is closed.
+Leaves:      reconnecting to `cluster`, framing to `protocol.connection`, versions to `wire`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Waiting:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Made by `connect`; usable until `closed`."""
+    """A connection, made by `connect`; usable until `closed`."""
 
     def __init__(
         self,
@@ -67,13 +67,15 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
+        """Number of requests that wait for a response."""
         return len(self._waiting)
 
     async def call(self, request: Any, timeout_s: float) -> Any:
-        """Send a request, or a `ByVersion`, in the best common version and return the decoded reply."""
+        """Send a request, or a `ByVersion`, in the best common version, and return the decoded response."""
         return await self.call_version(*self.versions.fit(request), timeout_s)
 
     async def call_version(self, request: Any, version: int, timeout_s: float) -> Any:
+        """Send a request in this version and return the decoded response."""
         api = api_of(type(request))
         number = self._send(api, version, request)
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -86,7 +88,7 @@ class Connection(asyncio.BufferedProtocol):
             self._waiting.pop(number, None)
 
     def send_unanswered(self, request: Any) -> None:
-        """Send a request that has no reply: Produce with acks=0."""
+        """Send a request without a response: Produce with acks=0."""
         message, version = self.versions.fit(request)
         self._send(api_of(type(message)), version, message, answered=False)
 
@@ -96,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
                 KafkaError._TRANSPORT, f"{self.address}: disconnected", retriable=True
             )
         number, parts = self._frames.send(api, version, request, expect_response=answered)
-        # Joined, since a batch that is renumbered for a retry must not change while it waits to leave here.
+        # Copied: a retry may renumber the batch while this request is still in the transport's buffer.
         data = join_parts(parts)
         self._transport.write(data)
         if self._traffic is not None:
@@ -114,10 +116,11 @@ class Connection(asyncio.BufferedProtocol):
             what = f"{self.address}: no reply to {waiting.api.name} in {timeout_s * 1000:.0f} ms"
             waiting.future.set_exception(failure(KafkaError._TIMED_OUT, what, retriable=True))
         if timeout_s >= self._silence_s and self._last_heard < self._loop.time() - timeout_s:
-            # The other end may be gone without a word: only a new connection can tell.
+            # The broker may have disappeared without closing the connection: only a new connection can tell.
             self.close(f"nothing came in {timeout_s * 1000:.0f} ms")
 
     def close(self, reason: str = "closed by the client") -> None:
+        """Close the connection; waiting requests fail with `reason`."""
         self._fail(failure(KafkaError._TRANSPORT, f"{self.address}: {reason}", retriable=True))
 
     def _fail(self, error: KafkaException) -> None:
@@ -135,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # asyncio calls what follows.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -191,7 +194,7 @@ async def connect(
     traffic: BrokerTraffic | None = None,
     log: logging.Logger = _log,
 ) -> Connection:
-    """Open a connection and learn the broker's versions; errors name the address and the reason."""
+    """Open a connection and negotiate versions. Errors name the address and the reason."""
     address = f"{host}:{port}"
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s

@@ -1,7 +1,7 @@
 """An event loop on a thread of its own, for callers that do not have one.
 
-Keeps true:  the thread ends when it is stopped, and when the interpreter ends; a caller that waits for a result then
-             gets an exception. A forked process has no such thread: make a client in the process that uses it.
+Keeps true:  The thread ends when it is stopped and when the interpreter exits. A caller that waits for a result then
+             gets an exception. A forked process does not have the thread: create the client in the process that uses it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Starts at once."""
+    """Starts its thread at once."""
 
     def __init__(self, name: str) -> None:
-        # Runs when the thread ends, for whatever reason: closes connections.
+        # Runs at the end of the thread, whatever ended it: closes connections.
         self.at_end: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -40,10 +40,11 @@ class LoopThread:
 
     @property
     def alive(self) -> bool:
+        """True until the loop ends."""
         return self._thread.is_alive() and not self.loop.is_closed()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Run on the loop; the future may be waited for from any thread but the loop's own."""
+        """Run a coroutine on the loop. Any thread but the loop's own may wait for the future."""
         try:
             return asyncio.run_coroutine_threadsafe(work, self.loop)
         except RuntimeError:
@@ -51,7 +52,7 @@ class LoopThread:
             raise
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Run on the loop and wait. On timeout the work is cancelled."""
+        """Run a coroutine on the loop and wait for its result. A timeout cancels the coroutine."""
         future = self.submit(work)
         try:
             return future.result(timeout_s)
@@ -60,11 +61,12 @@ class LoopThread:
             raise
 
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Call on the loop soon; quietly nothing if it has ended."""
+        """Call a function on the loop soon; does nothing if the loop has ended."""
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(function, *arguments)
 
     def stop(self) -> None:
+        """End the loop and wait for its thread."""
         if self.alive:
             self.post(self.loop.stop)
         if threading.current_thread() is not self._thread:

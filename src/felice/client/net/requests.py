@@ -1,7 +1,7 @@
-"""Requests that both the asyncio and the blocking client send, built from what is known of the cluster.
+"""Requests that the asyncio client and the blocking client share, built from the known topology.
 
-Keeps true:  topics travel by id where both the version and our metadata have ids, else by name (KIP-516): a
-             version that needs ids we do not have is not chosen.
+Keeps true:  Topics are sent by id if the version has ids and the topology knows them, otherwise by name (KIP-516). No
+             version is chosen that needs an unknown id.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from felice.protocol.messages.produce import PartitionProduceData, ProduceReques
 from felice.protocol.primitives import ZERO_UUID
 
 LAST_VERSION_BY_NAME = 12
-"""Of both Produce and Fetch: from 13 on topics are named by id alone."""
+"""The last version of Produce and Fetch with topic names; from 13 on they have ids only."""
 
 OPERATIONS_IN_METADATA = 8
 """The first version of Metadata that reports authorized operations."""
 
 LAST_EXPLICIT_PRODUCE = 11
-"""From 12 on a transactional Produce adds its partitions to the transaction by itself (KIP-890)."""
+"""From version 12 on, a transactional Produce adds its partitions to the transaction implicitly (KIP-890)."""
 
 LAST_INIT_PRODUCER_ID = 5
-"""Version 6 is unstable in Kafka 4.3, and of use to two-phase commits alone."""
+"""Version 6 is unstable in Kafka 4.3, and only two-phase commits need it."""
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
-    """Partition numbers under their topics, in the order given."""
+    """Group partition numbers by topic, in the given order."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in partitions:
         grouped.setdefault(topic, []).append(partition)
@@ -45,13 +45,13 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 
 
 def metadata_request(topics: Iterable[str] | None, *, allow_auto_create: bool) -> MetadataRequest:
-    """None asks about all topics, an empty list about none."""
+    """A Metadata request for these topics: None means all topics, an empty list none."""
     rows = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
     return MetadataRequest(topics=rows, allow_auto_topic_creation=allow_auto_create)
 
 
 def topic_operations_request(topics: Iterable[str]) -> ByVersion:
-    """Metadata with the operations that this client may do on each topic; needs version 8."""
+    """A Metadata request that asks for the operations allowed on each topic; needs version 8."""
 
     def build(version: int) -> MetadataRequest:
         if version < OPERATIONS_IN_METADATA:
@@ -64,6 +64,7 @@ def topic_operations_request(topics: Iterable[str]) -> ByVersion:
 
 
 def list_offsets_request(timestamps: Mapping[Partition, int], isolation_level: int) -> ListOffsetsRequest:
+    """A ListOffsets request by time in milliseconds; -1 and -2 name the end and the start of the log."""
     topics = [
         ListOffsetsTopic(
             name=topic,
@@ -93,7 +94,7 @@ def fetch_request(
     min_bytes: int = 1,
     rack_id: str = "",
 ) -> ByVersion:
-    """A fetch without a session."""
+    """A Fetch request without a fetch session."""
     topics = [
         FetchTopic(
             topic=topic,
@@ -130,7 +131,7 @@ def produce_request(
     *,
     adds_partitions: bool = False,
 ) -> ByVersion:
-    """One batch per partition. `adds_partitions`: to the transaction, if there is one."""
+    """A Produce request with one batch per partition. `adds_partitions`: it adds them to the transaction."""
     topics = [
         TopicProduceData(
             name=topic,

@@ -1,7 +1,7 @@
-"""The part of the statistics that producers and consumers share, by the names of librdkafka's STATISTICS.md.
+"""The statistics that producers and consumers share, with the field names of librdkafka's STATISTICS.md.
 
-Keeps true:  a field that is there has a true value. What only librdkafka has (its queues and buffers inside, wakeups,
-             compression buffers) is left out rather than reported as zero.
+Keeps true:  Every field present has a true value. Fields about parts that only librdkafka has (internal queues and
+             buffers, wakeups, compression buffers) are left out, not reported as zero.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _instances = itertools.count(1)
 
 
 class Statistics:
-    """Makes the document of one client each `statistics.interval.ms`, and hands it to `stats_cb` as JSON.
+    """Builds the statistics document every `statistics.interval.ms` and passes it to `stats_cb` as JSON.
 
-    `details` adds what the producer or the consumer knows; it runs on the client's loop.
+    `details` adds the fields of the producer or consumer; it runs on the client's loop.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Statistics:
         self._name = f"{settings['client.id']}#{_KINDS[settings.kind]}-{next(_instances)}"
 
     def start(self) -> None:
-        """Begin, if there is a callback and an interval."""
+        """Start if both callback and interval are configured."""
         if self._settings["stats_cb"] is not None and self._settings["statistics.interval.ms"]:
             self._cluster.spawn(self._emit())
 
@@ -55,7 +55,7 @@ class Statistics:
             self._tell(self._settings["stats_cb"], json.dumps(self.document()))
 
     def document(self) -> Document:
-        """The statistics as of now; windows begin anew."""
+        """Return the current statistics and start new sample windows."""
         now = self._loop.time()
         brokers = self._brokers(now)
         document: Document = {
@@ -118,13 +118,13 @@ class Statistics:
 
 
 def topic_row(document: Document, topic: str) -> Document:
-    """The row of a topic in a document, made if it is not there."""
+    """Return the row of a topic in a document; creates it if missing."""
     row: Document = document["topics"].setdefault(topic, {"topic": topic, "partitions": {}})
     return row
 
 
 def partition_row(document: Document, cluster: Cluster, topic: str, partition: int) -> Document:
-    """The row of a partition in a document, with its leader; made if it is not there."""
+    """Return the row of a partition, with its leader, in a document; creates it if missing."""
     leader = cluster.topology.leader(topic, partition)
     row: Document = topic_row(document, topic)["partitions"].setdefault(
         str(partition), {"partition": partition, "broker": leader, "leader": leader}

@@ -1,7 +1,7 @@
-"""What is known of the cluster: brokers, topics, who leads which partition. Pure.
+"""What the client knows of the cluster: brokers, topics and partition leaders. Pure.
 
-Keeps true:  a leader epoch that is known never goes back: an older answer of a slower broker does not undo a
-             newer one. A topic created again under its name (another id) is a new topic and forgets the old epochs.
+Keeps true:  A known leader epoch never goes back: an older response from a slower broker does not undo a newer one. A
+             topic that was deleted and created again (a new id) is a new topic without the old epochs.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class KnownPartition:
+    """Leader, replicas and error of one partition, from the last Metadata response."""
+
     leader_id: int
     leader_epoch: int
     replicas: tuple[int, ...] = ()
@@ -34,6 +36,8 @@ class KnownPartition:
 
 @dataclass(slots=True)
 class KnownTopic:
+    """Id and partitions of one topic."""
+
     name: str
     topic_id: uuid.UUID
     is_internal: bool = False
@@ -41,7 +45,7 @@ class KnownTopic:
 
 
 class Topology:
-    """Grows by Metadata replies and by hints in Produce and Fetch replies (KIP-951)."""
+    """Updated by Metadata responses and by the leader hints in Produce and Fetch responses (KIP-951)."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
@@ -51,18 +55,18 @@ class Topology:
         self.topic_errors: dict[str, int] = {}
         self.names_by_id: dict[uuid.UUID, str] = {}
         self.version = 0
-        # The broker that gave the last answer: its id (-1 where only its address is known) and name.
+        # The broker that answered last: its id (-1 if only its address is known) and name.
         self.origin_id = -1
         self.origin_name: str | None = None
 
     def answered_by(self, host: str, port: int) -> None:
-        """Remember which broker gave the last answer, named as librdkafka names brokers."""
+        """Note which broker answered last; its name has librdkafka's form."""
         ids = (broker.id for broker in self.brokers.values() if (broker.host, broker.port) == (host, port))
         self.origin_id = next(ids, -1)
         self.origin_name = f"{host}:{port}/{'bootstrap' if self.origin_id < 0 else self.origin_id}"
 
     def update(self, response: MetadataResponse, *, complete: bool = False) -> None:
-        """Take in a reply; `complete` when it was asked about all topics, so that the rest are gone."""
+        """Apply a response. `complete`: it covers all topics, so topics missing from it no longer exist."""
         self.cluster_id = response.cluster_id or self.cluster_id
         self.controller_id = response.controller_id
         self.brokers = {
@@ -101,13 +105,14 @@ class Topology:
             self.names_by_id[topic.topic_id] = topic.name
 
     def forget(self, names: Iterable[str]) -> None:
+        """Drop topics that no longer exist."""
         for name in names:
             topic = self.topics.pop(name, None)
             if topic is not None:
                 self.names_by_id.pop(topic.topic_id, None)
 
     def on_leader_hint(self, topic: str, partition: int, leader_id: int, leader_epoch: int) -> bool:
-        """A broker that is not the leader may say who is; True if that is news."""
+        """Apply a leader reported by another broker; True if its leader epoch is newer than the known one."""
         known = self.partition(topic, partition)
         if known is None or leader_id not in self.brokers or leader_epoch <= known.leader_epoch:
             return False
@@ -117,28 +122,32 @@ class Topology:
         return True
 
     def partition(self, topic: str, partition: int) -> KnownPartition | None:
+        """The partition, or None if it is unknown."""
         known = self.topics.get(topic)
         return known.partitions.get(partition) if known else None
 
     def partition_count(self, topic: str) -> int:
-        """Number of partitions; 0 if the topic is not known."""
+        """Number of partitions; 0 if the topic is unknown."""
         known = self.topics.get(topic)
         return len(known.partitions) if known else 0
 
     def leader(self, topic: str, partition: int) -> int:
+        """Node id of the leader; NO_LEADER if there is none or the partition is unknown."""
         known = self.partition(topic, partition)
         return known.leader_id if known else NO_LEADER
 
     def leader_epoch(self, topic: str, partition: int) -> int:
+        """The leader epoch; -1 if the partition is unknown."""
         known = self.partition(topic, partition)
         return known.leader_epoch if known else -1
 
     def topic_id(self, topic: str) -> uuid.UUID:
+        """The topic's id; ZERO_UUID if it is unknown."""
         known = self.topics.get(topic)
         return known.topic_id if known else ZERO_UUID
 
     def describe(self, names: Iterable[str] | None = None) -> ClusterMetadata:
-        """The picture for applications; a topic asked for by name that is not there carries its error."""
+        """The metadata for applications. A requested topic that is unknown carries an error."""
         wanted = sorted(self.topics) if names is None else list(names)
         return ClusterMetadata(
             cluster_id=self.cluster_id,

@@ -1,7 +1,7 @@
-"""What passes over the connections to each broker: counted for statistics, and watched for throttling. Pure.
+"""Counts requests and responses of each broker for statistics, and detects throttling. Pure.
 
-Keeps true:  memory is bounded: a window keeps at most `Window.LIMIT` samples of an interval, chosen at random among
-             those that came. Counters only grow; `Window.take` begins a new interval.
+Keeps true:  Memory is bounded: a window keeps at most `Window.LIMIT` samples of an interval, chosen at random among all
+             of them. Counters only grow; `Window.take` starts a new interval.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-# Chooses samples, nothing else: a generator of its own, so that a client's other random choices do not depend on
-# how much was measured.
+# Its own generator, used only to choose samples: a client's other random choices must not depend on how much was
+# measured.
 _random = Random(0)
 
 
 class Window:
-    """Samples of one interval: their distribution by the names of librdkafka's statistics."""
+    """Samples of one interval, summarised with the field names of librdkafka's statistics."""
 
     LIMIT = 1000
 
@@ -30,7 +30,7 @@ class Window:
         self._sum = 0.0
 
     def add(self, sample: float) -> None:
-        """Take in one sample; beyond the limit it takes a random other one's place, or none."""
+        """Add a sample. Beyond the limit it replaces a random sample, or is dropped (reservoir sampling)."""
         self._count += 1
         self._sum += sample
         if len(self._samples) < self.LIMIT:
@@ -41,7 +41,7 @@ class Window:
             self._samples[place] = sample
 
     def take(self) -> dict[str, int]:
-        """The distribution of the interval that ends now; all zero where nothing came."""
+        """Return the distribution of the interval and start a new one; all zero without samples."""
         samples, count, total = sorted(self._samples), self._count, self._sum
         self._samples, self._count, self._sum = [], 0, 0.0
         mean = total / count if count else 0.0
@@ -70,7 +70,7 @@ class Window:
 
 
 class BrokerTraffic:
-    """The requests and replies of one broker's address."""
+    """Counters of the requests and responses of one address."""
 
     def __init__(self, address: str, on_throttled: Callable[[str, int], None]) -> None:
         self.address = address
@@ -79,7 +79,7 @@ class BrokerTraffic:
         self.retries = self.timeouts = self.bad_replies = 0
         self.connects = self.disconnects = 0
         self.connected_at = 0.0
-        # Microseconds from request to reply, and from `produce` to request; milliseconds of throttling.
+        # Microseconds from request to response, and from `produce` to request; milliseconds of throttling.
         self.round_trips_us = Window()
         self.internal_latency_us = Window()
         self.throttle_ms = Window()
@@ -87,17 +87,17 @@ class BrokerTraffic:
         self._on_throttled = on_throttled
 
     def on_sent(self, api_name: str, size_bytes: int) -> None:
-        """A request was handed to the transport."""
+        """Count a request passed to the transport."""
         self.requests[api_name] += 1
         self.sent_bytes += size_bytes
 
     def on_reply(self, message: Any, seconds: float) -> None:
-        """A reply came; a broker that delayed it because of a quota says so in the reply."""
+        """Count a response. A broker that delayed it because of a quota reports the delay in the response."""
         self.replies += 1
         self.round_trips_us.add(seconds * 1e6)
         delay_ms = getattr(message, "throttle_time_ms", 0)
         self.throttle_ms.add(delay_ms)
         if delay_ms > 0 or self._throttled:
-            # Once more when it is over, as librdkafka does.
+            # Reported once more, with 0, when throttling ends, as librdkafka does.
             self._throttled = delay_ms > 0
             self._on_throttled(self.address, delay_ms)

@@ -1,9 +1,9 @@
-"""What a client says on a connection beside its frames: which versions both sides know, and which to choose.
+"""Version negotiation on a connection: which versions both sides know, and which one a request uses.
 
-Keeps true:  a request goes out in the highest version that both sides know and that the caller allows, or not at
-             all: then the error names the API and both ranges. A broker too new for our ApiVersions is asked
-             again in a version it knows (KIP-511).
-Both the asyncio connection and the blocking one speak through this; frames are `protocol.connection`'s.
+Keeps true:  A request is sent in the highest version that both sides know and the caller allows. Without such a version
+             it is not sent, and the error names the API and both ranges. A broker that does not know our version of
+             ApiVersions is asked again in a version that it knows (KIP-511).
+The asyncio connection and the blocking one both use this module. Framing is in `protocol.connection`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ API_VERSIONS_KEY = 18
 SOFTWARE_NAME = "felice"
 SOFTWARE_VERSION = "0.1.0"
 
-# A reply larger than this is not a reply: the peer does not speak the protocol, or the sizes are out of step.
+# A larger frame size is an error: the peer does not speak Kafka's protocol, or the framing is out of step.
 MAX_FRAME_BYTES = 1 << 30
 
 _APIS: dict[type, Api] = {}
 
 
 def api_of(request_type: type) -> Api:
-    """The API that a request class belongs to."""
+    """Return the API of a request class."""
     if not _APIS:
         _APIS.update({api.request: api for api in API.by_key.values()})
     return _APIS[request_type]
@@ -36,7 +36,7 @@ def api_of(request_type: type) -> Api:
 
 @dataclass(frozen=True, slots=True)
 class ByVersion:
-    """A request that depends on the version it will travel in, at most `cap`, which the connection knows."""
+    """A request whose content depends on its version: `build` gets the version, which is at most `cap`."""
 
     request_type: type
     build: Callable[[int], Any]
@@ -44,7 +44,7 @@ class ByVersion:
 
 
 class BrokerVersions:
-    """The version ranges one broker offers, and the features that its cluster has settled on."""
+    """The version ranges that a broker offers, and the finalized features of its cluster."""
 
     def __init__(self, response: ApiVersionsResponse | None = None) -> None:
         rows = response.api_keys if response is not None else []
@@ -54,7 +54,7 @@ class BrokerVersions:
         self.features = {row.name: row.max_version_level for row in features}
 
     def choose(self, api: Api, cap: int | None = None) -> int:
-        """The highest version both sides have, at most `cap`."""
+        """Return the highest version that both sides know, at most `cap`; raises if there is none."""
         ours = api.versions
         low, high = ours.min, ours.max if cap is None else min(ours.max, cap)
         theirs = self.ranges.get(api.key)
@@ -69,24 +69,25 @@ class BrokerVersions:
         return version
 
     def fit(self, request: Any) -> tuple[Any, int]:
-        """The request to send and its version, for a plain request or a `ByVersion`."""
+        """Return the request to send and its version, for a plain request or a `ByVersion`."""
         if not isinstance(request, ByVersion):
             return request, self.choose(api_of(type(request)))
         version = self.choose(api_of(request.request_type), request.cap)
         return request.build(version), version
 
     def supports(self, request_type: type, version: int) -> bool:
-        """True if `version` of this API can be used with the broker."""
+        """True if this client and the broker both support `version` of this API."""
         low, high = self.ranges.get(api_of(request_type).key, (0, -1))
         return low <= version <= high and version in api_of(request_type).versions
 
 
 def api_versions_request() -> ApiVersionsRequest:
+    """An ApiVersions request that names this client."""
     return ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
 
 
 def version_to_retry(response: ApiVersionsResponse, tried: int) -> int | None:
-    """The ApiVersions version to ask next after a refusal; None if `response` is the answer."""
+    """Return the version of ApiVersions to try next after a refusal; None if `response` is the answer."""
     if response.error_code == ErrorCode.NONE:
         return None
     if response.error_code != ErrorCode.UNSUPPORTED_VERSION or tried == 0:

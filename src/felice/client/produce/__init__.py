@@ -1,4 +1,5 @@
-"""Producing, without an API of its own: batches wait in the accumulator, the sender sends, the transactor commits.
+"""The parts of a producer below its public APIs: the accumulator holds batches, the sender sends them, and the
+transactor runs transactions.
 
-`core` puts them together for the blocking producer (`confluent`) and the asyncio producer (`aio`).
+`core` combines them for the blocking API (`confluent`) and the asyncio API (`aio`).
 """

@@ -1,12 +1,12 @@
-"""Records waiting to be sent: one open batch per partition, a bounded whole. Pure but for its lock.
+"""Records waiting to be sent: one open batch per partition, with a bound on the whole. Pure but for its lock.
 
-Keeps true:  records of a partition leave in the order in which they were appended. The number of records and bytes
-             held never exceeds its bounds: then `append` raises `BufferError`, and nothing is half appended.
-             A record is counted until its report was served (or it was dropped), so an empty accumulator means
-             that everything was answered for.
-How:         `append` runs in the caller's thread under one lock and touches one builder. It tells whether the
-             sender must be woken, which is once per batch, not once per record.
-Leaves:      sockets, retries and sequences' meaning to `sender`; the time is an argument.
+Keeps true:  Records of a partition leave in the order in which they were appended. The number of records and bytes
+             never exceeds its bounds: `append` raises `BufferError` instead, and then nothing was appended.
+             A record counts until its delivery report was served (or the record was dropped). An empty accumulator
+             therefore means that every record has its result.
+How:         `append` runs in the caller's thread, under one lock, and touches one builder. It returns whether the
+             sender must be woken: once per batch, not once per record.
+Leaves:      connections, retries and the meaning of sequences to `sender`. The time is an argument.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from felice.client.produce.transaction import Transaction
 from felice.records.builder import BatchBuilder
 from felice.records.compression import Codec
 
-# Upper bound of what a record takes beside its key, value and headers.
+# Upper bound of a record's size beside its key, value and headers.
 _RECORD_OVERHEAD_BYTES = 36
 _HEADER_OVERHEAD_BYTES = 10
 _LAST_TIMESTAMP = (1 << 63) - 1
@@ -32,7 +32,7 @@ _LAST_TIMESTAMP = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds and batching, from the configuration."""
+    """Bounds and batching, from the configuration. A `queue_records` of 0 means no bound."""
 
     batch_size_bytes: int = 1_000_000
     batch_records: int = 10_000
@@ -45,7 +45,7 @@ class Limits:
 
 @dataclass(slots=True)
 class HeldRecord:
-    """A record whose topic's partitions are not known yet."""
+    """A record held until the partitions of its topic are known."""
 
     topic: str
     partition: int
@@ -58,7 +58,7 @@ class HeldRecord:
 
 
 class TopicQueues:
-    """Empty `queues`: the topic is not known yet and its records are held."""
+    """The queues of one topic. While `queues` is empty, the topic's partitions are unknown and records are held."""
 
     __slots__ = ("held", "name", "queues", "sticky", "sticky_until")
 
@@ -71,7 +71,7 @@ class TopicQueues:
 
 
 class Accumulator:
-    """Everything is called under `lock`, which `append` takes itself."""
+    """All records of one producer. Callers hold `lock`, except for `append` and `append_batch`, which take it."""
 
     def __init__(
         self,
@@ -108,7 +108,11 @@ class Accumulator:
         report: Report | None,
         now: float,
     ) -> bool:
-        """Take in one record; True if the sender has something new to do."""
+        """Append one record; True if the sender must be woken.
+
+        Raises `BufferError` if the accumulator is full, `KafkaException` for an invalid timestamp or partition, a
+        record larger than message.max.bytes, a closed producer, or a transaction that refuses records.
+        """
         if not isinstance(topic, str):
             raise TypeError(f"expected topic as str, got {type(topic).__name__}")
         if not 0 <= timestamp <= _LAST_TIMESTAMP:
@@ -171,7 +175,7 @@ class Accumulator:
         return queues[partition]
 
     def _stick(self, topic: TopicQueues, now: float) -> int:
-        """One partition for a while: fewer, fuller batches than one turn per record (KIP-480)."""
+        """Choose one partition for a while: this gives fewer and fuller batches than a choice per record (KIP-480)."""
         if now >= topic.sticky_until or topic.sticky < 0:
             topic.sticky = self._random.randrange(len(topic.queues))
             topic.sticky_until = now + self.limits.sticky_s
@@ -194,7 +198,7 @@ class Accumulator:
             self._close(queue)
             batch, wake = None, True
         if batch is None:
-            # The first open batch starts the sender's linger timer; later ones are found when it fires.
+            # The first open batch starts the sender's linger timer; the timer finds the batches opened later.
             wake = wake or not self._open
             batch = self._begin(queue, now)
         assert batch.builder is not None
@@ -225,7 +229,7 @@ class Accumulator:
     def append_batch(
         self, topic: str, partition: int, data: Any, record_count: int, report: Report | None, now: float
     ) -> None:
-        """Take in a batch that is built already. Its topic must be known."""
+        """Append a finished batch. The partitions of its topic must be known."""
         size = len(data)
         with self.lock:
             self._check_open()
@@ -242,10 +246,10 @@ class Accumulator:
             self.record_count += record_count
             self.size_bytes += size
 
-    # The sender's side, under the lock.
+    # Called by the sender, under the lock.
 
     def open_topic(self, name: str, partition_count: int, now: float) -> list[tuple[HeldRecord, KafkaError]]:
-        """Partitions of a topic became known, or more of them; returns held records that fit nowhere."""
+        """Create the queues of new partitions and append held records; return those that no partition accepts."""
         topic = self.topics.setdefault(name, TopicQueues(name))
         for number in range(len(topic.queues), partition_count):
             topic.queues.append(PartitionQueue(name, number))
@@ -258,7 +262,7 @@ class Accumulator:
                 continue
             try:
                 queue = self._choose(topic, record.partition, record.key, now)
-            except Exception as error:  # of a partitioner that is the application's
+            except Exception as error:  # the partitioner may be the application's
                 misfits.append((record, kafka_error(error)))
                 continue
             self._append_to(
@@ -274,7 +278,7 @@ class Accumulator:
         return misfits
 
     def drop_topic(self, name: str) -> list[HeldRecord]:
-        """The topic will not be known: give up what is held for it."""
+        """Return and forget the records held for a topic that does not exist."""
         self.unknown_topics.discard(name)
         topic = self.topics.get(name)
         if topic is None:
@@ -285,7 +289,7 @@ class Accumulator:
         return list(held)
 
     def close_lingering(self, now: float) -> float | None:
-        """Close batches whose time is up; returns when the next one's is, None if none is open."""
+        """Close the batches whose linger time is over; return when the next one's is, None if no batch is open."""
         due = None
         for queue, batch in list(self._open.items()):
             ready_at = batch.created + self.limits.linger_s
@@ -296,7 +300,7 @@ class Accumulator:
         return due
 
     def queues(self) -> list[PartitionQueue]:
-        """Queues that have something to send or under way."""
+        """Return the queues with batches ready or in flight."""
         return [
             queue
             for topic in self.topics.values()
@@ -305,19 +309,19 @@ class Accumulator:
         ]
 
     def expire(self, queue: PartitionQueue, before: float) -> list[ProducerBatch]:
-        """Batches that waited too long. Those under way are left to their reply."""
+        """Remove and return the batches created before that time. Batches in flight wait for their response."""
         expired = [batch for batch in queue.ready if batch.created < before]
         for batch in expired:
             queue.ready.remove(batch)
         return expired
 
     def release(self, record_count: int, size_bytes: int) -> None:
-        """Records that were answered for."""
+        """Uncount records whose delivery report was served."""
         self.record_count -= record_count
         self.size_bytes -= size_bytes
 
     def purge(self) -> tuple[list[ProducerBatch], list[HeldRecord]]:
-        """Take out everything that is not under way."""
+        """Remove and return all batches and records that are not in flight."""
         for queue in list(self._open):
             self._close(queue)
         batches: list[ProducerBatch] = []

@@ -1,8 +1,9 @@
-"""Tables of rows to batches, by partition, without an object per row.
+"""Turns tables into record batches by partition, without a Python object per row.
 
-Keeps true:  rows of one partition keep their order. A row with a partition goes there; one with a key goes where
-             Java's client would send it; the rest are cut into as many runs as there are partitions.
-pyarrow is imported when first used.
+Keeps true:  Rows of one partition keep their order. A row with a partition number goes to that partition. A row with a
+             key goes to the partition that the Java client would choose. The other rows are cut into as many runs
+             of consecutive rows as there are partitions.
+pyarrow is imported on first use.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _CONTENT = ("key", "value", "timestamp", "headers")
 def batches_of_table(
     table: Any, names: Mapping[str, str | None], partition_count: int, settings: Settings
 ) -> Iterator[tuple[int, Any, int]]:
-    """Partition, batch and its number of records. `names` says which columns play which part."""
+    """Yield partition, batch and record count. `names` maps parts of a record (key, value...) to columns."""
     import pyarrow as pa
 
     if isinstance(table, pa.RecordBatch):
@@ -44,7 +45,7 @@ def batches_of_table(
 
 
 def _check_columns(table: Any, names: Mapping[str, str | None]) -> None:
-    """Every column has a part to play: one that would be dropped is refused."""
+    """Raise unless every column becomes a part of the records: no column may be dropped silently."""
     known = [name for name in names.values() if name is not None]
     unused = [name for name in table.schema.names if name not in known]
     if unused:
@@ -53,7 +54,7 @@ def _check_columns(table: Any, names: Mapping[str, str | None]) -> None:
             f"no part of a record is made of the columns {', '.join(map(repr, unused))} (the columns that are: "
             f"{', '.join(map(repr, known))}); drop them, or name them in the arguments",
         )
-    # A name that is the default may be missing; one that the caller chose may not.
+    # A default column may be missing, but not a column that the caller named.
     missing = [name for part, name in names.items() if name not in (None, part, *table.schema.names)]
     if missing:
         raise failure(KafkaError._INVALID_ARG, f"the table has no column {missing[0]!r}")
@@ -118,7 +119,7 @@ def _check_range(targets: Any, count: int) -> None:
 
 
 def _runs(rows: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-    """Rows that may go anywhere: equal runs, beginning at any partition."""
+    """Cut rows without partition and key into equal runs; a random partition gets the first."""
     size = -(-rows.num_rows // count)
     first = random.randrange(count)
     for index, start in enumerate(range(0, rows.num_rows, max(size, 1))):

@@ -1,8 +1,8 @@
 """One producer batch from its first record to its report, and the queue of one partition. Pure.
 
-Keeps true:  batches of a partition are sent in the order in which they were filled, and sent again in that order.
-             A batch keeps its sequence while it is retried, unless the whole partition is numbered anew.
-             Sequences of a partition are contiguous per producer epoch (T2).
+Keeps true:  Batches of a partition are sent, and sent again, in the order in which they were filled.
+             A batch keeps its sequence over retries, unless the whole partition is renumbered.
+             Sequences of a partition are contiguous within a producer epoch (T2).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from felice.records.reader import read_batch
 Report: TypeAlias = Callable[[KafkaError | None, Message], Any]
 
 MAX_PARTITION_IN_FLIGHT = 5
-"""The broker remembers five batches of a producer: a retry further back would not be recognised."""
+"""A broker remembers the last five batches of a producer and recognises a retry only among them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """What the broker knows an idempotent producer by."""
+    """Producer id and epoch by which brokers identify an idempotent producer."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
@@ -47,7 +47,7 @@ _made = itertools.count()
 
 
 class ProducerBatch:
-    """Open while it has a builder, sealed once it has data."""
+    """A batch is open while it has a `builder`, and sealed once it has `data`."""
 
     __slots__ = (
         "attempts",
@@ -68,11 +68,11 @@ class ProducerBatch:
         self.topic = topic
         self.partition = partition
         self.created = created
-        # Which batch it was cut from, in the order of their making, and at which record.
+        # Number of the original batch, by creation, and the first record in it: the order of batches that were split.
         self.order = next(_made), 0
         self.builder: BatchBuilder | None = None
         self.data: Any = None
-        # Position in the batch and callback, for the records that want a report.
+        # Position in the batch and callback, for the records with a delivery report.
         self.reports: list[tuple[int, Report]] = []
         self.record_count = 0
         self.size_bytes = 0
@@ -82,10 +82,11 @@ class ProducerBatch:
 
     @property
     def numbered(self) -> bool:
+        """True if the batch has a sequence."""
         return self.sequence >= 0
 
     def seal(self) -> None:
-        """Close the builder; idempotent."""
+        """Encode the records; does nothing if the batch is sealed."""
         if self.builder is not None:
             builder, self.builder = self.builder, None
             builder.producer_id = self.identity.producer_id
@@ -94,7 +95,7 @@ class ProducerBatch:
             self.data = builder.build()
 
     def number(self, identity: ProducerIdentity, sequence: int) -> None:
-        """Give the batch its place; one that was sealed already is sealed again."""
+        """Give the batch its identity and sequence; rewrites the header of a sealed batch."""
         self.identity, self.sequence = identity, sequence
         if self.data is None:
             self.seal()
@@ -108,7 +109,7 @@ class ProducerBatch:
         write_header(self.data, fields)
 
     def split(self) -> list[ProducerBatch]:
-        """Two halves, for a broker that finds the whole too large; sequences go on from one to the other."""
+        """Return two halves, for a broker that rejects the batch as too large; the sequences continue across them."""
         header = BatchHeader.parse(self.data)
         records = read_batch(self.data, header)
         middle = len(records) // 2
@@ -131,7 +132,7 @@ class ProducerBatch:
 
 
 class PartitionQueue:
-    """What waits for one partition: batches to send, batches under way, and its numbering."""
+    """The batches of one partition, ready and in flight, and the partition's sequence numbers."""
 
     __slots__ = (
         "identity",
@@ -151,7 +152,7 @@ class PartitionQueue:
         self.open: ProducerBatch | None = None
         self.ready: deque[ProducerBatch] = deque()
         self.in_flight: list[ProducerBatch] = []
-        # The broker that has what is under way.
+        # The broker that received the batches in flight.
         self.sent_to = NO_LEADER
         self.identity = ANONYMOUS
         self.next_sequence = 0
@@ -159,15 +160,18 @@ class PartitionQueue:
 
     @property
     def retrying(self) -> bool:
-        """The batch at the front was sent before."""
+        """True if the batch at the front was sent before."""
         return bool(self.ready) and self.ready[0].attempts > 0
 
     def may_send_to(self, leader: int) -> bool:
-        """While a retry waits, everything sent after it must come back first, or it would be overtaken. So it would be
-        over a new leader, who takes any number of a producer that it has not met, while the old one is still asked.
+        """True if the next batch may be sent to `leader` now.
 
-        While one is under way it goes alone: each batch written behind it would push it further out of the
-        broker's memory, and then it would no longer be recognised as written already.
+        Before a retry is sent, all batches sent after it must have returned, otherwise they would overtake it. The
+        same holds for a new leader: it accepts any first sequence from a producer that it does not know, so a batch
+        sent to it could overtake one still in flight to the old leader.
+
+        A retry is sent alone. Each batch appended after it would push it further out of the broker's memory of the
+        last five batches, and the broker would no longer recognise it as a duplicate.
         """
         if self.in_flight and (self.renumber or self.retrying or leader != self.sent_to):
             return False
@@ -176,7 +180,7 @@ class PartitionQueue:
         return len(self.in_flight) < MAX_PARTITION_IN_FLIGHT
 
     def take(self, identity: ProducerIdentity, leader: int) -> ProducerBatch:
-        """The next batch, numbered and under way to `leader`."""
+        """Remove the next batch, number it, and count it as in flight to `leader`."""
         batch = self.ready.popleft()
         if not batch.numbered and identity is not ANONYMOUS:
             self._follow(identity)
@@ -190,7 +194,7 @@ class PartitionQueue:
         return batch
 
     def _follow(self, identity: ProducerIdentity) -> None:
-        """Go over to the producer's newest epoch once nothing of the old one is left (KIP-360)."""
+        """Switch to the producer's newest epoch once no batch of the old epoch is in flight (KIP-360)."""
         if self.identity == identity:
             return
         if self.identity is ANONYMOUS or not self.in_flight:
@@ -198,7 +202,7 @@ class PartitionQueue:
             self.next_sequence = 0
 
     def give_back(self, batches: list[ProducerBatch]) -> None:
-        """Put batches that were under way (or their halves) back, in their old order."""
+        """Put batches that were in flight (or their halves) back, in their original order."""
         for batch in reversed(batches):
             position = 0
             for waiting in self.ready:
@@ -208,12 +212,12 @@ class PartitionQueue:
             self.ready.insert(position, batch)
 
     def is_first(self, batch: ProducerBatch) -> bool:
-        """No earlier batch of the partition is still unanswered or waiting to be sent again."""
+        """True if no earlier batch of the partition is in flight or waits for a retry."""
         earlier = [other for other in self.in_flight if other is not batch and _precedes(other, batch)]
         return not earlier and not any(_precedes(other, batch) for other in self.ready if other.attempts)
 
     def renumber_all(self, identity: ProducerIdentity) -> None:
-        """Begin again at sequence 0 in a new epoch. Nothing may be under way."""
+        """Start again at sequence 0 in a new epoch. No batch may be in flight."""
         assert not self.in_flight, f"{self.topic}-{self.partition} is renumbered with batches under way"
         self.identity = identity
         self.next_sequence = 0
@@ -226,6 +230,6 @@ class PartitionQueue:
 
 def _precedes(one: ProducerBatch, other: ProducerBatch) -> bool:
     if one.numbered and other.numbered and one.identity == other.identity:
-        # Sequences wrap: what is less than half the range behind comes first.
+        # Sequences wrap around: a sequence less than half the range below the other comes first.
         return 0 < (other.sequence - one.sequence) % (1 << 31) < (1 << 30)
     return one.order < other.order

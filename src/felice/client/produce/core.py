@@ -1,7 +1,7 @@
-"""The core of a producer on its loop: accumulator, cluster, sender and transactor, made from the settings.
+"""The core of a producer on its event loop: accumulator, cluster, sender and transactor, made from the settings.
 
-The blocking producer (`confluent.producer`) and the asyncio producer (`aio.producer`) both stand on it. They differ
-only in how a caller waits and where its callbacks run; each gives the core an `Inbox` that receives the results.
+The blocking API (`confluent.producer`) and the asyncio API (`aio.producer`) build on it. They differ only in how a
+caller waits and where its callbacks run. Each passes the core an `Inbox` that receives the results.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from felice.client.produce.transactor import Transactor
 
 
 def make_accumulator(settings: Settings) -> Accumulator:
+    """An accumulator with the limits, partitioner and compression of the settings."""
     transactional_id = settings["transactional.id"]
     memory = settings["buffer.memory"] or settings["queue.buffering.max.kbytes"] * 1024
     limits = Limits(
@@ -43,15 +44,20 @@ def make_accumulator(settings: Settings) -> Accumulator:
 
 
 class Inbox(Protocol):
-    """Who is told on the loop what became of records."""
+    """Receives the results of records, on the loop."""
 
-    def on_delivered(self, delivered: Delivered) -> None: ...
-    def on_dropped(self, record: HeldRecord, error: KafkaError) -> None: ...
-    def tell(self, callback: Callable[..., Any], *arguments: Any) -> None: ...
+    def on_delivered(self, delivered: Delivered) -> None:
+        """A batch was acknowledged or failed."""
+
+    def on_dropped(self, record: HeldRecord, error: KafkaError) -> None:
+        """A record failed before it was assigned to a partition."""
+
+    def tell(self, callback: Callable[..., Any], *arguments: Any) -> None:
+        """Call a callback of the application with these arguments."""
 
 
 class ProducerCore:
-    """Cluster and sender of one producer, on the running loop."""
+    """Accumulator, cluster, sender and transactor of one producer, on the running loop."""
 
     def __init__(self, settings: Settings, accumulator: Accumulator, inbox: Inbox) -> None:
         self.accumulator = accumulator
@@ -80,21 +86,24 @@ class ProducerCore:
 
     @property
     def transactor(self) -> Transactor:
+        """The transactor; raises without `transactional.id`."""
         if self._transactor is None:
             raise failure(KafkaError._NOT_CONFIGURED, 'transactions need a "transactional.id"')
         return self._transactor
 
     @classmethod
     async def start(cls, settings: Settings, accumulator: Accumulator, inbox: Inbox) -> ProducerCore:
+        """Create the producer on the running event loop."""
         return cls(settings, accumulator, inbox)
 
     async def metadata(self, topics: Iterable[str] | None) -> ClusterMetadata:
+        """Refresh and return the cluster's metadata, of all topics if None."""
         names = None if topics is None else [topic for topic in topics if topic]
         await self.cluster.refresh(names)
         return self.cluster.topology.describe(names)
 
     async def open_topic(self, topic: str, timeout_s: float) -> int:
-        """Number of partitions of a topic, made known to the accumulator."""
+        """Return the number of partitions of a topic, after the accumulator has created their queues."""
         await self.cluster.ready_topic(topic, timeout_s)
         count = self.cluster.topology.partition_count(topic)
         with self.accumulator.lock:
@@ -102,5 +111,6 @@ class ProducerCore:
         return count
 
     async def close(self) -> None:
+        """Close the sender and the connections."""
         self.sender.close()
         await self.cluster.close()

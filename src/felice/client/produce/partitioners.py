@@ -1,8 +1,9 @@
-"""Which partition a record goes to, by the names librdkafka and Java know.
+"""The partitioners of librdkafka and of the Java client, by their configured names.
 
-Keeps true:  the same key goes to the same partition as with the client whose partitioner it names: `murmur2` and
-             `murmur2_random` as Java, `consistent` and `consistent_random` (CRC-32) as librdkafka, `fnv1a` as sarama.
-A partitioner returns None where it has no opinion: the accumulator then sticks to one partition for a while and
+Keeps true:  A key goes to the same partition as with the client that the partitioner comes from: `murmur2` and
+             `murmur2_random` from Java, `consistent` and `consistent_random` (CRC-32) from librdkafka, `fnv1a` from
+             sarama.
+A partitioner returns None if any partition will do: the accumulator then stays with one partition for a while and
 fills its batch (KIP-480).
 """
 
@@ -22,7 +23,7 @@ Partitioner: TypeAlias = Callable[[bytes | None, int], int | None]
 _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
 
-# Keys repeat (carriers, users); hashing in plain Python costs microseconds.
+# Keys repeat (carriers, users), and hashing in plain Python takes microseconds.
 _hash_murmur2 = lru_cache(maxsize=65_536)(murmur2)
 
 
@@ -31,46 +32,54 @@ def _hash_fnv1a(key: bytes) -> int:
     value = _FNV_OFFSET
     for byte in key:
         value = (value ^ byte) * _FNV_PRIME & 0xFFFFFFFF
-    # sarama takes the hash as signed and drops the sign.
+    # sarama reads the hash as a signed number and drops the sign.
     signed = value - (1 << 32) if value & 0x80000000 else value
     return abs(signed)
 
 
 def murmur2_random(key: bytes | None, partitions: int) -> int | None:
+    """murmur2 of the key; None without a key."""
     return None if key is None else _hash_murmur2(key) % partitions
 
 
 def murmur2_all(key: bytes | None, partitions: int) -> int | None:
+    """murmur2 of the key; a missing key hashes as an empty one."""
     return _hash_murmur2(key or b"") % partitions
 
 
 def consistent(key: bytes | None, partitions: int) -> int | None:
+    """CRC-32 of the key; a missing key hashes as an empty one."""
     return zlib.crc32(key or b"") % partitions
 
 
 def consistent_random(key: bytes | None, partitions: int) -> int | None:
-    # librdkafka: an empty key counts as none here.
+    """CRC-32 of the key; None without a key."""
+    # In librdkafka, an empty key counts as no key for this partitioner.
     return zlib.crc32(key) % partitions if key else None
 
 
 def fnv1a(key: bytes | None, partitions: int) -> int | None:
+    """FNV-1a of the key; a missing key hashes as an empty one."""
     return _hash_fnv1a(key or b"") % partitions
 
 
 def fnv1a_random(key: bytes | None, partitions: int) -> int | None:
+    """FNV-1a of the key; None without a key."""
     return None if key is None else _hash_fnv1a(key) % partitions
 
 
 def sticky(key: bytes | None, partitions: int) -> int | None:
+    """None for every key: the accumulator stays with one partition for a while."""
     return None
 
 
 def uniform(random: Random) -> Partitioner:
+    """A partitioner that chooses a random partition for each record."""
     return lambda key, partitions: random.randrange(partitions)
 
 
 def round_robin(random: Random) -> Partitioner:
-    """One turn counter per producer."""
+    """A partitioner that takes the partitions in turn, with one counter per producer."""
     turn = itertools.count()
     return lambda key, partitions: next(turn) % partitions
 
@@ -89,12 +98,12 @@ PARTITIONERS: dict[str, Callable[[Random], Partitioner]] = {
 
 
 def make_partitioner(choice: str | Partitioner, random: Random | None = None) -> Partitioner:
-    """`choice` is a name of `PARTITIONERS`, or a function of the key and the number of partitions."""
+    """`choice` is a name in `PARTITIONERS`, or a function of the key and the number of partitions."""
     return PARTITIONERS[choice](random or Random()) if isinstance(choice, str) else choice
 
 
 def partition_of(hashed: Partitioner, key: bytes, partition_count: int) -> int:
-    """The partition that a partitioner gives a key. Raises `ValueError` unless there is a partition."""
+    """Return the partition of a key. Raises `ValueError` if the topic has no partitions."""
     if not isinstance(key, bytes):
         raise TypeError(f"expected the key as bytes, got {type(key).__name__}")
     if partition_count <= 0:

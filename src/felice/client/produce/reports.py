@@ -1,6 +1,6 @@
 """Delivery reports: the messages that callbacks and futures get for finished batches and dropped records.
 
-Keeps true:  a message is read back from the batch that was sent, with the offset and timestamp that the broker gave.
+Keeps true:  A message is decoded from the batch that was sent, with the offset and timestamp that the broker assigned.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from felice.records.reader import read_batch
 
 
 def reports_of(delivered: Delivered) -> Iterator[tuple[Report, KafkaError | None, Message]]:
-    """The callbacks of a finished batch with their messages, read back from the batch itself."""
+    """Yield the callbacks of a finished batch with their messages, decoded from the batch."""
     batch = delivered.batch
     if not batch.reports:
         return
@@ -49,6 +49,6 @@ def _records(batch: ProducerBatch, delivered: Delivered) -> list[Any]:
 
 
 def dropped_message(record: HeldRecord, error: KafkaError) -> Message:
-    """The report of a record that never found a partition."""
+    """The report of a record that was never assigned to a partition."""
     fields: RecordTuple = (-1, record.timestamp, record.key, record.value, tuple(record.headers or ()))
     return message_of(Origin(record.topic, record.partition), fields, error)

@@ -1,13 +1,13 @@
-"""Sends what the accumulator holds: routes, pipelines, retries, and numbers idempotent batches.
+"""Sends the accumulator's batches: finds leaders, pipelines requests, retries, and numbers idempotent batches.
 
-Keeps true:  every record is answered for exactly once: with its offset, or with the error that ended it, at the
-             latest when `delivery.timeout.ms` is over and its last request came back.
-             At most `max.in.flight` requests are under way per broker. A partition's batches are retried in order.
-             With idempotence a batch is written once: a gap in the numbering, however it came, makes the partition
-             begin again in a new epoch (KIP-360), never send the same records under two sequences of one epoch.
-             In a transaction nothing is sent to a partition that does not belong to it yet; a record that fails
-             fails the transaction, what still waits is given up, and the new epoch is the coordinator's to give.
-How:         one coroutine per request; `_pump` runs on the loop whenever there may be something to send.
+Keeps true:  Every record gets exactly one result: its offset, or the error that ended it. The result comes at the
+             latest when `delivery.timeout.ms` is over and the response to its last request arrived.
+             At most `max.in.flight` requests are in flight per broker. A partition's batches are retried in order.
+             With idempotence, each batch is written once. Any gap in the sequences makes the partition start again
+             in a new epoch (KIP-360). The same records are never sent under two sequences of one epoch.
+             In a transaction, nothing is sent to a partition before the transaction includes it. A failed record
+             fails the transaction, and the waiting batches are dropped. The coordinator assigns the new epoch.
+How:         One coroutine per request. `_pump` runs on the loop whenever there may be something to send.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
 
 _REQUEST_TARGET_BYTES = 4 << 20
-# One request opens a connection: if that fails, those behind it would open the next one, and overtake it.
+# Only one request opens a connection: if it fails, later requests would open the next one and overtake it.
 _IN_FLIGHT_WHILE_CONNECTING = 1
 _LAST_EPOCH = 32_766
 
@@ -46,7 +46,7 @@ _RENUMBERING = (
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A batch that was answered for."""
+    """A batch with its result: acknowledged, or failed with `error`."""
 
     batch: ProducerBatch
     error: KafkaError | None
@@ -56,7 +56,7 @@ class Delivered:
 
 
 class Sender:
-    """Lives on the cluster's loop. `on_delivered` is called there with every finished batch."""
+    """Runs on the cluster's loop, where it calls `on_delivered` for every finished batch."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Sender:
         self._on_delivered = on_delivered
         self._on_dropped = on_dropped
         self._transaction = accumulator.transaction
-        # Counted only for statistics: a window of samples for each topic takes memory.
+        # Only for statistics: a window of samples for each topic takes memory.
         self.counts = ProducerCounts() if settings["statistics.interval.ms"] else None
         self.on_transaction_changed: Callable[[], None] = lambda: None
         self._log = settings.logger("sender")
@@ -95,7 +95,7 @@ class Sender:
             self._timer.cancel()
 
     def wake(self) -> None:
-        """There may be something to send; called on the loop."""
+        """Check soon, on the loop, what can be sent."""
         if not self._pumping and not self._closed:
             self._pumping = True
             self._loop.call_soon(self._pump)
@@ -128,7 +128,7 @@ class Sender:
         self._schedule(due, bool(queues), now)
 
     def _schedule(self, due: float | None, waiting: bool, now: float) -> None:
-        """Come back when a batch has lingered enough, or to look after those that wait for a leader."""
+        """Set the timer: for the end of the next linger time, and every 100 ms while batches wait."""
         later = now + 0.1 if waiting else None
         moments = [moment for moment in (due, later) if moment is not None]
         if moments and not self._pumping:
@@ -146,18 +146,18 @@ class Sender:
                     self._accumulator.open_topic(name, count, now)
 
     def _follow_transaction(self, transaction: Transaction) -> None:
-        """Use its newest identity; give up what waits where it will not be sent, retries too."""
+        """Use the transaction's newest identity; drop the waiting batches, retries too, if it may not send."""
         self._identity = transaction.identity
         if not transaction.may_send:
             self.purge(in_queue=True, in_flight=False)
 
     async def _resolve(self, topic: str) -> None:
-        """Learn a topic's partitions, or give up the records held for it."""
+        """Find a topic's partitions, or drop the records held for it."""
         patience_s = self._settings["topic.metadata.propagation.max.ms"] / 1000
         limit_s = self._settings["delivery.timeout.ms"] / 1000
         try:
             await self._cluster.ready_topic(topic, min(patience_s, limit_s) if limit_s else patience_s)
-        except Exception as error:  # whatever it is, these records must be answered for
+        except Exception as error:  # whatever the error is, these records need a result
             reason = kafka_error(error)
             if reason.code() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 reason = error_of(KafkaError._UNKNOWN_TOPIC, topic)
@@ -189,7 +189,7 @@ class Sender:
         return expired
 
     def purge(self, in_queue: bool, in_flight: bool) -> None:
-        """Answer at once for what waits, or is under way, or both; late replies are ignored."""
+        """Fail the waiting batches, those in flight, or both, at once; later responses are ignored."""
         with self._accumulator.lock:
             flying = [
                 (queue, batch) for queue in self._accumulator.queues() for batch in list(queue.in_flight)
@@ -207,7 +207,7 @@ class Sender:
     # Identity
 
     def _identify(self) -> bool:
-        """True if batches can be numbered (or need no numbers); else an identity is on its way."""
+        """True if batches can be numbered (or need no sequence); otherwise requests a producer id."""
         if self._transaction is not None:
             return self._transaction.may_send
         if self._identity is not None:
@@ -251,13 +251,13 @@ class Sender:
             self._drop(record, error)
 
     def _renumber(self, queue: PartitionQueue) -> None:
-        """Begin a partition again in an epoch it has not used."""
+        """Start a partition again in an epoch that it has not used."""
         identity = self._identity
         if identity is None:
             return
         if queue.identity == identity:
             if self._transaction is not None:
-                return  # the coordinator gives the next epoch, when the transaction was aborted
+                return  # the coordinator assigns the next epoch after the transaction is aborted
             if identity.epoch >= _LAST_EPOCH:
                 self._identity = None
                 self._identify()
@@ -307,7 +307,7 @@ class Sender:
     def _collect(
         self, leader: int, queues: list[PartitionQueue]
     ) -> list[tuple[PartitionQueue, ProducerBatch]]:
-        """At most one batch per partition, as many as make a good request."""
+        """Take at most one batch per partition, until the request has its target size."""
         assert self._identity is not None
         batches: list[tuple[PartitionQueue, ProducerBatch]] = []
         size = 0
@@ -320,7 +320,7 @@ class Sender:
                 batch = queue.take(self._identity, leader)
             size += len(batch.data)
             batches.append((queue, batch))
-        # A partition that had to wait is served first next time.
+        # Next time, partitions with fewer batches in flight come first.
         queues.sort(key=lambda queue: len(queue.in_flight))
         return batches
 
@@ -330,8 +330,10 @@ class Sender:
         batches: list[tuple[PartitionQueue, ProducerBatch]],
         connection: Connection | None,
     ) -> None:
-        """Over `connection`, or a new one. If it has ended by now the request fails as those before it do: over a new
-        one it would overtake them.
+        """Send the batches over `connection`, or over a new one if None.
+
+        If `connection` has closed by now, the request fails like the requests before it. Over a new connection it
+        would overtake them.
         """
         data = {(batch.topic, batch.partition): batch.data for _, batch in batches}
         timeout_ms = self._settings["request.timeout.ms"]
@@ -355,7 +357,7 @@ class Sender:
                 response = await connection.call(request, self._cluster.timeout_s)
                 rows = self._rows(response)
                 self._throttle(leader, response.throttle_time_ms)
-        except Exception as error:  # whatever it is, these batches must be answered for
+        except Exception as error:  # whatever the error is, these batches need a result
             reason = kafka_error(error)
             self._cluster.refresh_soon()
             for queue, batch in batches:
@@ -391,11 +393,11 @@ class Sender:
             self._paused_until[leader] = self._loop.time() + throttle_ms / 1000
             self._loop.call_later(throttle_ms / 1000, self.wake)
 
-    # Outcomes
+    # Results
 
     def _on_row(self, queue: PartitionQueue, batch: ProducerBatch, row: Any) -> None:
         if batch not in queue.in_flight:
-            return  # purged: it was answered for already
+            return  # purged: it has its result already
         if self._acks == 0:
             self._deliver(queue, batch, -1, -1)
         elif row is None:
@@ -404,7 +406,7 @@ class Sender:
         elif row.error_code == ErrorCode.NONE:
             self._deliver(queue, batch, row.base_offset, row.log_append_time_ms)
         elif row.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            # Written long ago: the broker no longer remembers where.
+            # Written by an earlier attempt; the broker no longer remembers the offset.
             self._deliver(queue, batch, -1, -1)
         elif row.error_code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
             self._give_back(queue, batch, batch.split())
@@ -435,7 +437,7 @@ class Sender:
         renumber = self._transaction is None and batch.numbered and error.code() in _RENUMBERING
         if renumber:
             with self._accumulator.lock:
-                # If nothing before it is missing, the broker has lost (or never had) our numbering.
+                # No earlier batch is missing, so the broker has lost (or never had) the partition's sequences.
                 queue.renumber = queue.renumber or queue.is_first(batch)
         now = self._loop.time()
         timeout_s = self._settings["delivery.timeout.ms"] / 1000
@@ -452,7 +454,7 @@ class Sender:
             self._loop.call_later(wait_s, self.wake)
             return
         queue.in_flight.remove(batch)
-        # What follows it would leave a gap in the sequence.
+        # The batches after this one would leave a gap in the sequences.
         queue.renumber = queue.renumber or batch.numbered
         if not in_time:
             error = error_of(KafkaError._MSG_TIMED_OUT, error.str())

@@ -1,4 +1,4 @@
-"""A producer's part of the statistics: what waits, what was sent, by topic and partition."""
+"""The producer's part of the statistics: waiting and sent batches by topic and partition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from felice.client.produce.batches import ANONYMOUS
 from felice.client.produce.counts import ProducerCounts
 from felice.client.produce.transaction import State
 
-# As librdkafka names them.
+# The names that librdkafka uses.
 _TRANSACTION_STATES = {
     State.NEW: "Init",
     State.INITIALIZING: "WaitPID",
@@ -28,7 +28,7 @@ _TRANSACTION_STATES = {
 def describe_producer(
     document: Document, cluster: Cluster, accumulator: Accumulator, counts: ProducerCounts
 ) -> None:
-    """Add queues, sent records, batch sizes and the state of transactions."""
+    """Add queues, sent records, batch sizes and the state of the transaction to the document."""
     limits = accumulator.limits
     document |= {
         "msg_cnt": accumulator.record_count,

@@ -7,7 +7,7 @@ Keeps true:  a record is written only inside an open transaction, to a partition
              A request that may have reached the coordinator without an answer is repeated before an abort: aborting a
              transaction that never began is an error, and one that did begin must not stay open.
 How:         calls of the application move the state; `next_step` says what to ask; `on_answer` takes the answer.
-Leaves:      requests, waiting and finding coordinators to `transacting`, records to `sender`.
+Leaves:      requests, waiting and finding coordinators to `transactor`, records to `sender`.
 """
 
 from __future__ import annotations
@@ -99,21 +99,21 @@ Step: TypeAlias = InitProducerId | AddPartitions | AddOffsets | CommitOffsets | 
 class AfterResponse(Enum):
     """The next step after a response."""
 
-    GO_ON = "ask `next_step` what follows"
-    RETRY = "the same again after a while"
-    FIND = "look for the coordinator, then the same again"
+    GO_ON = "continue with `next_step`"
+    RETRY = "repeat the request after a backoff"
+    FIND = "find the coordinator, then repeat the request"
 
 
 class _Severity(Enum):
     ABORT = "the transaction must be aborted"
-    UNMAPPED = "and the coordinator has forgotten the producer: there is nothing for it to abort"
+    UNMAPPED = "the transaction must be aborted, but the coordinator no longer knows the producer"
     FATAL = "the producer cannot go on"
 
 
 _FIND = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT)
 _FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
-# Of coordinators' answers, beside those that are retried. What is in no table is fatal, since nobody knows then
-# what became of the transaction.
+# For the coordinator's error codes that are not retried. A code that is in no table is fatal, because the state of
+# the transaction is then unknown.
 _SEVERITY = {
     ErrorCode.TRANSACTION_ABORTABLE: _Severity.ABORT,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: _Severity.ABORT,

@@ -1,8 +1,8 @@
-"""Carries out what `transaction` decides: sends requests to coordinators, backs off, lets callers wait.
+"""Executes the steps that `transaction` decides: sends requests to coordinators, backs off, and lets callers wait.
 
-Keeps true:  one request of the transaction is in flight at a time, so that answers come in the order of requests.
+Keeps true:  One request of the transaction is in flight at a time: responses arrive in the order of requests.
              A caller that times out stops nothing: the work continues, and the call may be made again. A request
-             without an answer is repeated, to the coordinator of that moment.
+             without a response is repeated to the current coordinator.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _PURPOSE = "transactions"
 _FEATURE = "transaction.version"
 _IMPLICIT_LEVEL = 2
 _RESUMING_INIT = 3
-"""InitProducerId takes a producer that is known already, to give it a new epoch (KIP-360)."""
+"""The first version of InitProducerId with which a known producer gets a new epoch (KIP-360)."""
 _LAST_EXPLICIT_ADD = 3
 _MEMBER_OFFSETS = 3
 _LAST_EXPLICIT = {EndTxnRequest: 4, TxnOffsetCommitRequest: 4}
-# A transaction is completed in the background, mostly within milliseconds; the next one waits for it.
+# The coordinator completes a transaction in the background, mostly in milliseconds; the next transaction waits for it.
 _BACKOFF_FIRST_MS, _BACKOFF_LIMIT_MS = 20, 500
 
 
 class Transactor:
-    """Lives on the cluster's loop, beside the sender."""
+    """Runs on the cluster's loop, beside the sender."""
 
     def __init__(
         self, cluster: Cluster, sender: Sender, transaction: Transaction, settings: Settings
@@ -71,13 +71,15 @@ class Transactor:
         self._changed = asyncio.Event()
         sender.on_transaction_changed = self.wake
 
-    # Calls of the application
+    # Called by the application
 
     async def init(self, timeout_s: float | None) -> None:
-        # The transaction of a previous producer may have to time out first.
+        """Get a producer id, and fence the previous producer with this transactional id."""
+        # The transaction of a previous producer with this id may have to time out first.
         await self._call("init_transactions", timeout_s, 2 * self._timeout_ms)
 
     async def begin(self) -> None:
+        """Begin a transaction."""
         self.transaction.call("begin_transaction")
 
     async def send_offsets(
@@ -86,6 +88,7 @@ class Transactor:
         group: ConsumerGroupMetadata,
         timeout_s: float | None,
     ) -> None:
+        """Commit the group's offsets as part of the transaction."""
         if not isinstance(group, ConsumerGroupMetadata):
             raise TypeError(f"expected consumer_group_metadata(), got {type(group).__name__}")
         if not group.group_id:
@@ -96,17 +99,18 @@ class Transactor:
             await self._outcome("send_offsets_to_transaction", timeout_s, self._timeout_ms)
 
     async def start_ending(self, name: str) -> None:
-        """From here on no record is taken in; `finish_ending` when every one was answered for."""
+        """Refuse new records from now on. Call `finish_ending` when every record has its result."""
         self.transaction.call(name)
         self._sender.wake()
 
     async def finish_ending(self, name: str, timeout_s: float | None) -> None:
+        """Commit or abort, and wait for the coordinator's response."""
         if self.transaction.state in (State.COMMITTING, State.ABORTING) or self.transaction.is_epoch_in_doubt:
             self.transaction.on_drained()
         await self._outcome(name, timeout_s, self._timeout_ms)
 
     def time_limit_s(self, timeout_s: float | None) -> float:
-        """What a call is given when it names no time, or less than none."""
+        """Return the time limit of a call; the default if it is None or negative."""
         return self._timeout_ms / 1000 if timeout_s is None or timeout_s < 0 else timeout_s
 
     async def _call(self, name: str, timeout_s: float | None, default_ms: int) -> None:
@@ -123,10 +127,10 @@ class Transactor:
         except TimeoutError:
             raise timed_out(name, limit_s) from None
 
-    # The way to the coordinators
+    # Requests to the coordinators
 
     def wake(self) -> None:
-        """There may be something to ask, or to tell those who wait."""
+        """Check for a next step, and wake the callers that wait for a result."""
         if self._driver is None or self._driver.done():
             self._driver = self._cluster.spawn(self._drive())
         self._tell()
@@ -158,7 +162,7 @@ class Transactor:
             )
             connection = await self._cluster.connection(node_id, _PURPOSE)
             answer = await connection.call(self._request(step), self._cluster.timeout_s)
-        except Exception as error:  # whatever it is, those who wait must be told
+        except Exception as error:  # whatever the error is, the waiting callers need a result
             return self.transaction.on_failure(step, kafka_error(error))
         return self._on_answer(step, answer, connection)
 
@@ -256,7 +260,7 @@ class Transactor:
         return self._versioned(TxnOffsetCommitRequest, build)
 
     def _versioned(self, request_type: type, build: Callable[[int], Any]) -> ByVersion:
-        """In the versions of the transaction's kind: both kinds must not meet in one transaction."""
+        """Limit the version to this transaction's kind: V1 and V2 requests must not mix in one transaction."""
         last_explicit = _LAST_EXPLICIT[request_type]
         if not self.transaction.implicit:
             return ByVersion(request_type, build, last_explicit)
@@ -271,6 +275,7 @@ class Transactor:
 
 
 def timed_out(name: str, limit_s: float) -> Exception:
+    """The error of a call that reached its time limit; the call may be made again."""
     return failure(KafkaError._TIMED_OUT, f"{name}: not done in {limit_s:g} s; call it again", retriable=True)
 
 

@@ -1,6 +1,6 @@
-"""What an application may give as a key, a value or headers, turned into what a record holds.
+"""Converts the keys, values and headers that an application passes to those of a record.
 
-Keeps true:  a value of another type is refused with a `TypeError` that names the argument and the type given.
+Keeps true:  A value of another type is refused with a `TypeError` that names the argument and the given type.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 
 Headers = list[tuple[str, bytes | None]]
 Content: TypeAlias = bytes | bytearray | memoryview | str | None
-"""What may be given as a key or a value."""
+"""The types that an application may pass as key or value."""
 HeadersInput: TypeAlias = Mapping[str, Content] | Iterable[tuple[str, Content]] | None
-"""What may be given as headers."""
+"""The types that an application may pass as headers."""
 
 
 def as_bytes(value: Any, what: str) -> bytes | None:
-    """Keys and values are bytes, or strings that mean UTF-8."""
+    """Convert a key or value: bytes stay, a str is encoded as UTF-8."""
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, str):
@@ -30,7 +30,7 @@ def as_bytes(value: Any, what: str) -> bytes | None:
 
 
 def as_headers(headers: Any) -> Headers | None:
-    """Headers as a mapping or as pairs, their values bytes, strings or None."""
+    """Convert headers, given as a mapping or as pairs, with values of bytes, str or None."""
     if not headers:
         return None
     pairs = headers.items() if isinstance(headers, Mapping) else headers
