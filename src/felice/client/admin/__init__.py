@@ -1,7 +1,8 @@
-"""Administration of a cluster. `AdminClient` has confluent_kafka's face; `felice.client.aio.Admin` is beneath.
+"""Administration of a cluster. `AdminClient` has confluent_kafka's API and is built on `felice.client.aio.Admin`.
 
-The names of confluent_kafka.admin that concern topics, configs, groups, offsets and records are here, and what it lacks
-(transactions, leaders, log directories, versions) by the names of Java's Admin. ACLs, SCRAM users and quotas are not.
+It has the names of confluent_kafka.admin for topics, configs, groups, offsets, records and ACLs. For functions that
+confluent_kafka lacks (transactions, leaders, log directories, versions) it has the names of Java's Admin. It does not
+administer SCRAM users and quotas.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Access rules (ACLs): make, find and delete them.
+"""Access rules (ACLs): create, find and delete them.
 
-Each function asks once and answers per item with a result or its error; retrying is `Admin`'s. A broker without an
-authorizer answers SECURITY_DISABLED.
+Each function sends one request and returns a result or an error per item; `Admin` retries. A broker without an
+authorizer responds with SECURITY_DISABLED.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from felice.protocol.messages.describe_acls import DescribeAclsRequest
 
 @dataclass(frozen=True, slots=True)
 class AclBinding:
-    """A rule: what a principal may (or may not) do to a resource from a host. Wildcards are not allowed."""
+    """An access rule: it allows or denies a principal an operation on a resource from a host. No wildcards."""
 
     restype: ResourceType
     name: str | None
@@ -62,14 +62,14 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True)
 class AclBindingFilter(AclBinding):
-    """Which rules are meant: None and the ANY members match everything."""
+    """Selects access rules: None and the ANY members match everything."""
 
     _forbidden: ClassVar[tuple[OrderedEnum, ...]] = ()
     _texts_needed: ClassVar[bool] = False
 
 
 async def create_acls(cluster: Cluster, rules: Iterable[AclBinding]) -> Results:
-    """None, or the error, by rule."""
+    """Create rules. Returns None or the error by rule."""
     wanted = list(rules)
     creations = [
         AclCreation(
@@ -91,7 +91,7 @@ async def create_acls(cluster: Cluster, rules: Iterable[AclBinding]) -> Results:
 
 
 async def describe_acls(cluster: Cluster, wanted: AclBindingFilter) -> list[AclBinding]:
-    """The rules that match."""
+    """Return the rules that match the filter."""
     request = DescribeAclsRequest(
         resource_type_filter=wanted.restype.value,
         resource_name_filter=wanted.name,
@@ -112,7 +112,7 @@ async def describe_acls(cluster: Cluster, wanted: AclBindingFilter) -> list[AclB
 
 
 async def delete_acls(cluster: Cluster, filters: Iterable[AclBindingFilter]) -> Results:
-    """The rules that were deleted, or the error, by filter."""
+    """Delete matching rules. Returns the deleted rules or the error by filter."""
     wanted = list(filters)
     rows = [
         DeleteAclsFilter(

@@ -1,6 +1,6 @@
-"""`AdminClient`, with confluent_kafka's names: calls return at once, answers come in futures.
+"""`AdminClient`, with confluent_kafka's names: calls return at once, and futures receive the results.
 
-Keeps true:  what is wrong with the arguments themselves is raised at once.
+Keeps true:  Errors in the arguments themselves are raised at once.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class AdminClient(FutureCalls):
 
     Calls return futures (`concurrent.futures.Future`), most of them a dict of futures by item; `result()` returns the
     value or raises `KafkaException`. Timeouts are in seconds. Wrong arguments raise `ValueError`, `TypeError` or
-    `KafkaException` at once. Close it when done, or use it in a `with` block.
+    `KafkaException` at once. Close the client after use, or use it in a `with` block.
     """
 
     # Topics
@@ -72,8 +72,8 @@ class AdminClient(FutureCalls):
         request_timeout: float | None = None,
         validate_only: bool = False,
     ) -> dict[str, Future[None]]:
-        """Create topics. The future of a topic is done when the controller has created it (or has checked it:
-        `validate_only`). Timeouts are in seconds.
+        """Create topics. A topic's future is done when the controller has created it, or with `validate_only`
+        checked it. Timeouts are in seconds.
         """
         names = _distinct([topic.topic for topic in new_topics], "topic")
         work = self._admin.create_topics(
@@ -111,7 +111,7 @@ class AdminClient(FutureCalls):
         include_authorized_operations: bool = False,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[str, Future[TopicDescription]]:
-        """Partitions, leaders and replicas of topics, with `include_authorized_operations` what this client may do."""
+        """Partitions, leaders and replicas of topics; `include_authorized_operations` adds the allowed operations."""
         listed = topics.topic_names if isinstance(topics, TopicCollection) else list(topics)
         names = _distinct(listed, "topic")
         return self._many(
@@ -119,7 +119,7 @@ class AdminClient(FutureCalls):
         )
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Blocks, unlike the rest; -1 waits for ever."""
+        """Return brokers and topics. Blocks, unlike most methods; -1 waits without a limit."""
         limit_s = timeout if timeout >= 0 else DEFAULT_TIMEOUT_S
         future = self._one(self._admin.metadata(None if topic is None else [topic], limit_s))
         try:
@@ -128,13 +128,13 @@ class AdminClient(FutureCalls):
             raise failure(KafkaError._TRANSPORT, f"no metadata in {timeout} s") from None
 
     def cluster_id(self, timeout: float = DEFAULT_TIMEOUT_S) -> str | None:
-        """The id of the cluster. Blocks."""
+        """Return the cluster's id. Blocks."""
         return self._one(self._admin.describe_cluster(timeout)).result().cluster_id
 
     def describe_cluster(
         self, *, include_authorized_operations: bool = False, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> Future[DescribeClusterResult]:
-        """Brokers and controller, with `include_authorized_operations` what this client may do to the cluster."""
+        """Brokers and controller; `include_authorized_operations` adds the operations allowed on the cluster."""
         return self._one(self._admin.describe_cluster(request_timeout, include_authorized_operations))
 
     # Offsets and records
@@ -146,7 +146,7 @@ class AdminClient(FutureCalls):
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[TopicPartition, Future[ListOffsetsResultInfo]]:
-        """Futures of `ListOffsetsResultInfo`."""
+        """Look up offsets by `OffsetSpec`. Futures of `ListOffsetsResultInfo` by partition."""
         timestamps = {tp.key: spec._value for tp, spec in topic_partition_offsets.items()}
         work = self._admin.list_offsets(timestamps, isolation_level.value, request_timeout)
         futures = self._many(timestamps, work)
@@ -159,7 +159,7 @@ class AdminClient(FutureCalls):
         operation_timeout: float | None = None,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[TopicPartition, Future[DeletedRecords]]:
-        """Futures of `DeletedRecords`; OFFSET_END deletes all there is."""
+        """Delete the records before the given offsets; OFFSET_END deletes all. Futures of `DeletedRecords`."""
         offsets = {tp.key: tp.offset for tp in topic_partition_offsets}
         futures = self._many(
             offsets, self._admin.delete_records(offsets, operation_timeout or request_timeout)
@@ -171,7 +171,7 @@ class AdminClient(FutureCalls):
     def describe_configs(
         self, resources: list[ConfigResource], request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
-        """Futures of `{name: ConfigEntry}`."""
+        """Return the configs of each resource. Futures of `{name: ConfigEntry}`."""
         return self._many(resources, self._admin.describe_configs(resources, request_timeout))
 
     def alter_configs(
@@ -180,7 +180,7 @@ class AdminClient(FutureCalls):
         request_timeout: float = DEFAULT_TIMEOUT_S,
         validate_only: bool = False,
     ) -> dict[ConfigResource, Future[None]]:
-        """Replace all configs that are set on each resource by `set_config`: those not named fall back to defaults."""
+        """Replace the whole set of configs (`set_config`) of each resource: others fall back to their defaults."""
         return self._many(resources, self._admin.alter_configs(resources, request_timeout, validate_only))
 
     def incremental_alter_configs(
@@ -189,7 +189,7 @@ class AdminClient(FutureCalls):
         request_timeout: float = DEFAULT_TIMEOUT_S,
         validate_only: bool = False,
     ) -> dict[ConfigResource, Future[None]]:
-        """Make the changes that each resource has in `incremental_configs`, and no others."""
+        """Apply the changes in each resource's `incremental_configs`; other configs stay as they are."""
         work = self._admin.incremental_alter_configs(resources, request_timeout, validate_only)
         return self._many(resources, work)
 
@@ -198,20 +198,20 @@ class AdminClient(FutureCalls):
     def create_acls(
         self, acls: list[AclBinding], *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[AclBinding, Future[None]]:
-        """Make access rules. A broker without an authorizer answers SECURITY_DISABLED."""
+        """Create access rules. A broker without an authorizer responds with SECURITY_DISABLED."""
         wanted = _distinct_rules(acls, AclBinding)
         return self._many(wanted, self._admin.create_acls(wanted, request_timeout))
 
     def describe_acls(
         self, acl_binding_filter: AclBindingFilter, *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> Future[list[AclBinding]]:
-        """The access rules that match a filter."""
+        """Return the access rules that match a filter."""
         return self._one(self._admin.describe_acls(acl_binding_filter, request_timeout))
 
     def delete_acls(
         self, acl_binding_filters: list[AclBindingFilter], *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[AclBindingFilter, Future[list[AclBinding]]]:
-        """Delete the access rules that match a filter; a future has those that were deleted."""
+        """Delete the access rules that match a filter; each future returns the deleted rules."""
         wanted = _distinct_rules(acl_binding_filters, AclBindingFilter)
         return self._many(wanted, self._admin.delete_acls(wanted, request_timeout))
 
@@ -235,11 +235,11 @@ class AdminClient(FutureCalls):
     def list_api_versions(
         self, *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> Future[dict[Node, list[ApiVersionRange] | KafkaException]]:
-        """A future of `[ApiVersionRange]`, or the `KafkaException` in its place, by broker (`Node`)."""
+        """Return the APIs of every broker: a future of `[ApiVersionRange]`, or a `KafkaException`, by `Node`."""
         return self._one(self._admin.list_api_versions(request_timeout))
 
     def describe_features(self, *, request_timeout: float = DEFAULT_TIMEOUT_S) -> Future[FeatureMetadata]:
-        """A future of `FeatureMetadata`."""
+        """Return the supported and the finalized features: a future of `FeatureMetadata`."""
         return self._one(self._admin.describe_features(request_timeout))
 
     def update_features(
@@ -249,7 +249,7 @@ class AdminClient(FutureCalls):
         validate_only: bool = False,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> Future[None]:
-        """Settles on other levels, on all of them or on none."""
+        """Change finalized feature levels: all of them, or none."""
         return self._one(self._admin.update_features(updates, validate_only, request_timeout))
 
     # Leaders and replicas
@@ -262,9 +262,9 @@ class AdminClient(FutureCalls):
         operation_timeout: float | None = None,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> Future[dict[TopicPartition, KafkaError | None]]:
-        """Elect leaders, of all partitions where `partitions` is None; then the result has only those that needed it.
+        """Elect leaders. If `partitions` is None, of all partitions; the result then has those that needed an election.
 
-        A partition's value is None when it has the leader that was asked for, else the error.
+        A partition's value is None if it now has the requested leader, otherwise the error.
         """
         wanted = None if partitions is None else [found.key for found in partitions]
         timeout_s = operation_timeout or request_timeout
@@ -284,13 +284,13 @@ class AdminClient(FutureCalls):
         *,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[Partition, Future[None]]:
-        """Begins to move partitions, by (topic, partition), to other brokers; None cancels a move."""
+        """Start to reassign partitions, by (topic, partition), to brokers; None cancels a reassignment."""
         return self._many(wanted, self._admin.alter_partition_reassignments(wanted, request_timeout))
 
     def list_partition_reassignments(
         self, *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> Future[dict[Partition, PartitionReassignment]]:
-        """A future of `PartitionReassignment` by (topic, partition): the moves under way."""
+        """Return the reassignments in progress: a future of `PartitionReassignment` by (topic, partition)."""
         return self._one(self._admin.list_partition_reassignments(None, request_timeout))
 
     # Log directories
@@ -302,7 +302,7 @@ class AdminClient(FutureCalls):
         *,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[int, Future[list[LogDirDescription]]]:
-        """Futures of `[LogDirDescription]` by broker; None asks all brokers, or for all topics."""
+        """Describe log directories: futures of `[LogDirDescription]` by broker. None: all brokers, or all topics."""
         asked = (
             sorted(self.list_topics(timeout=request_timeout).brokers) if brokers is None else list(brokers)
         )
@@ -311,7 +311,7 @@ class AdminClient(FutureCalls):
     def alter_replica_log_dirs(
         self, broker: int, wanted: Mapping[Partition, str], *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[Partition, Future[None]]:
-        """Begins to move replicas of a broker, by (topic, partition), to other directories of its."""
+        """Start to move a broker's replicas, by (topic, partition), to other log directories of the same broker."""
         return self._many(wanted, self._admin.alter_replica_log_dirs(broker, wanted, request_timeout))
 
     # Groups
@@ -323,14 +323,16 @@ class AdminClient(FutureCalls):
         types: Iterable[ConsumerGroupType] = (),
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> Future[ListConsumerGroupsResult]:
-        """A future of `ListConsumerGroupsResult`."""
+        """List the groups of all brokers: a future of `ListConsumerGroupsResult`."""
         return self._one(self._admin.list_consumer_groups(states, types, request_timeout))
 
     def list_groups(
         self, group: str | None = None, timeout: float = DEFAULT_TIMEOUT_S
     ) -> list[GroupMetadata]:
-        """Groups with their members (or only `group`, if it exists). Blocks. `list_consumer_groups` and
-        `describe_consumer_groups` decode more and ask less."""
+        """Return groups with their members (with `group`, only that one, if it exists). Blocks.
+
+        `list_consumer_groups` and `describe_consumer_groups` return decoded values and send fewer requests.
+        """
         return self._one(self._admin.list_groups(group, timeout)).result()
 
     def describe_consumer_groups(
@@ -340,7 +342,7 @@ class AdminClient(FutureCalls):
         include_authorized_operations: bool = False,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[str, Future[ConsumerGroupDescription]]:
-        """Futures of `ConsumerGroupDescription`; a group that does not exist is Dead."""
+        """Describe groups: futures of `ConsumerGroupDescription`; a group that does not exist has the state Dead."""
         return {
             group: self._one(
                 self._admin.describe_consumer_group(group, request_timeout, include_authorized_operations)
@@ -351,7 +353,7 @@ class AdminClient(FutureCalls):
     def delete_consumer_groups(
         self, group_ids: list[str], *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[str, Future[None]]:
-        """Delete groups that have no members, with their offsets."""
+        """Delete groups without members, and their offsets."""
         return {
             group: self._one(self._admin.delete_consumer_group(group, request_timeout))
             for group in _distinct(group_ids, "group")
@@ -364,7 +366,7 @@ class AdminClient(FutureCalls):
         require_stable: bool = False,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """Futures of `ConsumerGroupTopicPartitions`, by group id."""
+        """Return committed offsets: futures of `ConsumerGroupTopicPartitions` by group id."""
 
         async def ask(request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
             rows = request.topic_partitions
@@ -384,7 +386,7 @@ class AdminClient(FutureCalls):
         *,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """Futures of `ConsumerGroupTopicPartitions` with an error or none on each partition."""
+        """Commit offsets for groups: futures of `ConsumerGroupTopicPartitions`, with an error per partition or None."""
 
         async def ask(request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
             offsets = {
@@ -404,7 +406,7 @@ class AdminClient(FutureCalls):
         *,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """Futures of `ConsumerGroupTopicPartitions`, by group id."""
+        """Delete committed offsets: futures of `ConsumerGroupTopicPartitions` by group id."""
 
         async def ask(request: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
             keys = [tp.key for tp in request.topic_partitions or []]
@@ -422,7 +424,7 @@ class AdminClient(FutureCalls):
         *,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> Future[dict[tuple[str, str | None], KafkaException | None]]:
-        """A future of {(member id, instance id): None or the error}; ("", instance id) names a static member."""
+        """Remove members: a future of {(member id, instance id): None or error}; ("", instance id) if static."""
         return self._one(self._admin.remove_members(group_id, members, request_timeout))
 
     # Transactions
@@ -436,10 +438,10 @@ class AdminClient(FutureCalls):
         pattern: str | None = None,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> Future[dict[int, list[TransactionListing]]]:
-        """A future of `[TransactionListing]` by the id of the broker that coordinates them.
+        """List transactions: a future of `[TransactionListing]` by the node id of their coordinator.
 
-        No states and no producer ids let all through, as a negative duration does; a pattern is matched with
-        the whole transactional id. What a broker is too old to choose by is _UNSUPPORTED_FEATURE.
+        Empty states and empty producer ids select all transactions, and so does a negative duration. A pattern must
+        match the whole transactional id. A filter that a broker is too old for gives _UNSUPPORTED_FEATURE.
         """
         return self._one(
             self._admin.list_transactions(states, producer_ids, longer_than_ms, pattern, request_timeout)
@@ -448,7 +450,7 @@ class AdminClient(FutureCalls):
     def describe_transactions(
         self, transactional_ids: Iterable[str], *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[str, Future[TransactionDescription]]:
-        """Futures of `TransactionDescription`; TRANSACTIONAL_ID_NOT_FOUND for what was never used, or not of late."""
+        """Futures of `TransactionDescription`; an unknown or expired id gives TRANSACTIONAL_ID_NOT_FOUND."""
         return {
             name: self._one(self._admin.describe_transaction(name, request_timeout))
             for name in _distinct(transactional_ids, "transactional id")
@@ -461,7 +463,7 @@ class AdminClient(FutureCalls):
         broker_id: int | None = None,
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[TopicPartition, Future[list[ProducerState]]]:
-        """Futures of `[ProducerState]`, from the partition's leader or from the replica on the broker named."""
+        """Futures of `[ProducerState]` by partition, from its leader or from the replica on the given broker."""
         wanted = {tp.key: tp for tp in partitions}
         work = self._admin.describe_producers(wanted, broker_id, request_timeout)
         futures = self._many(wanted, work)
@@ -470,15 +472,15 @@ class AdminClient(FutureCalls):
     def abort_transaction(
         self, spec: AbortTransactionSpec, *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> Future[None]:
-        """Ends a transaction that hangs in one partition. Its coordinator is not asked: see `describe_producers`."""
+        """Abort a hanging transaction in one partition, without its coordinator: see `describe_producers`."""
         return self._one(self._admin.abort_transaction(spec, request_timeout))
 
     def fence_producers(
         self, transactional_ids: Iterable[str], *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> dict[str, Future[FencedProducer]]:
-        """Futures of `FencedProducer`: what is open is aborted, and who wrote it is refused from then on.
+        """Fence producers: abort their open transactions and refuse their requests from now on.
 
-        An id that is not there is made.
+        Futures of `FencedProducer` by transactional id. An id that does not exist is created.
         """
         return {
             name: self._one(self._admin.fence_producer(name, request_timeout))
@@ -488,7 +490,7 @@ class AdminClient(FutureCalls):
     def force_terminate_transaction(
         self, transactional_id: str, *, request_timeout: float = DEFAULT_TIMEOUT_S
     ) -> Future[FencedProducer]:
-        """`fence_producers` of one id (KIP-939)."""
+        """Do `fence_producers` for one id (KIP-939)."""
         return self.fence_producers([transactional_id], request_timeout=request_timeout)[transactional_id]
 
 

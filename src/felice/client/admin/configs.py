@@ -1,6 +1,7 @@
-"""Configs of topics, brokers and groups: describe, replace, change one by one.
+"""Configs of topics, brokers and groups: describe, replace, or change single ones.
 
-Keeps true:  a broker's own configs are asked of that broker, since only it knows them; everything else of any.
+Keeps true:  Requests about a broker's own configs go to that broker, because only it knows them. All other requests go
+             to any broker.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ async def _per_broker(
     ask: Callable[[int | None, list[ConfigResource]], Awaitable[Any]],
     take: Callable[[Any, dict[tuple[int, str], ConfigResource]], Results],
 ) -> Results:
-    """Send each resource to the broker that must answer for it and gather the answers by resource."""
+    """Send each resource to the broker responsible for it, and collect the results by resource."""
     routed: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
         own = resource.restype is ResourceType.BROKER and resource.name.isdigit()
@@ -53,7 +54,7 @@ async def _per_broker(
     results: Results = {}
     for node_id, group in routed.items():
         if node_id is not None and node_id not in cluster.topology.brokers:
-            # The brokers were asked just now: waiting would not bring one that was misnamed.
+            # The broker list was just fetched: a retry would not find a wrong broker id either.
             missing = failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}", retriable=False)
             results.update(dict.fromkeys(group, missing))
             continue
@@ -67,6 +68,8 @@ async def _send(cluster: Cluster, node_id: int | None, request: Any) -> Any:
 
 
 async def describe_configs(cluster: Cluster, resources: Iterable[ConfigResource]) -> Results:
+    """Return `{name: ConfigEntry}` or the error by resource."""
+
     def ask(node_id: int | None, group: list[ConfigResource]) -> Awaitable[Any]:
         rows = [
             DescribeConfigsResource(
@@ -118,7 +121,7 @@ def _altered(response: Any, keys: dict[tuple[int, str], ConfigResource]) -> Resu
 async def alter_configs(
     cluster: Cluster, resources: Iterable[ConfigResource], validate_only: bool
 ) -> Results:
-    """Replace the whole set of each resource: a config that is not named goes back to its default."""
+    """Replace the whole set of configs of each resource: a config that is not named returns to its default."""
 
     def ask(node_id: int | None, group: list[ConfigResource]) -> Awaitable[Any]:
         rows = [
@@ -140,7 +143,7 @@ async def alter_configs(
 async def incremental_alter_configs(
     cluster: Cluster, resources: Iterable[ConfigResource], validate_only: bool
 ) -> Results:
-    """Change only the configs named, each by its own operation."""
+    """Change only the named configs, each by its own operation."""
 
     def ask(node_id: int | None, group: list[ConfigResource]) -> Awaitable[Any]:
         rows = [

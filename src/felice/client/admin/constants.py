@@ -1,4 +1,4 @@
-"""Numbers of config sources and resource types, by the names that confluent_kafka.admin gives them."""
+"""Config sources and resource types as numbers, under their names in confluent_kafka.admin."""
 
 from __future__ import annotations
 

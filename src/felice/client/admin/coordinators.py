@@ -1,4 +1,4 @@
-"""Asking the coordinator of a group, or of a transactional id, and finding the new one when it has moved."""
+"""Requests to the coordinator of a group or of a transactional id, which is looked up again after it moved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOVED = (
 async def ask_coordinator(
     cluster: Cluster, key: str, request: Any, timeout_s: float, key_type: int = GROUP_KEY_TYPE
 ) -> Any:
-    """The answer; a coordinator that cannot be asked is looked up again the next time."""
+    """Return the coordinator's response. After a failed request, the next one looks the coordinator up again."""
     node_id = await cluster.coordinator(key, timeout_s, key_type)
     try:
         return await cluster.call(node_id, request)
@@ -29,7 +29,7 @@ async def ask_coordinator(
 
 
 def raise_if_moved(cluster: Cluster, key: str, code: int, key_type: int = GROUP_KEY_TYPE) -> None:
-    """A coordinator that no longer is one: find the new one and ask again."""
+    """Raise a retriable error if the code says that the coordinator moved; the next request looks it up again."""
     if code in _MOVED:
         cluster.forget_coordinator(key, key_type)
         raise failure(code, key, retriable=True)

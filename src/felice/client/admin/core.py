@@ -1,8 +1,8 @@
-"""Administration as coroutines: one method per question, answered per item.
+"""Administration as coroutines: one method per operation, with a result or an error per item.
 
-Keeps true:  an error that time or another broker cures (no controller yet, coordinator moving, leader changing) is
-             retried until the time limit; every other error comes back at once, in the place of that item's result.
-             When no broker can be reached the answer is an error at once, not at the end of the time limit.
+Keeps true:  An error that time or another broker resolves (no controller yet, coordinator moving, leader changing) is
+             retried until the time limit. Every other error is returned at once, as the result of its item. If no
+             broker can be reached, the method fails at once, not at the end of the time limit.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Admin:
 
     @property
     def cluster(self) -> Cluster:
-        """The connections, made when they are first needed."""
+        """The connections, created on first use."""
         if self._cluster is None:
             self._cluster = Cluster(self._settings, self._log)
         return self._cluster
@@ -96,7 +96,7 @@ class Admin:
             self._cluster = None
 
     async def _retrying(self, ask: Callable[[], Awaitable[T]], timeout_s: float) -> T:
-        """Ask until it is answered; what passes is asked again."""
+        """Repeat `ask` on transient errors until it succeeds."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         attempt = 0
@@ -117,7 +117,7 @@ class Admin:
     async def _each(
         self, items: Mapping[Any, T], ask: Callable[[list[T]], Awaitable[Results]], timeout_s: float
     ) -> Results:
-        """Ask about all items, and again about those whose error will pass."""
+        """Send a request for all items, and repeat it for the items with a transient error."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         left = dict(items)
@@ -140,7 +140,7 @@ class Admin:
     async def create_topics(
         self, new: Iterable[NewTopic], timeout_s: float = DEFAULT_TIMEOUT_S, validate_only: bool = False
     ) -> Results:
-        """None, or the error, by topic."""
+        """Create topics. Returns None or the error by topic."""
         timeout_ms = int(timeout_s * 1000)
         return await self._each(
             {topic.topic: topic for topic in new},
@@ -149,7 +149,7 @@ class Admin:
         )
 
     async def delete_topics(self, names: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> Results:
-        """Delete topics and their records. None, or the error, by topic."""
+        """Delete topics and their records. Returns None or the error by topic."""
         timeout_ms = int(timeout_s * 1000)
         return await self._each(
             {name: name for name in names},
@@ -163,7 +163,7 @@ class Admin:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         validate_only: bool = False,
     ) -> Results:
-        """Add partitions until a topic has `new_total_count` of them. None, or the error, by topic."""
+        """Add partitions up to each topic's `new_total_count`. Returns None or the error by topic."""
         timeout_ms = int(timeout_s * 1000)
         return await self._each(
             {topic.topic: topic for topic in wanted},
@@ -177,7 +177,7 @@ class Admin:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         include_authorized_operations: bool = False,
     ) -> Results:
-        """`TopicDescription`, or the error, by topic."""
+        """Return `TopicDescription` or the error by topic."""
         return await self._each(
             {name: name for name in names},
             lambda some: topics.describe_topics(self.cluster, some, include_authorized_operations),
@@ -187,7 +187,7 @@ class Admin:
     async def metadata(
         self, names: Iterable[str] | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> ClusterMetadata:
-        """Brokers and topics (None: all of them)."""
+        """Return brokers and topics (None: all topics)."""
         wanted = None if names is None else list(names)
         await self._retrying(lambda: self.cluster.refresh(wanted), timeout_s)
         return self.cluster.topology.describe(wanted)
@@ -195,7 +195,7 @@ class Admin:
     async def describe_cluster(
         self, timeout_s: float = DEFAULT_TIMEOUT_S, include_authorized_operations: bool = False
     ) -> DescribeClusterResult:
-        """The brokers and the controller."""
+        """Return the brokers and the controller."""
         picture = await self.metadata([], timeout_s)
         nodes = topics.nodes_of(picture)
         bits = OPERATIONS_NOT_REQUESTED
@@ -216,7 +216,7 @@ class Admin:
         isolation_level: int = 0,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Results:
-        """`ListOffsetsResultInfo`, or the error, by partition."""
+        """Return `ListOffsetsResultInfo` or the error by partition."""
         return await self._each(
             {partition: partition for partition in timestamps},
             lambda some: topics.list_offsets(
@@ -228,7 +228,7 @@ class Admin:
     async def delete_records(
         self, offsets: Mapping[Partition, int], timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> Results:
-        """`DeletedRecords`, or the error, by partition; everything before the offset goes."""
+        """Delete all records before the given offsets. Returns `DeletedRecords` or the error by partition."""
         timeout_ms = int(timeout_s * 1000)
         return await self._each(
             {partition: partition for partition in offsets},
@@ -243,7 +243,7 @@ class Admin:
     async def describe_configs(
         self, resources: Iterable[ConfigResource], timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> Results:
-        """`{name: ConfigEntry}`, or the error, by resource."""
+        """Return `{name: ConfigEntry}` or the error by resource."""
         return await self._each(
             {resource: resource for resource in resources},
             lambda some: configs.describe_configs(self.cluster, some),
@@ -256,7 +256,7 @@ class Admin:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         validate_only: bool = False,
     ) -> Results:
-        """Replace all configs that are set on each resource. None, or the error, by resource."""
+        """Replace the whole set of configs of each resource. Returns None or the error by resource."""
         return await self._each(
             {resource: resource for resource in resources},
             lambda some: configs.alter_configs(self.cluster, some, validate_only),
@@ -269,7 +269,7 @@ class Admin:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         validate_only: bool = False,
     ) -> Results:
-        """Make the changes in `incremental_configs`, and no others. None, or the error, by resource."""
+        """Apply the changes in `incremental_configs`, no others. Returns None or the error by resource."""
         return await self._each(
             {resource: resource for resource in resources},
             lambda some: configs.incremental_alter_configs(self.cluster, some, validate_only),
@@ -279,7 +279,7 @@ class Admin:
     # Access rules
 
     async def create_acls(self, rules: Iterable[AclBinding], timeout_s: float = DEFAULT_TIMEOUT_S) -> Results:
-        """None, or the error, by rule."""
+        """Create access rules. Returns None or the error by rule."""
         return await self._each(
             {rule: rule for rule in rules}, lambda some: acls.create_acls(self.cluster, some), timeout_s
         )
@@ -287,13 +287,13 @@ class Admin:
     async def describe_acls(
         self, wanted: AclBindingFilter, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> list[AclBinding]:
-        """The rules that match a filter."""
+        """Return the access rules that match a filter."""
         return await self._retrying(lambda: acls.describe_acls(self.cluster, wanted), timeout_s)
 
     async def delete_acls(
         self, filters: Iterable[AclBindingFilter], timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> Results:
-        """The rules that were deleted, or the error, by filter."""
+        """Delete matching access rules. Returns the deleted rules or the error by filter."""
         return await self._each(
             {chosen: chosen for chosen in filters},
             lambda some: acls.delete_acls(self.cluster, some),
@@ -305,11 +305,11 @@ class Admin:
     async def list_api_versions(
         self, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[Node, list[ApiVersionRange] | KafkaException]:
-        """What each broker offers, by key, or why it did not say."""
+        """Return the API versions of each broker, or its error."""
         return await self._retrying(lambda: features.api_versions(self.cluster), timeout_s)
 
     async def describe_features(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> FeatureMetadata:
-        """The levels that brokers support, and those that the cluster has settled on."""
+        """Return the levels that brokers support, and the finalized levels of the cluster."""
         return await self._retrying(lambda: features.describe_features(self.cluster), timeout_s)
 
     async def update_features(
@@ -318,7 +318,7 @@ class Admin:
         validate_only: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        """Settles on other levels, all of them, or raises the first fault and nothing has changed."""
+        """Change finalized levels: all of them; or raises the first error and changes none."""
         wanted, timeout_ms = list(updates), int(timeout_s * 1000)
         await self._retrying(
             lambda: features.update_features(self.cluster, wanted, validate_only, timeout_ms), timeout_s
@@ -332,7 +332,7 @@ class Admin:
         partitions: Iterable[Partition] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Results:
-        """None, or why there was no election, by partition; of all partitions only those that needed one."""
+        """Elect leaders. Returns None or the error by partition; of all, only those that needed an election."""
         wanted = None if partitions is None else list(partitions)
         timeout_ms = int(timeout_s * 1000)
         return await self._retrying(
@@ -342,7 +342,7 @@ class Admin:
     async def alter_partition_reassignments(
         self, wanted: Mapping[Partition, Sequence[int] | None], timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> Results:
-        """Begins to move partitions to other brokers (None: cancels a move); None, or the error, by partition."""
+        """Start to reassign partitions (None cancels a reassignment). Returns None or the error by partition."""
         timeout_ms = int(timeout_s * 1000)
         return await self._each(
             {partition: partition for partition in wanted},
@@ -355,7 +355,7 @@ class Admin:
     async def list_partition_reassignments(
         self, partitions: Iterable[Partition] | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[Partition, PartitionReassignment]:
-        """The moves under way."""
+        """Return the reassignments in progress."""
         wanted = None if partitions is None else list(partitions)
         timeout_ms = int(timeout_s * 1000)
         return await self._retrying(
@@ -370,14 +370,14 @@ class Admin:
         topics: Iterable[str] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Results:
-        """`[LogDirDescription]`, or the error, by broker; None asks all, or for all topics."""
+        """Return `[LogDirDescription]` or the error by broker; None means all brokers or all topics."""
         asked = None if brokers is None else list(brokers), None if topics is None else list(topics)
         return await self._retrying(lambda: log_dirs.describe_log_dirs(self.cluster, *asked), timeout_s)
 
     async def alter_replica_log_dirs(
         self, broker: int, wanted: Mapping[Partition, str], timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> Results:
-        """Begins to move replicas of a broker to other directories of its; None, or the error, by partition."""
+        """Start to move replicas to other directories of one broker. Returns None or the error by partition."""
         return await self._retrying(
             lambda: log_dirs.alter_replica_log_dirs(self.cluster, broker, wanted), timeout_s
         )
@@ -390,7 +390,7 @@ class Admin:
         types: Iterable[ConsumerGroupType] = (),
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> ListConsumerGroupsResult:
-        """The groups of all brokers, of these states and types; no states and no types let all through."""
+        """Return the groups of all brokers, filtered by state and type; an empty filter selects all."""
         wanted = list(states), list(types)
         return await self._retrying(lambda: groups.list_groups(self.cluster, *wanted), timeout_s)
 
@@ -400,7 +400,7 @@ class Admin:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         include_authorized_operations: bool = False,
     ) -> ConsumerGroupDescription:
-        """A group with its members; one that does not exist is Dead."""
+        """Return a group with its members; a group that does not exist has the state Dead."""
         return await self._retrying(
             lambda: groups.describe_group(self.cluster, group_id, timeout_s, include_authorized_operations),
             timeout_s,
@@ -409,7 +409,7 @@ class Admin:
     async def list_groups(
         self, group_id: str | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> list[GroupMetadata]:
-        """Groups of every kind with their members' bytes, ordered by name; only `group_id` where it is given."""
+        """Return groups of every kind, by name, with their members' undecoded bytes; only `group_id` if it is given."""
         listed = await self.list_consumer_groups(timeout_s=timeout_s)
         names = sorted(row.group_id for row in listed.valid if group_id in (None, row.group_id))
         return [await self._group_metadata(name, timeout_s) for name in names]
@@ -420,7 +420,7 @@ class Admin:
         )
 
     async def delete_consumer_group(self, group_id: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """Delete a group that has no members, with its offsets."""
+        """Delete a group without members, and its offsets."""
         await self._retrying(lambda: groups.delete_group(self.cluster, group_id, timeout_s), timeout_s)
 
     async def remove_members(
@@ -429,7 +429,7 @@ class Admin:
         members: Iterable[tuple[str, str | None]],
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Results:
-        """Make members leave, by (member id, instance id). None, or the error, by member."""
+        """Remove members, named by (member id, instance id). Returns None or the error by member."""
         rows = list(members)
         return await self._retrying(
             lambda: groups.remove_members(self.cluster, group_id, rows, timeout_s), timeout_s
@@ -442,7 +442,7 @@ class Admin:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         require_stable: bool = False,
     ) -> list[TopicPartition]:
-        """Committed offsets; None asks for all that the group has committed."""
+        """Return committed offsets; None asks for all that the group has committed."""
         wanted = None if partitions is None else list(partitions)
         return await self._retrying(
             lambda: groups.list_group_offsets(self.cluster, group_id, wanted, timeout_s, require_stable),
@@ -455,7 +455,7 @@ class Admin:
         offsets: Mapping[Partition, CommittedOffset],
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> list[TopicPartition]:
-        """Commit for a group that has no members. The partitions, with errors in their place."""
+        """Commit offsets for a group without members. Returns the partitions, with errors per partition."""
         return await self._retrying(
             lambda: groups.alter_group_offsets(self.cluster, group_id, offsets, timeout_s), timeout_s
         )
@@ -463,7 +463,7 @@ class Admin:
     async def delete_consumer_group_offsets(
         self, group_id: str, partitions: Iterable[Partition], timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> list[TopicPartition]:
-        """Delete committed offsets. The partitions, with errors in their place."""
+        """Delete committed offsets. Returns the partitions, with errors per partition."""
         wanted = list(partitions)
         return await self._retrying(
             lambda: groups.delete_group_offsets(self.cluster, group_id, wanted, timeout_s), timeout_s
@@ -479,14 +479,14 @@ class Admin:
         pattern: str | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> dict[int, list[TransactionListing]]:
-        """What every broker coordinates, by broker; a pattern is matched with the whole transactional id."""
+        """Return the transactions of each coordinator by node id. A pattern must match the whole transactional id."""
         wanted = list(states), list(producer_ids), longer_than_ms, pattern
         return await self._retrying(lambda: transactions.list_transactions(self.cluster, *wanted), timeout_s)
 
     async def describe_transaction(
         self, transactional_id: str, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> TransactionDescription:
-        """What the coordinator knows of a transactional id."""
+        """Return the coordinator's state of a transactional id."""
         return await self._retrying(
             lambda: transactions.describe_transaction(self.cluster, transactional_id, timeout_s), timeout_s
         )
@@ -497,13 +497,13 @@ class Admin:
         broker_id: int | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Results:
-        """`[ProducerState]`, or the error, by partition: as its leader, or the broker named, has them."""
+        """Return `[ProducerState]` or the error by partition, from the leader or from the given broker."""
         wanted = {partition: partition for partition in partitions}
         if broker_id is None:
             return await self._each(
                 wanted, lambda some: transactions.describe_producers(self.cluster, some, None), timeout_s
             )
-        # A broker that has no replica will not come to have one by being asked again.
+        # A retry does not help against a broker without a replica.
         return await self._retrying(
             lambda: transactions.describe_producers(self.cluster, wanted, broker_id), timeout_s
         )
@@ -511,7 +511,7 @@ class Admin:
     async def abort_transaction(
         self, spec: AbortTransactionSpec, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> None:
-        """Ends a transaction in one partition that its coordinator will not end: what hangs, and nothing else."""
+        """Abort one hanging transaction in one partition, which its coordinator will not end."""
         key = spec.topic_partition.key
         ask = partial(transactions.abort_transactions, self.cluster)
         error = (await self._each({key: spec}, ask, timeout_s))[key]
@@ -521,7 +521,7 @@ class Admin:
     async def fence_producer(
         self, transactional_id: str, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> FencedProducer:
-        """Aborts the id's transaction, and refuses its producer from then on; an id that is not there is made."""
+        """Abort the id's transaction and fence its producer; an id that does not exist is created."""
         return await self._retrying(
             lambda: transactions.fence_producer(self.cluster, transactional_id, timeout_s), timeout_s
         )

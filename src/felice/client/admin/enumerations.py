@@ -1,6 +1,6 @@
-"""Enumerations of the administrative API, with the numbers that confluent_kafka gives them.
+"""Enumerations of the administrative API, with confluent_kafka's numbers.
 
-Where Kafka's protocol has a name or another number for a member, it is an attribute of the member: `wire_name`,
+If Kafka's protocol has a name or another number for a member, it is an attribute of the member: `wire_name`,
 `wire_type`.
 """
 
@@ -13,14 +13,14 @@ from felice.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
 
 
 class OrderedEnum(Enum):
-    """Members of one enumeration compare by their value."""
+    """An enumeration whose members compare by value."""
 
     def __lt__(self, other: Any) -> bool:
         return self.value < other.value if type(other) is type(self) else NotImplemented
 
 
 class ResourceType(OrderedEnum):
-    """What a config or an access rule is about."""
+    """The kind of resource that a config or an access rule applies to."""
 
     UNKNOWN = 0
     ANY = 1
@@ -31,7 +31,7 @@ class ResourceType(OrderedEnum):
 
     @classmethod
     def of(cls, value: ResourceType | str | int) -> ResourceType:
-        """The member itself, or the one with this name (in any case) or number; else a `ValueError`."""
+        """Return the member given, or the one with this name (in any case) or number; raises `ValueError`."""
         if isinstance(value, ResourceType):
             return value
         try:
@@ -40,12 +40,12 @@ class ResourceType(OrderedEnum):
             raise ValueError(f"{value!r} is not one of {', '.join(kind.name for kind in cls)}") from None
 
 
-# The numbers of config resources in the protocol.
+# The protocol's numbers of config resources.
 WIRE_RESOURCE_TYPES = {ResourceType.TOPIC: 2, ResourceType.BROKER: 4, ResourceType.GROUP: 32}
 
 
 class AlterConfigOpType(OrderedEnum):
-    """What to do with a config: set it, go back to the default, add to a list, take from a list."""
+    """How to change a config: set it, return to the default, append to a list, remove from a list."""
 
     SET = 0
     DELETE = 1
@@ -68,14 +68,14 @@ class ConfigSource(IntEnum):
 
 
 class IsolationLevel(OrderedEnum):
-    """Whether offsets up to the high watermark count, or only those up to the last stable offset."""
+    """Whether readers see offsets up to the high watermark, or only up to the last stable offset."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class ElectionType(OrderedEnum):
-    """Which replica may become leader: the preferred one; or, where no replica is in sync, any live one."""
+    """Which replica may become leader: the preferred one, or (if no replica is in sync) any live one."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -102,7 +102,7 @@ class ConsumerGroupState(OrderedEnum):
 
     @classmethod
     def of(cls, name: str) -> ConsumerGroupState:
-        """The state with this name in the protocol, in any case."""
+        """Return the state with this protocol name, in any case."""
         return next((state for state in cls if state.wire_name.lower() == name.lower()), cls.UNKNOWN)
 
 
@@ -119,7 +119,7 @@ _STATE_NAMES = (
 
 
 class ConsumerGroupType(OrderedEnum):
-    """Which protocol a group's members speak: the classic one, or KIP-848's."""
+    """The group protocol of the members: classic, or KIP-848's."""
 
     UNKNOWN = 0
     CONSUMER = 1
@@ -132,12 +132,12 @@ class ConsumerGroupType(OrderedEnum):
 
     @classmethod
     def of(cls, name: str) -> ConsumerGroupType:
-        """The type with this name in the protocol, in any case."""
+        """Return the type with this protocol name, in any case."""
         return next((kind for kind in cls if kind.wire_name == name.lower()), cls.UNKNOWN)
 
 
 class AclOperation(OrderedEnum):
-    """An operation that may be allowed or denied; the numbers are the protocol's."""
+    """An operation that a rule allows or denies. The numbers are the protocol's."""
 
     UNKNOWN = 0
     ANY = 1
@@ -155,7 +155,7 @@ class AclOperation(OrderedEnum):
 
 
 class AclPermissionType(OrderedEnum):
-    """Whether a rule allows or denies; the numbers are the protocol's."""
+    """Whether a rule allows or denies. The numbers are the protocol's."""
 
     UNKNOWN = 0
     ANY = 1
@@ -164,7 +164,7 @@ class AclPermissionType(OrderedEnum):
 
 
 class ResourcePatternType(OrderedEnum):
-    """How a rule's resource name is meant; the numbers are the protocol's."""
+    """How a rule's resource name matches resources. The numbers are the protocol's."""
 
     UNKNOWN = 0
     ANY = 1
@@ -174,7 +174,7 @@ class ResourcePatternType(OrderedEnum):
 
 
 class ScramMechanism(OrderedEnum):
-    """The hash of a SCRAM credential."""
+    """The hash function of a SCRAM credential."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
@@ -182,7 +182,7 @@ class ScramMechanism(OrderedEnum):
 
 
 def authorized_operations(bits: int) -> list[AclOperation] | None:
-    """Operations from the broker's bit set, lowest number first; None where they were not asked for."""
+    """Return the operations in a broker's bit set, lowest number first; None if they were not requested."""
     if bits == OPERATIONS_NOT_REQUESTED:
         return None
     return [operation for operation in AclOperation if bits >> operation.value & 1]

@@ -1,4 +1,4 @@
-"""What brokers can speak: their APIs; their features, what the cluster has settled on, and changing that."""
+"""The versions that brokers support: their APIs, their features, and the cluster's finalized feature levels."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from felice.protocol.messages.update_features import (
 
 
 async def describe_features(cluster: Cluster) -> FeatureMetadata:
+    """Return supported and finalized feature levels."""
     response = await cluster.call_any(api_versions_request())
     settled = response.finalized_features if response.finalized_features_epoch >= 0 else []
     return FeatureMetadata(
@@ -31,7 +32,7 @@ async def describe_features(cluster: Cluster) -> FeatureMetadata:
 
 
 async def api_versions(cluster: Cluster) -> dict[Node, list[ApiVersionRange] | KafkaException]:
-    """What each broker offers, by key, or why it did not say. All are asked at once: one may keep silent for long."""
+    """Return the APIs of each broker, or its error. Asks all at once, because a broker may take long to fail."""
     await cluster.refresh([])
     nodes = [node for _, node in sorted(nodes_of(cluster.topology.describe([])).items())]
     return dict(zip(nodes, await asyncio.gather(*(_offered(cluster, node) for node in nodes)), strict=True))
@@ -60,7 +61,7 @@ def _range(row: ApiVersion) -> ApiVersionRange:
 async def update_features(
     cluster: Cluster, updates: Iterable[FeatureUpdate], validate_only: bool, timeout_ms: int
 ) -> None:
-    """All of them, or the first fault is raised and nothing has changed."""
+    """Change finalized levels: all of them; or raises the first error and changes none."""
     wanted = list(updates)
 
     def build(version: int) -> UpdateFeaturesRequest:
@@ -76,7 +77,7 @@ async def update_features(
     rows += [(row.error_code, row.error_message) for row in response.results]
     for code, message in rows:
         if code != ErrorCode.NONE:
-            # The controller's words as they are: they name the feature.
+            # The controller's message is passed on unchanged: it names the feature.
             error = error_of(code)
             raise KafkaException(KafkaError(code, message or error.str(), retriable=error.retriable()))
 

@@ -1,6 +1,6 @@
-"""How `AdminClient` answers: coroutines of `aio.Admin` on a thread of their own, and futures that they complete.
+"""How `AdminClient` returns results: coroutines of `aio.Admin` run on their own thread and complete futures.
 
-Keeps true:  every item asked about has a future, and every future gets a result or a `KafkaException`.
+Keeps true:  Every requested item has a future, and every future gets a result or a `KafkaException`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class FutureCalls:
-    """A client that is closed, or used in a `with` block."""
+    """A client with futures for results, which can be closed or used in a `with` block."""
 
     def __init__(self, conf: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         settings = parse_settings("a", {**(conf or {}), **kwargs})
@@ -45,12 +45,12 @@ class FutureCalls:
         return True
 
     def close(self) -> None:
-        """Close the connections. Futures that are not done are cancelled."""
+        """Close the connections and cancel unfinished futures."""
         if self._thread.alive:
             self._thread.stop()
 
     def poll(self, timeout: float = 0) -> int:
-        """Returns 0: futures complete by themselves, no callbacks wait to be served."""
+        """Return 0: futures complete by themselves, and no callbacks wait to be called."""
         return 0
 
     def _one(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -60,7 +60,7 @@ class FutureCalls:
         answer: Future[T] = Future()
         answer.set_running_or_notify_cancel()
 
-        # The callback keeps the client: one that nobody else refers to must not be collected before its answer.
+        # The callback holds a reference to the client, so that the client is not collected before the result.
         def done(task: Future[T], client: FutureCalls = self) -> None:
             error = concurrent.futures.CancelledError() if task.cancelled() else task.exception()
             if error is None:
@@ -72,7 +72,7 @@ class FutureCalls:
         return answer
 
     def _many(self, keys: Iterable[K], work: Coroutine[Any, Any, Mapping[Any, Any]]) -> dict[K, Future[Any]]:
-        """A future per key, from one coroutine that answers all: values, or exceptions in their place."""
+        """Return a future per key, all completed by one coroutine with values or exceptions by key."""
         futures: dict[K, Future[Any]] = {key: Future() for key in keys}
         for future in futures.values():
             future.set_running_or_notify_cancel()

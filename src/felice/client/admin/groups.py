@@ -1,6 +1,6 @@
-"""Consumer groups: list, describe, delete, and their committed offsets.
+"""Consumer groups: list, describe and delete them, and their committed offsets.
 
-Each function asks once and answers per item with a result or its error; retrying is `aio.Admin`'s.
+Each function sends one request and returns a result or an error per item; `aio.Admin` retries.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from felice.protocol.primitives import MalformedMessage
 async def list_groups(
     cluster: Cluster, states: Iterable[ConsumerGroupState], types: Iterable[ConsumerGroupType]
 ) -> ListConsumerGroupsResult:
-    """Every broker lists only what it coordinates, so all are asked."""
+    """List groups. Asks every broker, because each lists only the groups that it coordinates."""
     await cluster.refresh([])
     state_names, type_names = [state.wire_name for state in states], [kind.wire_name for kind in types]
 
@@ -86,7 +86,7 @@ def _listing(row: Any) -> ConsumerGroupListing:
 async def _ask_about_group(
     cluster: Cluster, group_id: str, timeout_s: float, include_authorized_operations: bool = False
 ) -> tuple[DescribedGroup, BrokerMetadata]:
-    """The coordinator's row about a group, and the coordinator."""
+    """Return the coordinator's description of a group, and the coordinator."""
 
     def build(version: int) -> DescribeGroupsRequest:
         if include_authorized_operations and version < 3:
@@ -104,7 +104,7 @@ async def _ask_about_group(
 
 
 async def group_metadata(cluster: Cluster, group_id: str, timeout_s: float) -> GroupMetadata:
-    """A group with its members' metadata and assignments as bytes."""
+    """Return a group with its members' metadata and assignments as bytes."""
     row, broker = await _ask_about_group(cluster, group_id, timeout_s)
     members = [
         GroupMember(
@@ -125,11 +125,11 @@ async def group_metadata(cluster: Cluster, group_id: str, timeout_s: float) -> G
 async def describe_group(
     cluster: Cluster, group_id: str, timeout_s: float, include_authorized_operations: bool = False
 ) -> ConsumerGroupDescription:
-    """A group with its members' assignments decoded."""
+    """Return a group with its members' decoded assignments."""
     row, broker = await _ask_about_group(cluster, group_id, timeout_s, include_authorized_operations)
     if row.error_code and row.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         raise failure(row.error_code, row.error_message or group_id)
-    # Version 6 reports a group that does not exist as an error, older ones as Dead; say the same either way.
+    # For a group that does not exist, version 6 reports an error and older versions the state Dead: return Dead.
     state = "Dead" if row.error_code else row.group_state
     return ConsumerGroupDescription(
         group_id,
@@ -155,7 +155,7 @@ def _member(member: Any) -> MemberDescription:
 
 
 def _assigned(data: bytes) -> list[TopicPartition]:
-    """Partitions of a consumer; other kinds of members have assignments of their own format."""
+    """Decode a consumer's partitions. Members of other kinds have assignments in formats of their own."""
     if not data:
         return []
     try:
@@ -170,6 +170,7 @@ def _assigned(data: bytes) -> list[TopicPartition]:
 
 
 async def delete_group(cluster: Cluster, group_id: str, timeout_s: float) -> None:
+    """Delete a group without members."""
     response = await ask_coordinator(
         cluster, group_id, DeleteGroupsRequest(groups_names=[group_id]), timeout_s
     )
@@ -182,7 +183,7 @@ async def delete_group(cluster: Cluster, group_id: str, timeout_s: float) -> Non
 async def remove_members(
     cluster: Cluster, group_id: str, members: Iterable[tuple[str, str | None]], timeout_s: float
 ) -> Results:
-    """Make members leave: (member id, None), or ("", instance id) for static ones."""
+    """Remove members: (member id, None), or ("", instance id) for static members."""
     rows = [
         MemberIdentity(member_id=member, group_instance_id=instance, reason="removed by an administrator")
         for member, instance in members
@@ -205,6 +206,7 @@ async def list_group_offsets(
     timeout_s: float,
     require_stable: bool = False,
 ) -> list[TopicPartition]:
+    """Return committed offsets; None asks for all of them."""
     request = offset_fetch_request(group_id, partitions, require_stable=require_stable)
     code, offsets = fetched_offsets(await ask_coordinator(cluster, group_id, request, timeout_s))
     raise_if_moved(cluster, group_id, code)
@@ -226,7 +228,7 @@ async def list_group_offsets(
 async def alter_group_offsets(
     cluster: Cluster, group_id: str, offsets: Mapping[Partition, CommittedOffset], timeout_s: float
 ) -> list[TopicPartition]:
-    """Commit for a group that has no active members."""
+    """Commit offsets for a group without active members."""
     request = offset_commit_request(group_id, offsets)
     results = commit_results(await ask_coordinator(cluster, group_id, request, timeout_s))
     for code in results.values():
@@ -240,6 +242,7 @@ async def alter_group_offsets(
 async def delete_group_offsets(
     cluster: Cluster, group_id: str, partitions: Iterable[Partition], timeout_s: float
 ) -> list[TopicPartition]:
+    """Delete committed offsets of these partitions."""
     topics = [
         OffsetDeleteRequestTopic(
             name=topic,

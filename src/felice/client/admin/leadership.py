@@ -1,6 +1,6 @@
-"""Who has partitions and who leads them: elections and reassignments.
+"""Leaders and replicas of partitions: elections and reassignments.
 
-Each function asks once and answers per partition with a result or its error; retrying is `aio.Admin`'s.
+Each function sends one request and returns a result or an error per partition; `aio.Admin` retries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from felice.protocol.messages.list_partition_reassignments import (
 async def elect_leaders(
     cluster: Cluster, kind: ElectionType, partitions: Iterable[Partition] | None, timeout_ms: int
 ) -> Results:
-    """None, or why there was no election, by partition. All partitions: only those that needed one."""
+    """Elect leaders. Returns None or the error by partition; of all partitions only those that needed an election."""
     topics = None
     if partitions is not None:
         topics = [
@@ -51,7 +51,7 @@ async def elect_leaders(
 async def alter_reassignments(
     cluster: Cluster, wanted: Mapping[Partition, Sequence[int] | None], timeout_ms: int
 ) -> Results:
-    """Begins to move partitions to other brokers (None: cancels a move); None, or the error, by partition."""
+    """Start to reassign partitions (None cancels a reassignment). Returns None or the error by partition."""
     topics = [
         ReassignableTopic(
             name=topic,
@@ -81,7 +81,7 @@ def _replicas(brokers: Sequence[int] | None) -> list[int] | None:
 async def list_reassignments(
     cluster: Cluster, partitions: Iterable[Partition] | None, timeout_ms: int
 ) -> dict[Partition, PartitionReassignment]:
-    """The moves under way, of these partitions or (None) of all."""
+    """Return the reassignments in progress, of these partitions or (None) of all."""
     topics = None
     if partitions is not None:
         topics = [

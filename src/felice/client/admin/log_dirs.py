@@ -1,6 +1,6 @@
-"""Log directories of brokers: what they hold, and moving replicas between them.
+"""Log directories of brokers: their contents, and moving replicas between them.
 
-Each broker answers for itself and for nobody else. A broker that is not there is an error in its place.
+Each broker knows only its own directories. A broker that does not exist gives an error as its result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from felice.protocol.messages.describe_log_dirs import (
 async def describe_log_dirs(
     cluster: Cluster, brokers: Iterable[int] | None, topics: Iterable[str] | None
 ) -> Results:
-    """`[LogDirDescription]`, or the error, by broker. None asks all brokers, or for all topics."""
+    """Return `[LogDirDescription]` or the error by broker. None means all brokers or all topics."""
     names = None if topics is None else list(topics)
     await cluster.refresh([] if names is None else names)
     request = DescribeLogDirsRequest(topics=None if names is None else _partitions(cluster, names))
@@ -71,7 +71,7 @@ def _description(row: DescribeLogDirsResult) -> LogDirDescription:
 
 
 async def alter_replica_log_dirs(cluster: Cluster, node_id: int, wanted: Mapping[Partition, str]) -> Results:
-    """Begins to move replicas of one broker; None, or the error, by partition."""
+    """Start to move replicas of one broker. Returns None or the error by partition."""
     await cluster.refresh([])
     if node_id not in cluster.topology.brokers:
         missing = failure(KafkaError._UNKNOWN_BROKER, f"there is no broker {node_id}")

@@ -1,4 +1,4 @@
-"""What administrators give and get: topics to make, configs, group descriptions. Values only."""
+"""Arguments and results of administrative calls: new topics, configs, group descriptions. Values only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from felice.client.model import BrokerMetadata, TopicPartition, Uuid
 
 @dataclass(slots=True)
 class NewTopic:
-    """A topic to create; -1 leaves a number to the broker."""
+    """A topic to create; -1 lets the broker choose a number."""
 
     topic: str
     num_partitions: int = -1
@@ -34,7 +34,7 @@ class NewTopic:
 
 @dataclass(slots=True)
 class NewPartitions:
-    """A topic to widen to `new_total_count` partitions."""
+    """A topic that gets `new_total_count` partitions."""
 
     topic: str
     new_total_count: int
@@ -46,7 +46,7 @@ class NewPartitions:
 
 @dataclass(slots=True)
 class ConfigEntry:
-    """One config as a broker describes it, or one change to make."""
+    """A config as a broker describes it, or one change to make."""
 
     name: str
     value: str | None
@@ -64,7 +64,7 @@ class ConfigEntry:
 
 
 class ConfigResource:
-    """The topic, broker or group whose configs are meant. Equal by type and name."""
+    """A topic, broker or group with configs. Equality compares type and name."""
 
     Type = ResourceType
 
@@ -78,7 +78,7 @@ class ConfigResource:
         incremental_configs: Sequence[ConfigEntry] | None = None,
     ) -> None:
         self.restype = ResourceType.of(restype)
-        # The broker without a name stands for the defaults of all brokers.
+        # An empty broker name means the defaults of all brokers.
         if not name and self.restype is not ResourceType.BROKER:
             raise ValueError("a config resource needs a name")
         self.name = str(name)
@@ -88,17 +88,17 @@ class ConfigResource:
         self.incremental_configs = list(incremental_configs or [])
 
     def set_config(self, name: str, value: str, overwrite: bool = True) -> None:
-        """A value for `alter_configs`; without `overwrite` an earlier value stays."""
+        """Set a value for `alter_configs`; without `overwrite`, an earlier value stays."""
         if overwrite or name not in self.set_config_dict:
             self.set_config_dict[name] = value
 
     def add_incremental_config(self, config_entry: ConfigEntry) -> None:
-        """A change for `incremental_alter_configs`: an entry with an `incremental_operation`."""
+        """Add a change for `incremental_alter_configs`: an entry with an `incremental_operation`."""
         self.incremental_configs.append(config_entry)
 
     @property
     def key(self) -> tuple[ResourceType, str]:
-        """Type and name: what makes two resources equal."""
+        """Type and name, which identify the resource."""
         return self.restype, self.name
 
     def __hash__(self) -> int:
@@ -118,7 +118,7 @@ class ConfigResource:
 
 
 class OffsetSpec:
-    """Which offset is asked for: `earliest()`, `latest()`, `max_timestamp()` or `for_timestamp(ms)`."""
+    """Selects an offset: `earliest()`, `latest()`, `max_timestamp()` or `for_timestamp(ms)`."""
 
     __slots__ = ("_value",)
 
@@ -127,28 +127,28 @@ class OffsetSpec:
 
     @classmethod
     def earliest(cls) -> OffsetSpec:
-        """The first offset that the log still has."""
+        """The log start offset."""
         return cls(-2)
 
     @classmethod
     def latest(cls) -> OffsetSpec:
-        """The end: the offset after the last record."""
+        """The end of the log: the offset after the last record."""
         return cls(-1)
 
     @classmethod
     def max_timestamp(cls) -> OffsetSpec:
-        """The record with the largest timestamp."""
+        """The offset of the record with the largest timestamp."""
         return cls(-3)
 
     @classmethod
     def for_timestamp(cls, timestamp: int) -> OffsetSpec:
-        """The first record whose timestamp (milliseconds) is not less than this one."""
+        """The offset of the first record with this timestamp (in milliseconds) or a later one."""
         return cls(timestamp)
 
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsResultInfo:
-    """An offset, the timestamp of its record in milliseconds (-1 where it was not asked for), and its leader epoch."""
+    """An offset, the timestamp of its record in milliseconds (-1 if not requested), and its leader epoch."""
 
     offset: int
     timestamp: int
@@ -157,13 +157,13 @@ class ListOffsetsResultInfo:
 
 @dataclass(frozen=True, slots=True)
 class DeletedRecords:
-    """The first offset that the partition still has."""
+    """The log start offset of the partition after the deletion."""
 
     low_watermark: int
 
 
 class UpgradeType(Enum):
-    """How a feature's level changes: up; down where nothing is lost; down all the same."""
+    """How a feature's level may change: up; down without loss; down even with loss of metadata."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -172,7 +172,7 @@ class UpgradeType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureUpdate:
-    """A level that the cluster is to settle on; 0 switches the feature off."""
+    """A new finalized level of a feature; 0 disables the feature."""
 
     feature: str
     level: int
@@ -181,9 +181,9 @@ class FeatureUpdate:
 
 @dataclass(frozen=True, slots=True)
 class FeatureMetadata:
-    """The lowest and highest level that brokers can run with, and what the cluster has settled on, by feature.
+    """By feature, the lowest and highest level that all brokers support, and the finalized levels of the cluster.
 
-    The epoch counts the changes; -1 where nothing was settled ever.
+    The epoch counts changes; -1 means that no level was ever finalized.
     """
 
     supported: dict[str, tuple[int, int]]
@@ -193,7 +193,7 @@ class FeatureMetadata:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """A partition's move to other brokers: all its replicas, and who of them comes and goes."""
+    """The reassignment of one partition: all replicas, those being added, and those being removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -202,7 +202,7 @@ class PartitionReassignment:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInLogDir:
-    """A replica in one directory of a broker. `is_future`: it is on its way there."""
+    """A replica in a log directory. `is_future`: the replica is being moved to this directory."""
 
     topic: str
     partition: int
@@ -213,7 +213,7 @@ class ReplicaInLogDir:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """One log directory of a broker; -1 bytes are not known."""
+    """One log directory of a broker; -1 means an unknown number of bytes."""
 
     path: str
     error: KafkaError | None
@@ -221,12 +221,12 @@ class LogDirDescription:
     total_bytes: int
     usable_bytes: int
     stray_logs: Sequence[str] = ()
-    """Directories in it that hold records and were set aside; Felice's brokers tell, Kafka's do not."""
+    """Directories set aside in it that hold records. Felice's brokers report them, Kafka's do not."""
 
 
 @dataclass(slots=True)
 class ConsumerGroupTopicPartitions:
-    """A group with partitions, or with None for all it has committed."""
+    """A group and partitions; None means all partitions with committed offsets."""
 
     group_id: str
     topic_partitions: list[TopicPartition] | None = None
@@ -237,7 +237,7 @@ class ConsumerGroupTopicPartitions:
 
 @dataclass(slots=True)
 class ConsumerGroupListing:
-    """A group as a list of groups has it. `is_simple_consumer_group`: offsets are committed without members."""
+    """A group in a list of groups. `is_simple_consumer_group`: it has committed offsets but no members."""
 
     group_id: str
     is_simple_consumer_group: bool
@@ -248,7 +248,7 @@ class ConsumerGroupListing:
 
 @dataclass(slots=True)
 class ListConsumerGroupsResult:
-    """The groups that were found, and an exception for each broker that could not be asked."""
+    """The groups found, and an exception for each broker that could not be asked."""
 
     valid: list[ConsumerGroupListing] = field(default_factory=list)
     errors: list[Exception] = field(default_factory=list)
@@ -256,7 +256,7 @@ class ListConsumerGroupsResult:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker with its address; `rack` is None where it has none."""
+    """A broker and its address; `rack` is None if it has no rack."""
 
     id: int
     host: str
@@ -275,14 +275,14 @@ class Node:
 
 @dataclass(slots=True)
 class MemberAssignment:
-    """The partitions that a member of a group has."""
+    """The partitions assigned to a member of a group."""
 
     topic_partitions: list[TopicPartition] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class MemberDescription:
-    """A member of a group. `target_assignment` is KIP-848's, always None for classic groups."""
+    """A member of a group. `target_assignment` belongs to KIP-848; it is None for classic groups."""
 
     member_id: str
     client_id: str
@@ -294,7 +294,7 @@ class MemberDescription:
 
 @dataclass(slots=True)
 class ConsumerGroupDescription:
-    """A group with its members. `authorized_operations` is None unless it was asked for."""
+    """A group with its members. `authorized_operations` is None unless requested."""
 
     group_id: str
     is_simple_consumer_group: bool
@@ -309,7 +309,7 @@ class ConsumerGroupDescription:
 
 @dataclass(slots=True)
 class GroupMember:
-    """A member of a group as `AdminClient.list_groups` has it: metadata and assignment are undecoded bytes."""
+    """A member of a group from `AdminClient.list_groups`: metadata and assignment are undecoded bytes."""
 
     id: str | None = None
     client_id: str | None = None
@@ -320,7 +320,7 @@ class GroupMember:
 
 @dataclass(slots=True)
 class GroupMetadata:
-    """A group as `AdminClient.list_groups` has it. `state` is the protocol's name of the state."""
+    """A group from `AdminClient.list_groups`. `state` is the protocol's name of the state."""
 
     broker: BrokerMetadata | None = None
     id: str | None = None
@@ -348,12 +348,13 @@ class TransactionState(Enum):
 
     @classmethod
     def of(cls, name: str) -> TransactionState:
+        """Return the state with this protocol name."""
         return next((state for state in cls if state.value == name), cls.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A transactional id with its producer id and state."""
+    """A transactional id with its producer id and the state of its transaction."""
 
     transactional_id: str
     producer_id: int
@@ -362,8 +363,8 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id at its coordinator. `start_time_ms` is None, and there are no partitions, between
-    transactions."""
+    """A transaction as its coordinator reports it. Between transactions, `start_time_ms` is None and there are no
+    partitions."""
 
     coordinator_id: int
     state: TransactionState
@@ -376,8 +377,8 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """A producer as a partition knows it. The coordinator's epoch is the last marker's, None before the first;
-    `current_transaction_start_offset` is None where the producer has no transaction open in the partition."""
+    """A producer as one partition knows it. The coordinator epoch is that of the last marker, None before the first.
+    `current_transaction_start_offset` is None if the producer has no open transaction in the partition."""
 
     producer_id: int
     producer_epoch: int
@@ -389,7 +390,7 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class AbortTransactionSpec:
-    """A producer's transaction in one partition."""
+    """A producer's transaction in one partition, to be aborted."""
 
     topic_partition: TopicPartition
     producer_id: int
@@ -399,7 +400,7 @@ class AbortTransactionSpec:
 
 @dataclass(frozen=True, slots=True)
 class FencedProducer:
-    """The identity that nobody uses: what came before it is refused."""
+    """The new producer id and epoch of a fenced id. No producer uses them; older epochs are refused."""
 
     producer_id: int
     producer_epoch: int
@@ -407,9 +408,9 @@ class FencedProducer:
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionRange:
-    """An API of a broker. `name` is None for one that this client does not know, and so is `usable` then.
+    """A broker's versions of one API. For an API that this client does not know, `name` and `usable` are None.
 
-    `usable` is the version that this client would send, None where both have none in common.
+    `usable` is the version that this client would use, or None without a common version.
     """
 
     key: int
@@ -420,7 +421,7 @@ class ApiVersionRange:
 
 
 class TopicCollection:
-    """Topics by name, for `describe_topics`."""
+    """Topic names, for `describe_topics`."""
 
     def __init__(self, topic_names: Sequence[str]) -> None:
         self.topic_names = list(topic_names)
@@ -428,7 +429,7 @@ class TopicCollection:
 
 @dataclass(slots=True)
 class TopicPartitionInfo:
-    """A partition with its leader (None: there is none), its replicas and its in-sync replicas."""
+    """A partition with its leader (None if there is none), its replicas and its in-sync replicas."""
 
     id: int
     leader: Node | None
@@ -438,7 +439,7 @@ class TopicPartitionInfo:
 
 @dataclass(slots=True)
 class TopicDescription:
-    """A topic with its partitions. `authorized_operations` is None unless it was asked for."""
+    """A topic with its partitions. `authorized_operations` is None unless requested."""
 
     name: str
     topic_id: Uuid
@@ -449,7 +450,7 @@ class TopicDescription:
 
 @dataclass(slots=True)
 class DescribeClusterResult:
-    """The brokers of a cluster and its controller. `authorized_operations` is None unless it was asked for."""
+    """The brokers of a cluster and its controller. `authorized_operations` is None unless requested."""
 
     controller: Node | None
     nodes: list[Node]

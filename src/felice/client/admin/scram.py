@@ -1,4 +1,4 @@
-"""SCRAM credentials of users, as values. This client does not administer them: the calls that take them fail."""
+"""SCRAM credentials of users, as values. This client does not administer them: calls with them raise an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ScramCredentialInfo:
 
 @dataclass(frozen=True, slots=True)
 class UserScramCredentialsDescription:
-    """The credentials that a user has."""
+    """The credentials of a user."""
 
     user: str
     scram_credential_infos: list[ScramCredentialInfo]
@@ -25,14 +25,14 @@ class UserScramCredentialsDescription:
 
 @dataclass(frozen=True, slots=True)
 class UserScramCredentialAlteration:
-    """A change of a user's credentials: one of the two below."""
+    """A change of a user's credentials: an upsertion or a deletion."""
 
     user: str
 
 
 @dataclass(frozen=True, slots=True)
 class UserScramCredentialUpsertion(UserScramCredentialAlteration):
-    """Add a credential, or replace it. Without a salt one is made."""
+    """Adds or replaces a credential. Without a salt, a random salt is created."""
 
     scram_credential_info: ScramCredentialInfo
     password: bytes
@@ -41,6 +41,6 @@ class UserScramCredentialUpsertion(UserScramCredentialAlteration):
 
 @dataclass(frozen=True, slots=True)
 class UserScramCredentialDeletion(UserScramCredentialAlteration):
-    """Remove a user's credential of this mechanism."""
+    """Removes a user's credential for this mechanism."""
 
     mechanism: ScramMechanism

@@ -1,6 +1,6 @@
-"""Topics and the records in them: create, delete, widen, describe, offsets, delete records.
+"""Topics and their records: create, delete, add partitions, describe, look up offsets, delete records.
 
-Each function asks once and answers per item with a result or its error; retrying is `aio.Admin`'s.
+Each function sends one request and returns a result or an error per item; `aio.Admin` retries.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from felice.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTo
 from felice.protocol.primitives import ZERO_UUID
 
 Results = dict[Any, Any]
-"""A value, or the `KafkaException` in its place, for every item asked about."""
+"""For every requested item, its value or a `KafkaException`."""
 
 
 def outcome(code: int, message: str | None, what: str, value: Any = None) -> Any:
-    """The value, or the exception that the code stands for."""
+    """Return the value, or the exception for the error code."""
     if code == ErrorCode.NONE:
         return value
     return failure(code, f"{what}: {message}" if message else what)
@@ -58,6 +58,7 @@ def outcome(code: int, message: str | None, what: str, value: Any = None) -> Any
 async def create_topics(
     cluster: Cluster, topics: Iterable[NewTopic], timeout_ms: int, validate_only: bool
 ) -> Results:
+    """Create topics. Returns None or the error by topic."""
     request = CreateTopicsRequest(
         topics=[_creatable(topic) for topic in topics], timeout_ms=timeout_ms, validate_only=validate_only
     )
@@ -83,6 +84,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 
 
 async def delete_topics(cluster: Cluster, names: Iterable[str], timeout_ms: int) -> Results:
+    """Delete topics. Returns None or the error by topic."""
     wanted = list(names)
 
     def build(version: int) -> DeleteTopicsRequest:
@@ -101,6 +103,7 @@ async def delete_topics(cluster: Cluster, names: Iterable[str], timeout_ms: int)
 async def create_partitions(
     cluster: Cluster, topics: Iterable[NewPartitions], timeout_ms: int, validate_only: bool
 ) -> Results:
+    """Add partitions. Returns None or the error by topic."""
     rows = [
         CreatePartitionsTopic(
             name=topic.topic,
@@ -120,7 +123,7 @@ async def create_partitions(
 async def describe_topics(
     cluster: Cluster, names: Iterable[str], include_authorized_operations: bool = False
 ) -> Results:
-    """`TopicDescription`, or the error, by topic."""
+    """Return `TopicDescription` or the error by topic."""
     wanted = list(names)
     await cluster.refresh(wanted)
     picture = cluster.topology.describe(wanted)
@@ -152,6 +155,7 @@ def _describe(picture: ClusterMetadata, topic: TopicMetadata) -> TopicDescriptio
 
 
 def nodes_of(picture: ClusterMetadata) -> dict[int, Node]:
+    """The brokers in the metadata, by node id."""
     return {row.id: Node(row.id, row.host, row.port, row.rack) for row in picture.brokers.values()}
 
 
@@ -162,7 +166,7 @@ def _unknown_node(number: int) -> Node:
 async def by_leader(
     cluster: Cluster, wanted: Iterable[Partition]
 ) -> tuple[dict[int, list[Partition]], Results]:
-    """Partitions under their leaders, and an error for each that has none."""
+    """Group partitions by leader; returns an error for each partition without a leader."""
     partitions = list(wanted)
     await cluster.refresh(sorted({topic for topic, _ in partitions}))
     led: dict[int, list[Partition]] = {}
@@ -181,6 +185,7 @@ async def by_leader(
 async def list_offsets(
     cluster: Cluster, timestamps: Mapping[Partition, int], isolation_level: int
 ) -> Results:
+    """Return `ListOffsetsResultInfo` or the error by partition."""
     led, found = await by_leader(cluster, timestamps)
     for node_id, partitions in led.items():
         questions = {partition: timestamps[partition] for partition in partitions}
@@ -194,7 +199,7 @@ async def list_offsets(
 
 
 async def delete_records(cluster: Cluster, offsets: Mapping[Partition, int], timeout_ms: int) -> Results:
-    """Offset -1 deletes everything up to the high watermark."""
+    """Delete the records before the offsets; -1 deletes all up to the high watermark."""
     led, found = await by_leader(cluster, offsets)
     for node_id, partitions in led.items():
         topics = [

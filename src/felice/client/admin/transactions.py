@@ -1,6 +1,6 @@
-"""Transactions as their operators see them: which there are, who writes to a partition, ending one by force.
+"""Transactions for operators: list and describe them, describe a partition's producers, and end a transaction by force.
 
-Each function asks once and answers with a result or its error; retrying is `aio.Admin`'s. The rules are KIP-664's.
+Each function sends one request and returns a result or an error; `aio.Admin` retries. The rules are those of KIP-664.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def list_transactions(
     longer_than_ms: int,
     pattern: str | None,
 ) -> dict[int, list[TransactionListing]]:
-    """Every broker lists only what it coordinates, so all are asked."""
+    """List transactions. Asks every broker, because each lists only the transactions that it coordinates."""
     await cluster.refresh([])
 
     def build(version: int) -> ListTransactionsRequest:
@@ -75,6 +75,7 @@ async def list_transactions(
 async def describe_transaction(
     cluster: Cluster, transactional_id: str, timeout_s: float
 ) -> TransactionDescription:
+    """Return the coordinator's description of a transactional id."""
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     row = (await _ask(cluster, transactional_id, request, timeout_s)).transaction_states[0]
     _check(cluster, transactional_id, row.error_code)
@@ -90,9 +91,9 @@ async def describe_transaction(
 
 
 async def fence_producer(cluster: Cluster, transactional_id: str, timeout_s: float) -> FencedProducer:
-    """Takes the id's next epoch, so that its transaction is aborted and its producer refused.
+    """Take the id's next producer epoch, which aborts its transaction and fences its producer.
 
-    Nobody writes with that epoch, and its transaction timeout (the call's own, as in Java) means nothing.
+    No producer writes with the new epoch, so its transaction timeout has no effect (it is the call's own, as in Java).
     """
     asked = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=int(timeout_s * 1000)
@@ -116,7 +117,7 @@ def _check(cluster: Cluster, transactional_id: str, code: int) -> None:
 async def describe_producers(
     cluster: Cluster, partitions: Iterable[Partition], broker_id: int | None
 ) -> Results:
-    """`[ProducerState]`, or the error, by partition: as its leader, or the broker named, has them."""
+    """Return `[ProducerState]` or the error by partition, from the leader or from the given broker."""
     asked: dict[int, list[Partition]]
     if broker_id is None:
         asked, found = await by_leader(cluster, partitions)
@@ -158,7 +159,7 @@ def _known(number: int) -> int | None:
 
 
 async def abort_transactions(cluster: Cluster, specs: Iterable[AbortTransactionSpec]) -> Results:
-    """Has partitions' leaders write markers that coordinators did not; None, or the error, by partition."""
+    """Make partition leaders write missing abort markers. Returns None or the error by partition."""
     wanted = {spec.topic_partition.key: spec for spec in specs}
     led, found = await by_leader(cluster, wanted)
     for node_id, partitions in led.items():

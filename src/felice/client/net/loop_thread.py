@@ -1,7 +1,8 @@
 """An event loop on a thread of its own, for callers that do not have one.
 
 Keeps true:  The thread ends when it is stopped and when the interpreter exits. A caller that waits for a result then
-             gets an exception. A forked process does not have the thread: create the client in the process that uses it.
+             gets an exception. A forked process does not have the thread: create the client in the process that
+             uses it.
 """
 
 from __future__ import annotations
