@@ -33,7 +33,7 @@ class PartitionSource(Protocol):
     def get(self, topic: str, partition: int) -> Partition | None: ...
 
 
-class Answer:
+class PendingAnswer:
     """The answer to a call: available at once, or a future if a caller waits for it."""
 
     __slots__ = ("_future", "_is_given", "_response")
@@ -113,7 +113,7 @@ class CoordinatorRuntime(Generic[S, R]):
     def call(self, key: str, event: Callable[[S, Waiter, Instant], Outcome[R]]) -> Any:
         """Lets the key's shard handle an event that answers its waiter; returns the answer, or an awaitable of it."""
         hosted = self.hosted(key)
-        answer = Answer()
+        answer = PendingAnswer()
         hosted.run(lambda now: event(hosted.shard, answer, now))
         return answer.take()
 

@@ -23,7 +23,7 @@ from felice.metadata.journal import encode_changes, encode_snapshot
 from felice.metadata.session import TreeSession
 from felice.metadata.store import EventKind, Operation, SessionExpired, SessionState, StoreUnavailable
 from felice.metadata.store_files import JOURNAL, SNAPSHOT, load_tree
-from felice.metadata.tree import Change, Outcome, Tree
+from felice.metadata.tree import Change, OperationResult, Tree
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class EmbeddedSession(TreeSession):
         super().__init__(tree, session_id)
         self._store = store
 
-    async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         return await self._store.write(operations, self)
 
     async def renew(self) -> None:
@@ -64,7 +64,7 @@ class EmbeddedStore(TreeSession):
         self._sessions: list[TreeSession] = [self]
         self._last_session_id = self.session_id
         self._writing = asyncio.Lock()
-        self._under_way: set[asyncio.Future[list[Outcome]]] = set()
+        self._under_way: set[asyncio.Future[list[OperationResult]]] = set()
         self._failure: str | None = None
 
     @classmethod
@@ -88,10 +88,10 @@ class EmbeddedStore(TreeSession):
         self._sessions.append(session)
         return session
 
-    async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         return await self.write(operations, self)
 
-    async def write(self, operations: Sequence[Operation], session: TreeSession) -> list[Outcome]:
+    async def write(self, operations: Sequence[Operation], session: TreeSession) -> list[OperationResult]:
         """Carries out a write of one of the sessions."""
         # Shielded: a cancelled caller must not leave a write in the journal that is missing in the tree.
         write = asyncio.ensure_future(self._write_one(operations, session))
@@ -99,12 +99,14 @@ class EmbeddedStore(TreeSession):
         write.add_done_callback(self._on_done)
         return await asyncio.shield(write)
 
-    def _on_done(self, write: asyncio.Future[list[Outcome]]) -> None:
+    def _on_done(self, write: asyncio.Future[list[OperationResult]]) -> None:
         self._under_way.discard(write)
         if not write.cancelled():
             write.exception()  # retrieved: asyncio complains about unread errors if the caller was cancelled
 
-    async def _write_one(self, operations: Sequence[Operation], session: TreeSession) -> list[Outcome]:
+    async def _write_one(
+        self, operations: Sequence[Operation], session: TreeSession
+    ) -> list[OperationResult]:
         async with self._writing:
             if session.session_state is SessionState.EXPIRED:
                 raise SessionExpired()

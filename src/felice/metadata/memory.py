@@ -22,7 +22,7 @@ from felice.metadata.store import (
     SessionState,
     StoreUnavailable,
 )
-from felice.metadata.tree import Change, Outcome, Tree
+from felice.metadata.tree import Change, OperationResult, Tree
 
 # Awaited with the session's id for each message to the ensemble and each answer.
 Travel = Callable[[int], Awaitable[None]]
@@ -92,7 +92,7 @@ class MemoryStore(TreeSession):
         self._is_closed = False
         self._waiting: set[asyncio.Future[None]] = set()
 
-    async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         await self._reach("/")
         changes, outcomes = self._tree.plan(operations, self.session_id)
         cut_offs = self.cut_offs

@@ -24,7 +24,7 @@ from felice.metadata.store import (
     SetData,
     is_within,
 )
-from felice.metadata.tree import Outcome, Tree
+from felice.metadata.tree import OperationResult, Tree
 
 
 class Watches:
@@ -90,7 +90,7 @@ class SingleWrites(ABC):
     """Writes of one node: each is a `multi` of one."""
 
     @abstractmethod
-    async def multi(self, operations: Sequence[Operation]) -> list[Outcome]: ...
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]: ...
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False

@@ -30,7 +30,7 @@ from felice.metadata.store import (
     parent_of,
 )
 
-Outcome = str | int | None
+OperationResult = str | int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,9 @@ class Tree:
         )
         return sorted(owned, reverse=True)
 
-    def plan(self, operations: Sequence[Operation], session_id: int) -> tuple[list[Change], list[Outcome]]:
+    def plan(
+        self, operations: Sequence[Operation], session_id: int
+    ) -> tuple[list[Change], list[OperationResult]]:
         """The changes that the operations make; raises the refusal of the first impossible one."""
         view = _Plan(self)
         outcomes = [view.add(operation, session_id) for operation in operations]
@@ -140,7 +142,7 @@ class _Plan:
         self._births: dict[str, int] = {}
         self._children: dict[str, int] = {}
 
-    def add(self, operation: Operation, session_id: int) -> Outcome:
+    def add(self, operation: Operation, session_id: int) -> OperationResult:
         check_path(operation.path)
         match operation:
             case Create():

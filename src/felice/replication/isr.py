@@ -28,7 +28,7 @@ _log = logging.getLogger("felice.replication")
 _RETRY_S = 1.0
 
 
-class Outcome(Enum):
+class WriteOutcome(Enum):
     VERSION_CONFLICT = "version conflict"
     """Another writer was first: the next image shows its state."""
     INELIGIBLE = "ineligible"
@@ -93,25 +93,25 @@ class IsrWriter:
                 await asyncio.sleep(_RETRY_S)
                 continue
             self._count(proposal, outcome)
-            if outcome is Outcome.INELIGIBLE:
+            if outcome is WriteOutcome.INELIGIBLE:
                 partition.on_proposal_refused(proposal)
             elif isinstance(outcome, int):
                 partition.on_proposal_committed(proposal, outcome)
             return
 
-    def _count(self, proposal: IsrProposal, outcome: int | Outcome) -> None:
-        if isinstance(outcome, Outcome):
+    def _count(self, proposal: IsrProposal, outcome: int | WriteOutcome) -> None:
+        if isinstance(outcome, WriteOutcome):
             self.failures += 1
         elif proposal.joining:
             self.expansions += 1
         else:
             self.shrinks += 1
 
-    async def _write(self, partition: ProposingPartition, proposal: IsrProposal) -> int | Outcome:
+    async def _write(self, partition: ProposingPartition, proposal: IsrProposal) -> int | WriteOutcome:
         path = layout.state_path(partition.topic, partition.partition)
         node = await self._store.exists(path)
         if node is None:
-            return Outcome.VERSION_CONFLICT
+            return WriteOutcome.VERSION_CONFLICT
         state = layout.decode_state(node.data)
         if node.version != proposal.partition_epoch:
             # The version is the next one: perhaps this broker wrote it and lost the answer.
@@ -119,18 +119,18 @@ class IsrWriter:
                 proposal.leader_epoch,
                 proposal.isr,
             )
-            return node.version if is_ours else Outcome.VERSION_CONFLICT
+            return node.version if is_ours else WriteOutcome.VERSION_CONFLICT
         guards = await self._guards(proposal)
         if guards is None:
-            return Outcome.INELIGIBLE
+            return WriteOutcome.INELIGIBLE
         change = SetData(path, layout.encode_state(replace(state, isr=proposal.isr)), node.version)
         try:
             return await self._set_bound(partition.topic, partition.topic_id, guards, change)
         except BadVersion:
-            return Outcome.VERSION_CONFLICT
+            return WriteOutcome.VERSION_CONFLICT
         except NoNode as error:
             is_newcomers = any(error.path == guard.path for guard in guards)
-            return Outcome.INELIGIBLE if is_newcomers else Outcome.VERSION_CONFLICT
+            return WriteOutcome.INELIGIBLE if is_newcomers else WriteOutcome.VERSION_CONFLICT
 
     async def _set_bound(
         self, topic: str, topic_id: UUID, guards: Sequence[Operation], change: SetData

@@ -39,7 +39,7 @@ from felice.server.settings import Settings
 T = TypeVar("T")
 VERSION_BETWEEN_BROKERS = 5
 
-Refusals = Mapping[TopicPartition, ErrorCode]
+PartitionErrors = Mapping[TopicPartition, ErrorCode]
 
 
 class CoordinatorChannel(Protocol):
@@ -107,7 +107,7 @@ class Admission:
         who: Identity,
         partitions: Sequence[Partition],
         flow: Flow,
-        write: Callable[[Refusals], T | Awaitable[T]],
+        write: Callable[[PartitionErrors], T | Awaitable[T]],
     ) -> T | Awaitable[T]:
         """Calls `write` with what was refused: at once, or when the coordinator has answered for every partition."""
         must_ask = flow.adds or self._config().transaction_partition_verification_enable
@@ -130,7 +130,7 @@ class Admission:
         who: Identity,
         partitions: Sequence[Partition],
         flow: Flow,
-        write: Callable[[Refusals], T | Awaitable[T]],
+        write: Callable[[PartitionErrors], T | Awaitable[T]],
     ) -> T:
         if before is not None:
             await asyncio.wait([before])
@@ -146,7 +146,7 @@ class Admission:
         if self._last.get(producer_id) is turn:
             del self._last[producer_id]
 
-    async def _ask(self, who: Identity, partitions: Sequence[Partition], flow: Flow) -> Refusals:
+    async def _ask(self, who: Identity, partitions: Sequence[Partition], flow: Flow) -> PartitionErrors:
         """In V2 the transaction before may still be on its way to its end: that is waited for a little.
 
         What the coordinator said of a partition is worth nothing once a marker has come there: it may have been said
@@ -179,7 +179,7 @@ class Admission:
                 refusals |= refused
                 agreed |= {where: seen[where] for where in missing}
 
-    async def _ask_once(self, who: Identity, wanted: Sequence[TopicPartition], flow: Flow) -> Refusals:
+    async def _ask_once(self, who: Identity, wanted: Sequence[TopicPartition], flow: Flow) -> PartitionErrors:
         asked = AddPartitionsToTxnTransaction(
             transactional_id=who.transactional_id,
             producer_id=who.producer_id,

@@ -27,7 +27,7 @@ from felice.records.batch import BatchHeader
 from felice.records.builder import build_control
 from felice.records.control import ControlType, EndTransactionMarker
 from felice.replication.partition import Partition
-from felice.server.admission import Admission, Flow, Refusals
+from felice.server.admission import Admission, Flow, PartitionErrors
 
 A, B = Identity("a", 7, 0), Identity("b", 8, 0)
 V2, OLD, OLDEST = Flow(True, True), Flow(False, True), Flow(False, False)
@@ -110,19 +110,19 @@ class World:
 
     def enter(
         self, who: Identity, flow: Flow, name: str, *indexes: int, then: Callable[[], Any] | None = None
-    ) -> Awaitable[Refusals] | Refusals:
-        def write(refusals: Refusals) -> Refusals | Awaitable[Refusals]:
+    ) -> Awaitable[PartitionErrors] | PartitionErrors:
+        def write(refusals: PartitionErrors) -> PartitionErrors | Awaitable[PartitionErrors]:
             self.written.append(name)
             for index in indexes:
                 if TopicPartition("t", index) not in refusals:
                     self.places[index].begin(who)
-            return refusals if then is None else cast("Awaitable[Refusals]", then())
+            return refusals if then is None else cast("Awaitable[PartitionErrors]", then())
 
         partitions = [cast(Partition, self.places[index]) for index in indexes]
         return self.admission.enter(who, partitions, flow, write)
 
 
-async def settle(answer: Awaitable[Refusals] | Refusals) -> dict[int, ErrorCode]:
+async def settle(answer: Awaitable[PartitionErrors] | PartitionErrors) -> dict[int, ErrorCode]:
     refusals = await answer if isinstance(answer, Awaitable) else answer
     return {where.partition: code for where, code in refusals.items()}
 
@@ -198,10 +198,10 @@ async def test_a_producers_requests_keep_their_order_and_others_do_not_wait() ->
 async def test_a_request_that_is_given_up_lets_the_next_one_pass() -> None:
     world = World()
     world.coordinator.gate = asyncio.Event()
-    begun = asyncio.ensure_future(cast("Awaitable[Refusals]", world.enter(A, V2, "begun", 0)))
+    begun = asyncio.ensure_future(cast("Awaitable[PartitionErrors]", world.enter(A, V2, "begun", 0)))
     await asyncio.sleep(0.01)
-    waiting = asyncio.ensure_future(cast("Awaitable[Refusals]", world.enter(A, V2, "waiting", 0)))
-    never_begun = asyncio.ensure_future(cast("Awaitable[Refusals]", world.enter(A, V2, "not begun", 0)))
+    waiting = asyncio.ensure_future(cast("Awaitable[PartitionErrors]", world.enter(A, V2, "waiting", 0)))
+    never_begun = asyncio.ensure_future(cast("Awaitable[PartitionErrors]", world.enter(A, V2, "not begun", 0)))
     last = world.enter(A, V2, "last", 0)
     begun.cancel()
     waiting.cancel()
@@ -213,9 +213,9 @@ async def test_a_request_that_is_given_up_lets_the_next_one_pass() -> None:
 
 async def test_the_next_request_need_not_wait_until_this_one_is_replicated() -> None:
     world = World()
-    replicated: asyncio.Future[Refusals] = asyncio.get_running_loop().create_future()
+    replicated: asyncio.Future[PartitionErrors] = asyncio.get_running_loop().create_future()
     first = asyncio.ensure_future(
-        cast("Awaitable[Refusals]", world.enter(A, V2, "first", 0, then=lambda: replicated))
+        cast("Awaitable[PartitionErrors]", world.enter(A, V2, "first", 0, then=lambda: replicated))
     )
     second = world.enter(A, V2, "second", 0)
     assert await settle(second) == {}

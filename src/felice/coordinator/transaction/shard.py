@@ -326,7 +326,7 @@ class TransactionShard:
         failure: Callable[[ErrorCode], Any],
     ) -> Outcome[TransactionRecord]:
         outcome: Outcome[TransactionRecord] = Outcome()
-        self._write(transactional_id, change, outcome, Answer(waiter, response, failure))
+        self._write(transactional_id, change, outcome, WaitingAnswer(waiter, response, failure))
         return outcome
 
     def _write(
@@ -334,7 +334,7 @@ class TransactionShard:
         transactional_id: str,
         change: TransactionMetadata | None,
         outcome: Outcome[TransactionRecord],
-        answer: Answer | None = None,
+        answer: WaitingAnswer | None = None,
     ) -> None:
         self._changing[transactional_id] = self.transactions.get(transactional_id)
         outcome.records.append(TransactionRecord(transactional_id, change))
@@ -366,7 +366,7 @@ def _fault_of(who: Identity, current: TransactionMetadata) -> ErrorCode | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WaitingAnswer:
     """A request that waits for a change, and its answer."""
 
     waiter: Waiter
@@ -381,7 +381,7 @@ class ChangeWritten:
     shard: TransactionShard
     transactional_id: str
     change: TransactionMetadata | None
-    answer: Answer | None
+    answer: WaitingAnswer | None
 
     def on_committed(self, now: Instant) -> Outcome[TransactionRecord]:
         self.shard.on_change_committed(self.transactional_id, self.change)

@@ -34,7 +34,7 @@ from felice.protocol.topic_partition import TopicPartition
 from felice.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE
 from felice.records.validate import ProduceRules, Verdict, may_need_thread, only_batch
 from felice.replication.partition import ACKS_ALL, Partition
-from felice.server.admission import Flow, Refusals
+from felice.server.admission import Flow, PartitionErrors
 from felice.server.context import NO_REPLY, CloseConnection
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ _COORDINATOR_TROUBLE = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
 )
 
-# Refusals that Kafka answers without the log's start.
+# PartitionErrors that Kafka answers without the log's start.
 _WITHOUT_LOG_START = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.MESSAGE_TOO_LARGE,
@@ -139,14 +139,14 @@ def _write(
     ((who, partitions),) = writes.items()
     flow = Flow(adds=context.version >= _ADDS_FROM, knows_abortable=context.version >= _ABORTABLE_FROM)
 
-    def write(refusals: Refusals) -> ProduceResponse | Awaitable[ProduceResponse] | Any:
+    def write(refusals: PartitionErrors) -> ProduceResponse | Awaitable[ProduceResponse] | Any:
         return _append(request, context, {**dict.fromkeys(partitions, ErrorCode.NONE), **refusals}, judged)
 
     return context.services.coordinators.admission.enter(who, list(partitions.values()), flow, write)
 
 
 def _append(
-    request: ProduceRequest, context: RequestContext, verdicts: Refusals, judged: _Judged
+    request: ProduceRequest, context: RequestContext, verdicts: PartitionErrors, judged: _Judged
 ) -> ProduceResponse | Awaitable[ProduceResponse] | Any:
     pending: _Pending = []
     response = ProduceResponse(
@@ -167,7 +167,7 @@ def _topic(
     topic: TopicProduceData,
     request: ProduceRequest,
     context: RequestContext,
-    verdicts: Refusals,
+    verdicts: PartitionErrors,
     judged: _Judged,
     pending: _Pending,
 ) -> TopicProduceResponse:
@@ -188,7 +188,7 @@ def _partition(
     data: PartitionProduceData,
     request: ProduceRequest,
     context: RequestContext,
-    verdicts: Refusals,
+    verdicts: PartitionErrors,
     judged: _Judged,
     pending: _Pending,
 ) -> PartitionProduceResponse:

@@ -13,7 +13,7 @@ from felice.coordinator.transaction.shard import Identity
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from felice.protocol.topic_partition import TopicPartition
-from felice.server.admission import Flow, Refusals
+from felice.server.admission import Flow, PartitionErrors
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -37,7 +37,7 @@ def handle(
             request, ErrorCode.NONE
         )  # it says who is to be asked
 
-    def commit(refusals: Refusals) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    def commit(refusals: PartitionErrors) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
         refusal = refusals.get(TopicPartition(CONSUMER_OFFSETS, index), ErrorCode.NONE)
         return services.coordinators.groups.commit_transactional(request, refusal)
 

@@ -30,7 +30,7 @@ from felice.metadata.store import (
     StoreError,
     StoreUnavailable,
 )
-from felice.metadata.tree import Change, Outcome, Tree
+from felice.metadata.tree import Change, OperationResult, Tree
 from felice.server.startup import StartupError
 from felice.testing.simulation.loop import SimLoop
 from felice.testing.simulation.network import SimNetwork
@@ -133,7 +133,7 @@ class SimEnsemble:
         if self._sessions.pop(session_id, None) is not None:
             self.write([Change(EventKind.DELETED, path) for path in self.tree.ephemerals(session_id)])
 
-    def multi(self, operations: Sequence[Operation], session_id: int) -> list[Outcome]:
+    def multi(self, operations: Sequence[Operation], session_id: int) -> list[OperationResult]:
         """Execute operations for this session, or for a writer without one (0)."""
         changes, outcomes = self.tree.plan(operations, session_id)
         known = self._sessions.get(session_id)
@@ -362,7 +362,7 @@ class SimSession(TreeSession):
 
     # Requests
 
-    async def multi(self, operations: Sequence[Operation]) -> list[Outcome]:
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         number = self.session_id
         return await self._ask(lambda: self._ensemble.multi(operations, number), is_write=True)
 
