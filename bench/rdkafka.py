@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 _SOURCE = Path(__file__).parent / "rdkafka_load.c"
 _PRODUCER = ("queue.buffering.max.messages=1000000", "queue.buffering.max.kbytes=1048576", "linger.ms=5")
@@ -37,19 +36,19 @@ def program() -> Path:
     return target
 
 
-def produce(bootstrap: str, topic: str, records: int, record_bytes: int, *config: str) -> dict[str, Any]:
+def produce(bootstrap: str, topic: str, records: int, record_bytes: int, *config: str) -> dict[str, object]:
     """Produces records and returns the program's figures."""
     return _run("produce", bootstrap, topic, records, record_bytes, *_PRODUCER, *config)
 
 
-def consume(bootstrap: str, topic: str, records: int, partitions: int, *config: str) -> dict[str, Any]:
+def consume(bootstrap: str, topic: str, records: int, partitions: int, *config: str) -> dict[str, object]:
     """Consumes records and returns the program's figures."""
     return _run("consume", bootstrap, topic, records, partitions, *_CONSUMER, "group.id=bench", *config)
 
 
-def _run(*arguments: object) -> dict[str, Any]:
+def _run(*arguments: object) -> dict[str, object]:
     done = subprocess.run([str(program()), *map(str, arguments)], capture_output=True, text=True, timeout=300)
     if done.returncode:
         raise RuntimeError(f"librdkafka's load failed: {done.stdout} {done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, object] = json.loads(done.stdout)
     return found

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
@@ -26,7 +26,7 @@ from felice.cli.options import (
 from felice.cli.output import as_json_text
 
 if TYPE_CHECKING:
-    from felice.client import Consumer
+    from felice.client import Consumer, Message
 
 _POLL_S = 0.2
 _REACH_TIMEOUT_S = 2.0
@@ -53,7 +53,7 @@ class RecordFormat:
         """Reads properties such as `print.key=true`; raises `Fault` for an unknown name."""
         return form_of(cls, properties)
 
-    def line(self, message: Any) -> bytes:
+    def line(self, message: Message) -> bytes:
         """The parts in the order of Kafka's tool: timestamp, partition, offset, epoch, headers, key, value."""
         parts: list[bytes] = []
         if self.print_timestamp:
@@ -83,7 +83,7 @@ class RecordFormat:
         return self.null_literal.encode() if value is None else value
 
 
-def record_as_json(message: Any) -> dict[str, Any]:
+def record_as_json(message: Message) -> dict[str, object]:
     """The facts of a record, to be printed as JSON."""
     kind, timestamp = message.timestamp()
     return {
@@ -97,7 +97,7 @@ def record_as_json(message: Any) -> dict[str, Any]:
     }
 
 
-def json_line(message: Any) -> bytes:
+def json_line(message: Message) -> bytes:
     """The record as one line of JSON."""
     return as_json_text(record_as_json(message)).encode() + b"\n"
 
@@ -115,7 +115,7 @@ class Selection:
     stop_at_end: bool = False
 
 
-def consume_records(config: Mapping[str, Any], selection: Selection) -> Iterator[Any]:
+def consume_records(config: Mapping[str, object], selection: Selection) -> Iterator[Message]:
     """The records, until the selection is satisfied. The consumer is closed when the iterator is."""
     from felice.client import Consumer, TopicPartition
 
@@ -137,7 +137,7 @@ def consume_records(config: Mapping[str, Any], selection: Selection) -> Iterator
         consumer.close()
 
 
-def _poll(consumer: Consumer, selection: Selection) -> Iterator[Any]:
+def _poll(consumer: Consumer, selection: Selection) -> Iterator[Message]:
     from felice.client import KafkaError, KafkaException
 
     count = 0
@@ -215,7 +215,7 @@ class Written(NamedTuple):
 
 
 def write_records(
-    records: Iterator[Any], write: Callable[[Any], bytes], out: BinaryIO, flush_each: bool
+    records: Iterator[Message], write: Callable[[Message], bytes], out: BinaryIO, flush_each: bool
 ) -> Written:
     """Prints records as they arrive, until they end or the process is asked to stop."""
     count = 0
@@ -243,7 +243,7 @@ def parse_offset(text: str) -> int:
     return int(text)
 
 
-def reader_config(config: dict[str, Any], group: str | None, *, from_beginning: bool) -> dict[str, Any]:
+def reader_config(config: dict[str, object], group: str | None, *, from_beginning: bool) -> dict[str, object]:
     """The configuration of a console consumer. Without a group it gets a new group and commits nothing."""
     config.setdefault("auto.offset.reset", "earliest" if from_beginning else "latest")
     config.setdefault("enable.auto.commit", group is not None)

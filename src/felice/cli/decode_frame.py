@@ -7,7 +7,6 @@ import binascii
 import dataclasses
 import re
 import sys
-from typing import Any
 
 import click
 
@@ -39,7 +38,7 @@ def strip_size(frame: bytes) -> bytes:
     return frame
 
 
-def decode_request(frame: bytes) -> dict[str, Any]:
+def decode_request(frame: bytes) -> dict[str, object]:
     """The header and the body of a request frame."""
     header, body = decode_request_header(memoryview(frame))
     api = API.by_key.get(header.api_key)
@@ -49,7 +48,7 @@ def decode_request(frame: bytes) -> dict[str, Any]:
     return {"header": header._asdict(), "api": api.name, "message": as_data(message)}
 
 
-def decode_response(frame: bytes, api_key: int, version: int) -> dict[str, Any]:
+def decode_response(frame: bytes, api_key: int, version: int) -> dict[str, object]:
     """The header and the body of a response frame, whose API key and version the caller must know."""
     api = API.by_key.get(api_key)
     if api is None:
@@ -64,7 +63,7 @@ def decode_response(frame: bytes, api_key: int, version: int) -> dict[str, Any]:
     }
 
 
-def as_data(value: Any) -> Any:
+def as_data(value: object) -> object:
     """A message as dictionaries, lists and plain values for JSON."""
     if dataclasses.is_dataclass(value):
         return {field.name: as_data(getattr(value, field.name)) for field in dataclasses.fields(value)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +18,9 @@ from felice.cli.options import json_option
 from felice.cli.output import show_json
 from felice.log.partition_metadata import FILE_NAME
 from felice.records.batch import HEADER_SIZE, BatchHeader, verify_crc
+
+if TYPE_CHECKING:
+    from felice.records.record import Record
 
 _INDEX_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -45,7 +48,7 @@ def batches_of(content: memoryview) -> Iterator[tuple[BatchHeader, bool]]:
         position += header.size_bytes
 
 
-def describe_batch(header: BatchHeader, valid: bool) -> dict[str, Any]:
+def describe_batch(header: BatchHeader, valid: bool) -> dict[str, object]:
     """The facts of a batch, by Kafka's names."""
     return {
         "baseOffset": header.base_offset,
@@ -68,7 +71,7 @@ def describe_batch(header: BatchHeader, valid: bool) -> dict[str, Any]:
     }
 
 
-def describe_record(record: Any) -> dict[str, Any]:
+def describe_record(record: Record) -> dict[str, object]:
     """The facts of a record, by Kafka's names."""
     return {
         "offset": record.offset,
@@ -81,11 +84,11 @@ def describe_record(record: Any) -> dict[str, Any]:
     }
 
 
-def _line(facts: dict[str, Any], lead: str = "") -> str:
+def _line(facts: dict[str, object], lead: str = "") -> str:
     return lead + " ".join(f"{name}: {_text(value)}" for name, value in facts.items())
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (bytes, memoryview)):

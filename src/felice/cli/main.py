@@ -10,7 +10,7 @@ import importlib
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -122,7 +122,9 @@ def felice() -> None:
     """
 
 
-def run(command: Callable[..., Any], arguments: Sequence[str] | None = None, *, usage_code: int = 2) -> int:
+def run(
+    command: Callable[..., object], arguments: Sequence[str] | None = None, *, usage_code: int = 2
+) -> int:
     """Runs a click command and returns its exit code. A `Fault` becomes one line on standard error."""
     stdout = sys.stdout
     words = sys.argv[1:] if arguments is None else list(arguments)
@@ -160,7 +162,7 @@ def _check_encoding(words: Sequence[str]) -> None:
             raise click.UsageError(f"an argument is not text in UTF-8: {shown}")
 
 
-def run_process(command: Callable[..., Any], *, usage_code: int = 2) -> NoReturn:
+def run_process(command: Callable[..., object], *, usage_code: int = 2) -> NoReturn:
     """Runs a command as the whole process. SIGTERM ends it in the same way as Ctrl-C.
 
     Otherwise a consumer would not leave its group, and the other members would wait for its session to time out.

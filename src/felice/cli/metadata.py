@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -160,7 +160,7 @@ def _read(disk: Disk, store: Path) -> Contents:
         raise Fault(str(error)) from error
 
 
-def _facts(contents: Contents) -> dict[str, Any]:
+def _facts(contents: Contents) -> dict[str, object]:
     tail = contents.reading.tail
     return {
         "snapshot_zxid": contents.snapshot_zxid,
@@ -172,7 +172,7 @@ def _facts(contents: Contents) -> dict[str, Any]:
     }
 
 
-def _frame_facts(frame: Frame) -> dict[str, Any]:
+def _frame_facts(frame: Frame) -> dict[str, object]:
     from felice.metadata.store_files import changes_of
 
     return {
@@ -187,7 +187,7 @@ def _frame_facts(frame: Frame) -> dict[str, Any]:
     }
 
 
-def _tail_facts(tail: TornTail | Damage | None) -> dict[str, Any]:
+def _tail_facts(tail: TornTail | Damage | None) -> dict[str, object]:
     from felice.metadata.frames import TornTail
 
     if tail is None:
@@ -230,7 +230,7 @@ def _print_frames(frames: tuple[Frame, ...]) -> None:
         show_table([_row(frame) for frame in frames])
 
 
-def _row(frame: Frame) -> dict[str, Any]:
+def _row(frame: Frame) -> dict[str, object]:
     from felice.metadata.store_files import changes_of
 
     changes = changes_of(frame)

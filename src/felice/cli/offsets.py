@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -104,7 +104,7 @@ def get_command(
     admin = admin_client(bootstrap, command_config)
     wanted = existing(admin, names) if names else list_topics(admin, exclude_internal=True)
     found = offsets_at(admin, partitions_of(admin, wanted), parse_time(time))
-    rows: list[dict[str, Any]] = [
+    rows: list[dict[str, object]] = [
         {"topic": topic, "partition": partition, "offset": offset}
         for (topic, partition), offset in found.items()
     ]

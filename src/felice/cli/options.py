@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from felice.client import KafkaError
     from felice.client.admin import AdminClient
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
+K = TypeVar("K")
 T = TypeVar("T")
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -48,9 +49,11 @@ def connection_options(command: F) -> F:
     )
 
 
-def client_config(bootstrap: str, command_config: Path | None, extra: Iterable[str] = ()) -> dict[str, Any]:
+def client_config(
+    bootstrap: str, command_config: Path | None, extra: Iterable[str] = ()
+) -> dict[str, object]:
     """The configuration of a client: the file's properties, then `extra` (key=value), then the address."""
-    config: dict[str, Any] = dict(read_properties(command_config)) if command_config else {}
+    config: dict[str, object] = dict(read_properties(command_config)) if command_config else {}
     config.update(key_values(extra))
     config["bootstrap.servers"] = bootstrap
     return config
@@ -96,7 +99,7 @@ def tell_of_waiting(error: KafkaError) -> None:
 
 
 def admin_client(
-    bootstrap: str, command_config: Path | None, settings: Mapping[str, Any] | None = None
+    bootstrap: str, command_config: Path | None, settings: Mapping[str, object] | None = None
 ) -> AdminClient:
     """An admin client that is closed when the command ends; `settings` override the file's."""
     from felice.client.admin import AdminClient
@@ -125,7 +128,7 @@ def broker_ids(text: str) -> list[int]:
         raise Fault(f"expected broker ids with commas between them, got {text!r}") from None
 
 
-def wait_all(futures: dict[Any, Future[T]]) -> dict[Any, T]:
+def wait_all(futures: dict[K, Future[T]]) -> dict[K, T]:
     """The results of an admin call by their keys. Raises the first failure, with its key."""
     return {name: future.result() for name, future in futures.items()}
 
@@ -133,7 +136,7 @@ def wait_all(futures: dict[Any, Future[T]]) -> dict[Any, T]:
 def form_of(kind: type[T], properties: Mapping[str, str]) -> T:
     """Reads properties such as `parse.key=true` as a dataclass; raises `Fault` for an unknown name."""
     defaults = {field.name: field.default for field in fields(kind)}  # type: ignore[arg-type]
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for name, text in properties.items():
         attribute = name.replace(".", "_")
         if attribute not in defaults:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import click
 
-Row = Mapping[str, Any]
+Row = Mapping[str, object]
 
 
 def show(rows: Sequence[Row], as_json: bool, *, empty: str = "") -> None:
@@ -24,17 +23,17 @@ def show(rows: Sequence[Row], as_json: bool, *, empty: str = "") -> None:
         click.echo(empty, err=True)
 
 
-def show_json(value: Any) -> None:
+def show_json(value: object) -> None:
     """Prints a value as one line of JSON."""
     click.echo(as_json_text(value))
 
 
-def as_json_text(value: Any) -> str:
+def as_json_text(value: object) -> str:
     """The value as JSON on one line."""
     return json.dumps(value, default=_jsonable)
 
 
-def _jsonable(value: Any) -> Any:
+def _jsonable(value: object) -> object:
     """Bytes as text if they are UTF-8, else as `{"base64": …}`, so that different bytes never look alike."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         try:
@@ -62,7 +61,7 @@ def show_table(rows: Sequence[Row]) -> None:
     console.print(table)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     from rich.markup import escape
 
     if value is None:
@@ -104,7 +103,7 @@ def padded(columns: Sequence[str], rows: Iterable[Sequence[object]], widths: Seq
 
 
 @contextmanager
-def progress(title: str, total: int | None, *, quiet: bool = False) -> Iterator[Any]:
+def progress(title: str, total: int | None, *, quiet: bool = False) -> Iterator[Callable[[int], object]]:
     """A progress bar on standard error. Yields a function that advances it by a number of units."""
     if quiet or not sys.stderr.isatty():
         yield lambda count: None

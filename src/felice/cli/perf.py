@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from felice.cli.command_group import CommandGroup
 from felice.cli.options import client_config, connection_options, json_option
 from felice.cli.output import progress, show_json
 from felice.cli.produce import brief_parting, send_when_room, undelivered
+
+if TYPE_CHECKING:
+    from felice.client import KafkaError
 
 _REPORT_EVERY = 10_000
 _MIB = 1024 * 1024
@@ -31,9 +34,9 @@ class _Latencies:
     def __init__(self) -> None:
         self.values_ms: list[float] = []
         self.failures = 0
-        self.first_failure: Any = None
+        self.first_failure: KafkaError | None = None
 
-    def on_delivery(self, error: Any, message: Any) -> None:
+    def on_delivery(self, error: KafkaError | None, message: Any) -> None:
         """A delivery callback that counts failures and latencies."""
         if error is not None:
             self.failures += 1

@@ -24,7 +24,7 @@ from felice.cli.options import (
 from felice.cli.output import show_json
 
 if TYPE_CHECKING:
-    from felice.client import Producer
+    from felice.client import KafkaError, Message, Producer
 
 # How long an interrupted producer waits for responses.
 _PARTING_S = 2.0
@@ -91,15 +91,15 @@ class LineFormat:
 
 
 def produce_lines(
-    config: Mapping[str, Any], topic: str, lines: Iterable[bytes], form: LineFormat, *, partition: int = -1
+    config: Mapping[str, object], topic: str, lines: Iterable[bytes], form: LineFormat, *, partition: int = -1
 ) -> dict[str, int]:
     """Sends each line as a record and returns the number of records sent. Raises the first failure."""
     from felice.client import KafkaException, Producer
 
-    failures: list[Any] = []
+    failures: list[KafkaError] = []
     sent = delivered = 0
 
-    def on_delivery(error: Any, _: Any) -> None:
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
         nonlocal delivered
         if error is None:
             delivered += 1

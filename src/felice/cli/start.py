@@ -6,7 +6,7 @@ import functools
 import logging
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from felice.server.broker import Broker
     from felice.server.local_cluster import LocalCluster
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 _EACH_BROKERS_OWN = frozenset(
     ("node.id", "broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir")
@@ -75,7 +75,7 @@ log_format_option = click.option(
     "options",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Any broker option; may be repeated.",
+    help="object broker option; may be repeated.",
 )
 @log_format_option
 @click.option(

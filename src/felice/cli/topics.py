@@ -15,7 +15,7 @@ from felice.cli.output import show, show_json
 from felice.protocol.patterns import PatternError, own_pattern
 
 if TYPE_CHECKING:
-    from felice.client.admin import AdminClient
+    from felice.client.admin import AdminClient, TopicDescription
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 # Without a timeout of its own, listing topics waits for the client's request timeout.
@@ -131,7 +131,7 @@ def describe_topics(admin: AdminClient, names: Sequence[str]) -> list[dict[str, 
     return [_topic_row(described[name], configs.get(name, {})) for name in names]
 
 
-def _topic_row(topic: Any, config: Mapping[str, str]) -> dict[str, Any]:
+def _topic_row(topic: TopicDescription, config: Mapping[str, str]) -> dict[str, Any]:
     partitions = [
         {
             "partition": partition.id,
@@ -145,7 +145,7 @@ def _topic_row(topic: Any, config: Mapping[str, str]) -> dict[str, Any]:
         "topic": topic.name,
         "topic_id": str(topic.topic_id),
         "partition_count": len(partitions),
-        "replication_factor": len(partitions[0]["replicas"]) if partitions else 0,
+        "replication_factor": len(topic.partitions[0].replicas) if partitions else 0,
         "configs": dict(config),
         "partitions": partitions,
     }

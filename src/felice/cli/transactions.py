@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ProducerState,
         TopicPartition,
         TransactionDescription,
+        TransactionState,
     )
 
 # The number of partitions in one request to a broker.
@@ -180,7 +181,7 @@ def list_command(
     show(rows, as_json, empty="There are no such transactions.")
 
 
-def _states(names: Sequence[str]) -> list[Any]:
+def _states(names: Sequence[str]) -> list[TransactionState]:
     from felice.client.admin import TransactionState
 
     known = {
@@ -286,7 +287,7 @@ def find_hanging_command(
     show(_producer_rows(hanging), as_json, empty="No transaction hangs.")
 
 
-def _producer_rows(found: Iterable[tuple[TopicPartition, ProducerState]]) -> list[dict[str, Any]]:
+def _producer_rows(found: Iterable[tuple[TopicPartition, ProducerState]]) -> list[dict[str, object]]:
     return [
         {
             "partition": f"{partition.topic}-{partition.partition}",

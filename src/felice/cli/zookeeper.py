@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -16,7 +16,9 @@ from felice.cli.options import json_option
 from felice.cli.output import show, show_json
 
 if TYPE_CHECKING:
-    from felice.ensemble import Ensemble, Node
+    from felice.ensemble import Ensemble
+    from felice.ensemble import Node as Server
+    from felice.metadata.store import Node
     from felice.metadata.zookeeper import ZooKeeperStore
 
 T = TypeVar("T")
@@ -124,7 +126,7 @@ def _keep_alive(ensemble: Ensemble) -> None:
             node.start()
 
 
-def _ended(node: Node) -> str:
+def _ended(node: Server) -> str:
     code = node.exit_code or 0
     return f"node {node.number} at {node.address} ended ({f'signal {-code}' if code < 0 else f'code {code}'})"
 
@@ -148,7 +150,7 @@ def status(connect: str, as_json: bool) -> None:
         )
 
 
-def _status_row(server: str) -> dict[str, Any]:
+def _status_row(server: str) -> dict[str, object]:
     from felice.ensemble import node_status
 
     host, _, port = server.rpartition(":")
@@ -206,7 +208,7 @@ def get(path: str, connect: str, digest: str | None, as_json: bool) -> None:
     felice zookeeper get /controller --connect 127.0.0.1:2181/kafka
     """
 
-    async def read(store: ZooKeeperStore) -> Any:
+    async def read(store: ZooKeeperStore) -> Node:
         return await store.get(path)
 
     node = _with_store(connect, digest, read)
