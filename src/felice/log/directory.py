@@ -127,7 +127,7 @@ class LogDirectory:
     def load(self, config_of: Callable[[str], TopicConfig]) -> None:
         """Opens all partitions, several at a time. `failed` has the reason for each that cannot be opened."""
         self._take_clean_shutdown_marker()
-        self._sync_failed = failed_sync.is_marked(self._disk, self.path)
+        self._sync_failed = failed_sync.has_marker(self._disk, self.path)
         self.checkpoints.read()
         found = self._partition_directories()
         self.checkpoints.forget_all_but([key for key, _ in found])
@@ -145,7 +145,7 @@ class LogDirectory:
                         extra={"partition": "{}-{}".format(*topic_partition), "reason": outcome},
                     )
         if self._sync_failed and not self.failed:
-            failed_sync.unmark(self._disk, self.path)
+            failed_sync.remove_marker(self._disk, self.path)
 
     @contextmanager
     def _workers(self, name: str) -> Iterator[Callable[..., Iterable[Any]]]:

@@ -21,7 +21,7 @@ from felice.env import Disk, File
 
 _log = logging.getLogger("felice.log")
 
-MARK_NAME = ".felice-failed-sync"
+MARKER_NAME = ".felice-failed-sync"
 _WINDOW_BYTES = 1024 * 1024
 
 
@@ -31,13 +31,13 @@ def sync(disk: Disk, log_directory: Path, files: Iterable[File]) -> None:
         for file in files:
             file.sync()
     except OSError:
-        _mark(disk, log_directory)
+        _create_marker(disk, log_directory)
         raise
 
 
-def _mark(disk: Disk, log_directory: Path) -> None:
+def _create_marker(disk: Disk, log_directory: Path) -> None:
     try:
-        disk.open(log_directory / MARK_NAME, create=True).close()
+        disk.open(log_directory / MARKER_NAME, create=True).close()
     except OSError as error:
         _log.error(
             "a sync failed and that could not be recorded: restart the machine before the broker, or a power failure "
@@ -46,14 +46,14 @@ def _mark(disk: Disk, log_directory: Path) -> None:
         )
 
 
-def is_marked(disk: Disk, log_directory: Path) -> bool:
+def has_marker(disk: Disk, log_directory: Path) -> bool:
     """Whether a sync in the log directory failed and the files were not written again since."""
-    return disk.exists(log_directory / MARK_NAME)
+    return disk.exists(log_directory / MARKER_NAME)
 
 
-def unmark(disk: Disk, log_directory: Path) -> None:
+def remove_marker(disk: Disk, log_directory: Path) -> None:
     """Removes the marker file, after everything above the recovery points was written again."""
-    disk.remove(log_directory / MARK_NAME)
+    disk.remove(log_directory / MARKER_NAME)
 
 
 def write_again(disk: Disk, log_directory: Path, file: File, position: int = 0) -> None:

@@ -236,7 +236,7 @@ class Log:
         """Appends one batch of a client or coordinator, or all batches that a leader sent.
 
         From `transaction_version` 2 on, every transaction has its own producer epoch. `verdict` is the result of
-        `records.validate.judge` for this batch under `produce_rules`, if the caller has it already.
+        `records.validate.validation_result` for this batch under `produce_rules`, if the caller has it already.
 
         Stamps a writable buffer in place. Raises `ApiError` if the batch is invalid or the disk fails.
         """
@@ -305,7 +305,7 @@ class Log:
             records, log_end_offset=base_offset, leader_epoch=leader_epoch, log_name=self.name
         )
         view = memoryview(records)
-        for run in replicated.in_runs(headers, self.config.segment_bytes):
+        for run in replicated.in_write_groups(headers, self.config.segment_bytes):
             self._write(view[run[0].position : run[-1].end], run, now_ms)
             for header in run:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
@@ -657,7 +657,7 @@ class Log:
         start completes the swap.
         """
         self._check_online()
-        if truncations != self.truncations or not self.segments.have(old):
+        if truncations != self.truncations or not self.segments.contains_run(old):
             return False
         assert self.segments.active is not old[-1], f"the active segment of {self.name} must not be cleaned"
         try:

@@ -199,7 +199,7 @@ def open_segments(
     ]
     if clean_shutdown:
         for segment in segments:
-            recovery.ready_segment(segment, index_interval_bytes=config.index_interval_bytes)
+            recovery.prepare_segment(segment, index_interval_bytes=config.index_interval_bytes)
         opened = Opened(segments, [], [])
     else:
         opened = _recover(segments, epochs, config, recovery_point)
@@ -289,7 +289,7 @@ def _recover(
         following = segments[number + 1].base_offset if number + 1 < len(segments) else None
         # A segment that ends at the recovery point was active at that flush. Its indexes were not synced, so scan it.
         if following is not None and following < recovery_point:
-            recovery.ready_segment(segment, index_interval_bytes=config.index_interval_bytes)
+            recovery.prepare_segment(segment, index_interval_bytes=config.index_interval_bytes)
             kept.append(segment)
             continue
         if not rescanned:

@@ -124,7 +124,7 @@ def recover_segment(
     return cut
 
 
-def ready_segment(segment: Segment, *, index_interval_bytes: int) -> None:
+def prepare_segment(segment: Segment, *, index_interval_bytes: int) -> None:
     """Prepares a segment that needs no recovery. Rebuilds its indexes if they cannot be right."""
     fault = segment.index_fault()
     if fault is None:

@@ -37,7 +37,7 @@ def checked_batches(
     return headers
 
 
-def in_runs(headers: list[BatchHeader], segment_bytes: int) -> list[list[BatchHeader]]:
+def in_write_groups(headers: list[BatchHeader], segment_bytes: int) -> list[list[BatchHeader]]:
     """Groups the batches that one write brings to disk: all together, unless a segment cannot hold so much."""
     if not headers:
         return []

@@ -90,13 +90,13 @@ class Segments(Sequence[Segment]):
         del self._segments[:count]
         self._on_change()
 
-    def have(self, run: Sequence[Segment]) -> bool:
+    def contains_run(self, run: Sequence[Segment]) -> bool:
         """Whether all segments of `run` are still here, side by side."""
         first = max(bisect_right(self.bases, run[0].base_offset) - 1, 0)
         return list(map(id, self._segments[first : first + len(run)])) == list(map(id, run))
 
     def replace(self, run: Sequence[Segment], segment: Segment) -> None:
-        """Replaces a run by one segment. `have` must be true of the run."""
+        """Replaces a run by one segment. `contains_run` must be true of the run."""
         first = bisect_right(self.bases, run[0].base_offset) - 1
         self._segments[first : first + len(run)] = [segment]
         self._on_change()

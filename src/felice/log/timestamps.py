@@ -72,11 +72,11 @@ def first_largest(segments: Sequence[Segment], log_start_offset: int, find: Find
         return None
     header = segment.header_at(segment.position_of(last_offset))
     if header.record_count == 0:
-        return _first_largest_by_walking(segments, log_start_offset, find)
+        return _first_largest_by_scanning(segments, log_start_offset, find)
     return _first_in_batch(segment, header, timestamp, log_start_offset, find)
 
 
-def _first_largest_by_walking(
+def _first_largest_by_scanning(
     segments: Sequence[Segment], log_start_offset: int, find: Find
 ) -> TimestampOffset | None:
     """Scans the batches: the index points to a batch that compaction emptied, so no record has its timestamp."""

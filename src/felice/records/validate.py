@@ -146,7 +146,7 @@ def validate_produce(
     )
 
 
-def judge(
+def validation_result(
     records: Buffer,
     rules: ProduceRules,
     now_ms: int,

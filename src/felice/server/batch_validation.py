@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from felice.config import BrokerConfig
 from felice.protocol.primitives import Buffer
-from felice.records.validate import NeedsThread, ProduceRules, Verdict, judge
+from felice.records.validate import NeedsThread, ProduceRules, Verdict, validation_result
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class BatchValidation:
         """None where the batch is large."""
         limit = self._config().felice_batch_max_decompressed_bytes
         try:
-            return judge(records, rules, now_ms, zstd_allowed, limit, on_loop=True)
+            return validation_result(records, rules, now_ms, zstd_allowed, limit, on_loop=True)
         except NeedsThread:
             return None
 
@@ -41,7 +41,7 @@ class BatchValidation:
         """On a thread, when there is room."""
         limit = self._config().felice_batch_max_decompressed_bytes
         return await self.on_thread(
-            partial(judge, records, rules, now_ms, zstd_allowed, limit, on_loop=False)
+            partial(validation_result, records, rules, now_ms, zstd_allowed, limit, on_loop=False)
         )
 
     async def on_thread(self, work: Callable[[], T]) -> T:

@@ -12,7 +12,7 @@ import pytest
 from felice.config import TopicConfig
 from felice.log import Log, LogOffline
 from felice.log.directory import LogDirectory
-from felice.log.failed_sync import MARK_NAME
+from felice.log.failed_sync import MARKER_NAME
 from felice.testing.simulation.disk import SimDisk
 from unit.log.logs import ManualClock, append, values_in
 
@@ -64,7 +64,7 @@ def test_records_flushed_after_a_failed_sync_and_a_restart_survive_a_power_failu
 
     log = opened(disk).logs[KEY]
     assert values_in(log) == ["a", LARGE]
-    assert not disk.exists(DATA / MARK_NAME)
+    assert not disk.exists(DATA / MARKER_NAME)
     append(log, "c")
     log.flush()
     assert after_losses(disk) == [["a", LARGE, "c"]] * 40
@@ -126,7 +126,7 @@ def test_a_second_failure_keeps_the_partition_offline_and_the_marker_in_place() 
     disk.kill()
 
     assert "Input/output error" in opened(disk).failed[KEY]
-    assert disk.exists(DATA / MARK_NAME)
+    assert disk.exists(DATA / MARKER_NAME)
     disk.kill()
     assert values_in(opened(disk).logs[KEY]) == ["a", LARGE]
 
@@ -148,7 +148,7 @@ def test_a_marker_that_cannot_be_created_is_logged(caplog: pytest.LogCaptureFixt
     disk, _, log = begun()
     append(log, LARGE)
     disk.fail("sync", path="*.log", times=1)
-    disk.fail("create", path=f"*{MARK_NAME}", times=1)
+    disk.fail("create", path=f"*{MARKER_NAME}", times=1)
     with pytest.raises(LogOffline):
         log.flush()
     assert "restart the machine before the broker" in caplog.text

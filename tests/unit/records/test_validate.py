@@ -24,10 +24,10 @@ from felice.records.validate import (
     NeedsThread,
     ProduceRules,
     Validated,
-    judge,
     only_batch,
     validate_batch,
     validate_produce,
+    validation_result,
 )
 
 NOW_MS = 1_700_000_000_000
@@ -417,7 +417,7 @@ def test_a_refusal_does_not_keep_decompressed_data_in_memory() -> None:
     bomb = batch([Record(0, NOW_MS, b"k", bytes(16 << 20))], Codec.GZIP)
     tracemalloc.start()
     try:
-        verdicts = [judge(bomb, RULES, NOW_MS, True, 8 << 20, on_loop=False) for _ in range(5)]
+        verdicts = [validation_result(bomb, RULES, NOW_MS, True, 8 << 20, on_loop=False) for _ in range(5)]
         assert {verdict.code for verdict in verdicts if isinstance(verdict, ApiError)} == {
             ErrorCode.MESSAGE_TOO_LARGE
         }

@@ -79,14 +79,14 @@ def rows(answer: Any) -> list[tuple[int, int]]:
 
 
 class Watching:
-    """`judge`, with a count of the calls under way, and where they ran."""
+    """`validation_result`, with a count of the calls under way, and where they ran."""
 
     def __init__(self) -> None:
         self.running = self.most = 0
         self.large_on: list[str] = []
         self.small_on: list[str] = []
         self._lock = threading.Lock()
-        self._judge = batch_validation.judge
+        self._judge = batch_validation.validation_result
 
     def __call__(self, *args: Any, on_loop: bool) -> Any:
         if not on_loop:
@@ -105,7 +105,7 @@ class Watching:
 @pytest.fixture
 def watching(monkeypatch: pytest.MonkeyPatch) -> Watching:
     found = Watching()
-    monkeypatch.setattr(batch_validation, "judge", found)
+    monkeypatch.setattr(batch_validation, "validation_result", found)
     return found
 
 
@@ -154,13 +154,13 @@ def test_other_connections_are_served_while_a_batch_is_on_a_thread(
     broker: EmbeddedBroker, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = threading.Event()
-    judge = batch_validation.judge
+    validation_result = batch_validation.validation_result
 
     def blocked(*args: Any, on_loop: bool) -> Any:
         assert on_loop or go_on.wait(60)
-        return judge(*args, on_loop=on_loop)
+        return validation_result(*args, on_loop=on_loop)
 
-    monkeypatch.setattr(batch_validation, "judge", blocked)
+    monkeypatch.setattr(batch_validation, "validation_result", blocked)
     asked = request(LARGE)
     wire.send(asked, 9)
     with Wire(broker.bootstrap) as other:
@@ -196,7 +196,7 @@ def test_a_thread_counts_until_it_has_ended_though_its_client_has_left(
         assert go_on.wait(60)
         return ApiError(ErrorCode.INVALID_RECORD)
 
-    monkeypatch.setattr(batch_validation, "judge", blocked)
+    monkeypatch.setattr(batch_validation, "validation_result", blocked)
 
     async def scenario() -> None:
         async with asyncio.timeout(60):
