@@ -23,6 +23,7 @@ _HEADER_V1 = struct.Struct(">II")
 _ZXID = struct.Struct(">q")
 _CHECKED_HEADER_BYTES = _HEADER.size - 4
 _SECTOR_BYTES = 512
+_LENGTH_BYTES = 4
 # A body has at least a zxid and a count.
 _MIN_BODY_BYTES = 12
 
@@ -189,11 +190,23 @@ def _may_be_torn(data: bytes, position: int, has_version_2: bool) -> bool:
 
 
 def _has_zero_sector(data: bytes, position: int) -> bool:
-    """Whether a disk sector, or its part from `position` on, holds zeros only."""
+    """Whether zeros fill a disk sector, or its part from `position` on, where a write has put something else."""
     start = position
     while start < len(data):
         end = min(start // _SECTOR_BYTES * _SECTOR_BYTES + _SECTOR_BYTES, len(data))
-        if not any(data[start:end]):
+        if not any(data[start:end]) and not _may_be_written(data, start, end):
             return True
         start = end
     return False
+
+
+def _may_be_written(data: bytes, start: int, end: int) -> bool:
+    """Whether zeros from `start` to `end` may be the frame's own, also if one bit near them has flipped.
+
+    Complete frames have few zeros where they meet the border of a sector: the first bytes of a length (version 1), or
+    the length of a last change without data.
+    """
+    if end - start > _LENGTH_BYTES:
+        return False
+    is_first_part = end < len(data)
+    return is_first_part or int.from_bytes(data[-_LENGTH_BYTES:], "big").bit_count() <= 1

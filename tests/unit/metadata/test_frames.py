@@ -51,6 +51,19 @@ def test_every_flipped_bit_is_damage_and_never_a_torn_tail(version: str) -> None
 
 
 @pytest.mark.parametrize("version", FORMATS)
+def test_a_flipped_bit_is_no_torn_tail_wherever_the_frame_lies_in_its_sectors(version: str) -> None:
+    """The journal's frames begin and end with a few zeros of their own, which may have a sector to themselves."""
+    body = struct.pack(">qI", 2, 1) + b"a path" + bytes(4)
+    for padding in range(512):
+        first, last = (FORMATS[version](one) for one in (_body(1) + b"x" * padding, body))
+        for place in (-8, -4, -1):
+            flipped = bytearray(first + last)
+            flipped[place] ^= 1
+            tail = read_frames(bytes(flipped)).tail
+            assert isinstance(tail, Damage) and tail.position == len(first), (padding, place)
+
+
+@pytest.mark.parametrize("version", FORMATS)
 def test_a_frame_with_a_damaged_length_is_recovered(version: str) -> None:
     whole = _journal(version)
     length_position = 4 if version == "version 2" else 0
@@ -80,6 +93,17 @@ def test_a_sector_of_zeros_in_the_last_frame_is_a_torn_write() -> None:
         data[start:end] = bytes(end - start)
         reading = read_frames(bytes(data))
         assert (_zxids(reading), reading.tail) == ([1], TornTail(len(first), len(last))), sector
+
+
+@pytest.mark.parametrize("lost_bytes", [1, 2, 3])
+def test_a_write_that_did_not_reach_the_last_bytes_is_torn(lost_bytes: int) -> None:
+    """They were alone in their sector, and the bytes before them are no length of 0."""
+    first = encode_frame(_body(1))
+    size_bytes = 1024 + lost_bytes - len(first) - len(encode_frame(_body(2, 0)))
+    last = encode_frame(_body(2, 0) + b"x" * size_bytes)
+    data = bytearray(first + last)
+    data[1024:] = bytes(lost_bytes)
+    assert read_frames(bytes(data)).tail == TornTail(len(first), len(last))
 
 
 def test_a_sector_of_zeros_before_the_last_frame_is_damage() -> None:
