@@ -47,6 +47,8 @@ _OPTIONS = (
 _BOMB_BYTES = 256 * 1024 * 1024
 _MANY = 3_000_000
 _DESCRIPTORS = 256
+_ANNOUNCED_BYTES = 100 * 1000 * 1000
+_SENT_BYTES = 20 * 1000 * 1000
 # An idle broker uses at most this share of one core.
 _IDLE_SHARE = 0.05
 _WINDOW_S = 0.5
@@ -183,6 +185,30 @@ def slow_connections(broker: Felice) -> list[Attacker]:
     return [attack]
 
 
+def partial_requests(broker: Felice) -> list[Attacker]:
+    """100 connections that announce requests of 100 MB, send 20 MB of them and stop; they connect again when closed."""
+    begun = encode_request(API.METADATA.key, 9, 1, "partial", MetadataRequest(topics=None))
+    data = _ANNOUNCED_BYTES.to_bytes(4, "big") + begun[4:] + bytes(_SENT_BYTES)
+
+    def attack() -> None:
+        sent: dict[socket.socket, int] = {}
+        while True:
+            while len(sent) < 100:
+                opened = Line(broker.bootstrap).socket
+                opened.setblocking(False)
+                sent[opened] = 0
+            waiting = [each for each, position in sent.items() if position < len(data)]
+            readable, writable, _ = select.select(list(sent), waiting, [], 0.1)
+            for each in writable:
+                with suppress(BlockingIOError, OSError):
+                    sent[each] += each.send(data[sent[each] : sent[each] + (1 << 20)])
+            for each in readable:
+                each.close()  # the broker answers nothing: it has closed the connection
+                del sent[each]
+
+    return [attack]
+
+
 ATTACKS: dict[str, Attack] = {
     "attack-none": nothing,
     "attack-metadata-flood": metadata_flood,
@@ -193,6 +219,7 @@ ATTACKS: dict[str, Attack] = {
     "attack-descriptors": descriptors,
     "attack-idle-connections": idle_connections,
     "attack-slow-connections": slow_connections,
+    "attack-partial-requests": partial_requests,
 }
 
 

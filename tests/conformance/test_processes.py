@@ -187,22 +187,30 @@ def test_data_serves_brokers_of_one_process_too(tmp_path: Path) -> None:
         assert numbers(group, "t") == list(range(30))
 
 
-def test_a_broker_that_cannot_start_ends_them_all(tmp_path: Path) -> None:
+def _start_two(tmp_path: Path, port: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "felice.cli.main", "start", "--processes", "2", "--port", str(port)]
+    command += ["--data-dir", str(tmp_path / "data")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_a_port_in_use_is_noticed_before_any_broker_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [
-            sys.executable,
-            "-m",
-            "felice.cli.main",
-            "start",
-            "--processes",
-            "2",
-            "--port",
-            str(port - 1),
-        ]
-        done = subprocess.run(
-            [*command, "--data-dir", str(tmp_path / "data")], capture_output=True, text=True, timeout=60
-        )
+        done = _start_two(tmp_path, port - 1)
+    assert done.returncode == 1
+    assert f"cannot listen on PLAINTEXT://127.0.0.1:{port}: address already in use" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("data/broker-*"))
+
+
+def test_a_broker_that_cannot_start_ends_them_all(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "broker-2").write_text("a file where the directory of the broker belongs")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    done = _start_two(tmp_path, port)
     assert done.returncode == 1
     assert "broker 2 did not start" in done.stderr
     assert "Traceback" not in done.stderr
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), 1).close()

@@ -130,6 +130,15 @@ class BrokerOptions(CoordinatorOptions):
         "Requests of one connection that may wait for responses before the broker stops reading from it.",
         minimum=1,
     )
+    queued_max_request_bytes: int = option(
+        "queued.max.request.bytes",
+        Kind.LONG,
+        64 * 1024 * 1024,
+        "Memory of requests of 64 KiB and more, of all connections together, until they are answered. Above it large "
+        "requests are received one after another, and clients that do not send the rest of theirs within two seconds "
+        "may lose their connections. -1: no limit, as is Kafka's default.",
+        minimum=-1,
+    )
     max_connections: int = option(
         "max.connections",
         Kind.INT,

@@ -67,7 +67,7 @@ num.replica.alter.log.dirs.threads offsets.commit.required.acks offsets.load.buf
 offsets.topic.compression.codec password.encoder.cipher.algorithm password.encoder.iterations
 password.encoder.key.length password.encoder.keyfactory.algorithm password.encoder.old.secret
 password.encoder.secret port principal.builder.class process.roles
-producer.purgatory.purge.interval.requests queued.max.request.bytes quota.consumer.default
+producer.purgatory.purge.interval.requests quota.consumer.default
 quota.producer.default quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
 remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
 remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size

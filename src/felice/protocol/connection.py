@@ -34,6 +34,9 @@ from felice.protocol.primitives import Buffer, MalformedMessage, OversizedMessag
 SMALL_REQUEST_ELEMENTS = 1000
 """Up to here a request is decoded and handled as it comes: that takes milliseconds."""
 
+LARGE_REQUEST_BYTES = 64 * 1024
+"""From here on a request counts for the memory of large requests."""
+
 _SIZE_BYTES = 4
 _HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
 
@@ -56,12 +59,13 @@ class FrameReader:
         self._scratch = self._memory.scratch
         self._head = b""
         self._frame: memoryview | None = None
-        self._filled = 0
+        self.incomplete_bytes = 0
+        """How much has arrived of the frame that is received into memory of its own; 0 without one."""
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes belong; never empty."""
         if self._frame is not None:
-            return self._frame[self._filled :]
+            return self._frame[self.incomplete_bytes :]
         if self._head:
             self._scratch[: len(self._head)] = self._head
             return self._scratch[len(self._head) :]
@@ -75,11 +79,15 @@ class FrameReader:
             end = len(self._head) + count
             self._head = b""
             return self._cut(end)
-        self._filled += count
-        if self._filled < len(self._frame):
+        self.incomplete_bytes += count
+        if self.incomplete_bytes < len(self._frame):
             return []
-        frame, self._frame = self._frame, None
+        frame, self._frame, self.incomplete_bytes = self._frame, None, 0
         return [frame]
+
+    def drop(self) -> None:
+        """Lets go of a frame that will not become whole."""
+        self._frame, self.incomplete_bytes = None, 0
 
     def feed(self, data: Buffer) -> list[memoryview]:
         """Take bytes that were received elsewhere."""
@@ -115,7 +123,7 @@ class FrameReader:
         return frames
 
     def _begin(self, size: int, data: memoryview) -> None:
-        self._frame, self._filled = self._memory.take(size), len(data)
+        self._frame, self.incomplete_bytes = self._memory.take(size), len(data)
         self._frame[: len(data)] = data
 
 
@@ -164,6 +172,17 @@ class ServerConnection:
         self._apis = apis
         self._frames: deque[memoryview] = deque()
         self._waiting: deque[Request] = deque()
+        self._whole_bytes = 0  # of large requests without a reply that was taken
+
+    @property
+    def incomplete_bytes(self) -> int:
+        """How much has arrived of a request that has not arrived whole."""
+        return self._reader.incomplete_bytes
+
+    @property
+    def large_request_bytes(self) -> int:
+        """Memory of large requests: of those that arrive, and of those whose replies were not taken."""
+        return self._whole_bytes + self._reader.incomplete_bytes
 
     @property
     def unanswered(self) -> int:
@@ -179,6 +198,8 @@ class ServerConnection:
         """The connection has ended: nothing more is handed out, and no reply is kept."""
         self._frames.clear()
         self._waiting.clear()
+        self._reader.drop()
+        self._whole_bytes = 0
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes belong."""
@@ -186,7 +207,10 @@ class ServerConnection:
 
     def received(self, count: int) -> None:
         """Take note of `count` bytes in the buffer."""
-        self._frames += self._reader.received(count)
+        for frame in self._reader.received(count):
+            self._frames.append(frame)
+            if len(frame) >= LARGE_REQUEST_BYTES:
+                self._whole_bytes += len(frame)
 
     def next_request(self) -> Request | None:
         """The next whole request, whose reply has its place from now on; None if there is none, or `failure`."""
@@ -232,7 +256,9 @@ class ServerConnection:
         parts: list[Part] = []
         waiting = self._waiting
         while waiting and (reply := waiting[0].reply) is not None:
-            waiting.popleft()
+            request = waiting.popleft()
+            if request.size_bytes >= LARGE_REQUEST_BYTES:
+                self._whole_bytes -= request.size_bytes
             parts += reply
         return parts
 

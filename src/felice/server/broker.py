@@ -50,6 +50,7 @@ from felice.server.metrics import Metrics
 from felice.server.producer_ids import ProducerIds
 from felice.server.replica_moves import ReplicaMoves
 from felice.server.replication_parts import ReplicationParts, make_replication
+from felice.server.request_memory import RequestMemory
 from felice.server.services import Services
 from felice.server.session import Session
 from felice.server.settings import Settings
@@ -251,6 +252,7 @@ class Broker:
             connections=Connections(),
             turns=Turns(env.clock, self._config, self._sessions),
             large_requests=LargeRequests(env.clock),
+            request_memory=RequestMemory(self._config),
             closings=Closings(env.clock.monotonic),
             batch_validation=BatchValidation(self._config),
             frame_memory=FrameMemory(pool_bytes=_FRAME_POOL_BYTES, map_from_bytes=_MAPPED_FRAME_BYTES),

@@ -24,6 +24,7 @@ class Closing(Enum):
 
     NOT_UNDERSTOOD = "what the client sent cannot be answered"
     NOT_READ = "the client does not read its replies, and memory is short"
+    NOT_SENT = "the client does not send the rest of a large request, and memory is short"
     REFUSED = "max.connections or max.connections.per.ip is reached"
     OTHER = "the network, a file, or a handler"
 

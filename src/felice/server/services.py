@@ -30,6 +30,7 @@ from felice.server.log_directories import LogDirectories
 from felice.server.metrics import Metrics
 from felice.server.producer_ids import ProducerIds
 from felice.server.replica_moves import ReplicaMoves
+from felice.server.request_memory import RequestMemory
 from felice.server.settings import Settings
 from felice.server.topic_rows import TopicRows
 from felice.server.turns import Turns
@@ -48,6 +49,7 @@ class Services:
     connections: Connections
     turns: Turns
     large_requests: LargeRequests
+    request_memory: RequestMemory
     closings: Closings
     batch_validation: BatchValidation
     frame_memory: FrameMemory

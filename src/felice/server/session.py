@@ -51,6 +51,8 @@ class Session(asyncio.BufferedProtocol):
         self._services = services
         self._clock = services.env.clock
         self._turns = services.turns
+        self._request_memory = services.request_memory
+        self._held_bytes = 0  # as `_request_memory` was told
         self._request_counts = services.metrics.request_counts
         self._connection = ServerConnection(
             services.config.socket_request_max_bytes,
@@ -78,6 +80,11 @@ class Session(asyncio.BufferedProtocol):
     def unsent_bytes(self) -> int:
         """Of replies in memory."""
         return 0 if self._outbox is None else self._outbox.memory_bytes
+
+    @property
+    def incomplete_bytes(self) -> int:
+        """Bytes of a request that has not arrived whole."""
+        return self._connection.incomplete_bytes
 
     @property
     def client_id(self) -> str | None:
@@ -113,6 +120,8 @@ class Session(asyncio.BufferedProtocol):
         self._closing = True
         self._turns.forget(self)
         self._connection.drop()
+        self._request_memory.forget(self, self._held_bytes)
+        self._held_bytes = 0
         if self._outbox is not None:
             self._outbox.close()
         for answer in list(self._answers):
@@ -145,9 +154,24 @@ class Session(asyncio.BufferedProtocol):
         self.last_active = self._clock.monotonic()
         connection = self._connection
         connection.received(nbytes)
+        self._count_request_memory()
         if not connection.has_frames:
-            return  # part of a large request: most calls of a busy producer's connection end here
+            # Part of a large request: most calls of a busy producer's connection end here.
+            if self._request_memory.is_short:
+                self._adjust_reading()
+            return
         if not self._turns.take_or_wait(self):
+            self._adjust_reading()
+
+    def _count_request_memory(self) -> None:
+        held_bytes = self._connection.large_request_bytes
+        if held_bytes != self._held_bytes:
+            change_bytes, self._held_bytes = held_bytes - self._held_bytes, held_bytes
+            self._request_memory.change(self, change_bytes)
+
+    def on_memory(self) -> None:
+        """Memory for large requests is free again."""
+        if not self._closing:
             self._adjust_reading()
 
     def eof_received(self) -> bool:
@@ -218,7 +242,8 @@ class Session(asyncio.BufferedProtocol):
     def _adjust_reading(self) -> None:
         self._set_reading(not self._connection.has_frames and self._has_room())
 
-    def _set_reading(self, wanted: bool) -> None:
+    def _set_reading(self, has_room: bool) -> None:
+        wanted = has_room and self._request_memory.may_receive(self)
         if wanted == self._reading or self._closing or self._transport is None:
             return
         self._reading = wanted
@@ -320,6 +345,7 @@ class Session(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         parts = self._connection.take_replies()
+        self._count_request_memory()
         if parts and self._outbox is not None:
             self._outbox.send(parts)
 

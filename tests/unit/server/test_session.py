@@ -30,6 +30,7 @@ from felice.server.closings import Closings
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
 from felice.server.large_requests import LargeRequests
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
+from felice.server.request_memory import RequestMemory
 from felice.server.session import Session
 from felice.server.turns import Turns
 
@@ -91,6 +92,7 @@ class Peer:
         turns: Turns | None = None,
         config: BrokerConfig | None = None,
         large_requests: LargeRequests | None = None,
+        request_memory: RequestMemory | None = None,
     ) -> None:
         config = config or BrokerConfig(
             socket_request_max_bytes=MAX_FRAME_BYTES,
@@ -101,6 +103,7 @@ class Peer:
         # A clock that stands still: the speed of this machine ends no turn.
         still = SimpleNamespace(monotonic=lambda: 0.0, now_ms=lambda: 0)
         self.turns = turns or Turns(still, lambda: config, lambda: [self.session])
+        self.request_memory = request_memory or RequestMemory(lambda: config)
         self.memory = FrameMemory(pool_bytes=4 * 1024 * 1024, map_from_bytes=1024 * 1024)
         self.listener = SimpleNamespace(
             name="PLAINTEXT",
@@ -117,6 +120,7 @@ class Peer:
                 env=SimpleNamespace(clock=SystemClock()),
                 apis={KEY: API.DELETE_RECORDS, 0: API.PRODUCE},
                 frame_memory=self.memory,
+                request_memory=self.request_memory,
                 image_follower=SimpleNamespace(check_session=lambda: None),
                 metrics=SimpleNamespace(request_counts={KEY: 0, 0: 0}),
             ),
