@@ -1,11 +1,11 @@
-"""Who consumes what: the partition assignors of Kafka's consumer groups.
+"""The partition assignors of Kafka's consumer groups.
 
-Keeps true:  every partition of every topic that somebody subscribes to goes to exactly one of its subscribers
-             (the cooperative assignor withholds, for one round, what its old owner has not given up yet).
-             The same members and topics give the same assignment, whatever order they come in.
+Keeps true:  every partition of every subscribed topic is assigned to exactly one subscriber. (The cooperative assignor
+             withholds a partition for one round if its previous owner has not given it up yet.)
+             The same members and topics give the same assignment, in whatever order they are passed.
+Leaves:      the encoding of the consumer protocol, and when to rebalance.
 
-Everything here is a pure function of the members' subscriptions and the topics' partition counts. Leaves to
-others: the bytes of the consumer protocol, and when to rebalance.
+Every assignor is a pure function of the members' subscriptions and the topics' partition counts.
 """
 
 from felice.assignment.assignors import (

@@ -1,7 +1,7 @@
 """The assignors by name, behind one interface.
 
-A member uses three things: `user_data` when it joins, `assign` when it leads, and `protocol` to know whether to
-give its partitions up before rejoining. The names are those on the wire, which Java and librdkafka share.
+A member calls `user_data` when it joins, `assign` when it is the group leader, and `protocol` to know whether it gives
+its partitions up before it rejoins. The names are those of the wire protocol, as in Java and librdkafka.
 """
 
 from __future__ import annotations
@@ -28,26 +28,35 @@ from felice.protocol.topic_partition import TopicPartition
 
 
 class Assignor(Protocol):
-    """What a consumer needs of an assignor; an application may bring its own."""
+    """The interface of an assignor. An application may provide its own."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name on the wire."""
+        ...
 
     @property
-    def protocol(self) -> RebalanceProtocol: ...
+    def protocol(self) -> RebalanceProtocol:
+        """Whether members give up their partitions before they rejoin."""
+        ...
 
     def user_data(self, last_assignment: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """What goes into this member's subscription beside its topics."""
+        """Returns the user data of this member's subscription, or None."""
         ...
 
     def assign(
         self, subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
     ) -> Assignment:
-        """Subscriptions by member id, partition counts by topic; a topic that is missing does not exist."""
+        """Returns the partitions of each member.
+
+        Subscriptions are by member id, partition counts by topic. A topic without a count does not exist.
+        """
         ...
 
 
 class RangeAssignor:
+    """Assigns consecutive ranges of each topic (`assign_range`)."""
+
     name: ClassVar[str] = "range"
     protocol: ClassVar[RebalanceProtocol] = RebalanceProtocol.EAGER
 
@@ -61,6 +70,8 @@ class RangeAssignor:
 
 
 class RoundRobinAssignor:
+    """Assigns partitions in turn (`assign_round_robin`)."""
+
     name: ClassVar[str] = "roundrobin"
     protocol: ClassVar[RebalanceProtocol] = RebalanceProtocol.EAGER
 
@@ -74,7 +85,7 @@ class RoundRobinAssignor:
 
 
 class StickyAssignor:
-    """Eager, so members own nothing when they join: the last assignment comes back in the user data."""
+    """Eager and sticky. Members own nothing when they join, so the user data carries their last assignment."""
 
     name: ClassVar[str] = "sticky"
     protocol: ClassVar[RebalanceProtocol] = RebalanceProtocol.EAGER
@@ -94,10 +105,10 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """The sticky assignment in two rounds (KIP-429): first given up, in the next rebalance handed over.
+    """The sticky assignment in two rounds (KIP-429): a partition is given up first, and assigned in the next rebalance.
 
-    A partition that moves is in nobody's assignment for one round. Its old owner sees it missing, gives it up
-    and rejoins, and only then does it reach the new owner: no two members ever hold it at once.
+    A partition that moves is unassigned for one round. Its old owner notices that, gives the partition up and rejoins.
+    Only then is it assigned to the new owner, so no two members own it at the same time.
     """
 
     name: ClassVar[str] = "cooperative-sticky"
@@ -115,9 +126,9 @@ class CooperativeStickyAssignor:
 
 
 class UniformAssignor:
-    """The broker's own assignor of KIP-848 groups: the sticky assignment over the previous target.
+    """The broker's assignor of KIP-848 groups: the sticky assignment based on the previous target.
 
-    The coordinator reconciles members towards the target one by one, so nothing is withheld here.
+    The coordinator moves members to the target one by one, so this assignor withholds no partition.
     """
 
     name: ClassVar[str] = "uniform"
@@ -146,7 +157,10 @@ def _with_generation(subscription: Subscription) -> Subscription:
 
 
 def _withhold_held_by_others(target: Assignment, subscriptions: Mapping[str, Subscription]) -> Assignment:
-    """Even a claim that lost counts here: its member still reads the partition until it gives it up."""
+    """Removes partitions that another member claims.
+
+    Outdated claims count, too: their members still read the partition.
+    """
     held = {partition for subscription in subscriptions.values() for partition in subscription.owned}
     return {
         member_id: [
@@ -168,4 +182,4 @@ ASSIGNORS: dict[str, Assignor] = {
         UniformAssignor(),
     )
 }
-"""Every assignor by the name it has on the wire. `uniform` is the broker's, never a client's, choice."""
+"""Every assignor by its name on the wire. Only the broker uses `uniform`."""

@@ -1,6 +1,7 @@
-"""Range and round-robin: the two assignors without a memory.
+"""Range and round-robin: the two assignors that ignore the previous assignment.
 
-Keeps true: both give exactly what Java's `RangeAssignor` (with no racks known) and `RoundRobinAssignor` give.
+Keeps true: both give exactly the assignment that Java's `RangeAssignor` (with no racks known) and `RoundRobinAssignor`
+            give.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from felice.protocol.topic_partition import TopicPartition
 def assign_range(
     subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
 ) -> Assignment:
-    """Each topic by itself, cut into consecutive ranges; the first members get one more.
+    """Divides each topic into consecutive ranges; the first members get one partition more.
 
-    Topics with equal counts and subscribers are cut at the same places, which keeps joins co-partitioned.
+    Topics with equal partition counts and subscribers have equal ranges, as joins of co-partitioned topics need.
     """
     order = members_in_order(subscriptions)
     assignment: Assignment = {member_id: [] for member_id in order}
@@ -41,7 +42,7 @@ def assign_range(
 def assign_round_robin(
     subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
 ) -> Assignment:
-    """All partitions dealt like cards, passing over members that do not want the topic."""
+    """Assigns partitions to members in turn, and skips members that are not subscribed to the topic."""
     order = members_in_order(subscriptions)
     assignment: Assignment = {member_id: [] for member_id in order}
     turn = 0

@@ -2,12 +2,13 @@
 
 Keeps true:  when all members want the same topics, no two of them differ by more than one partition, and a
              member keeps what it owned up to its fair share.
-             Otherwise no partition could move to a member that has at least two fewer.
+             Otherwise no partition can move to a member that has at least two partitions fewer.
              A valid, balanced previous assignment is returned unchanged.
 
-How: claims of ownership are cleaned first (newest generation wins; a partition claimed twice in one generation
-belongs to nobody), then one of two ways. Equal subscriptions: quotas, in one pass. Unequal ones: place what is
-free where there is least, then move single partitions from rich to poor until nothing improves.
+How: first it drops invalid claims of ownership: the newest generation wins, and a partition that two members claim in
+one generation has no owner. Members with equal subscriptions get quotas, in one pass. Otherwise each free partition
+goes to the member with the fewest partitions, and then single partitions move to members with fewer until nothing
+improves.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from felice.protocol.topic_partition import TopicPartition
 def assign_sticky(
     subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
 ) -> Assignment:
+    """Returns the partitions of each member."""
     members = sorted(subscriptions)
     if not members:
         return {}
@@ -40,10 +42,10 @@ def assign_sticky(
 def valid_claims(
     subscriptions: Mapping[str, Subscription], existing: frozenset[TopicPartition]
 ) -> Assignment:
-    """What each member owns, after doubtful claims are dropped.
+    """Returns what each member owns, without invalid claims.
 
-    A member that missed a generation may still list partitions that went to others meanwhile, so the newest
-    generation wins, partition by partition. Two members of one generation cannot both be right: then neither.
+    A member that missed a generation may still claim partitions that were assigned to others since. So for each
+    partition the newest generation wins. If two members of that generation claim a partition, both claims are dropped.
     """
     newest: dict[TopicPartition, int] = {}
     claims: dict[TopicPartition, int] = {}
@@ -73,7 +75,10 @@ def valid_claims(
 
 
 def _assign_by_quota(members: list[str], partitions: list[TopicPartition], owned: Assignment) -> Assignment:
-    """Equal subscriptions: `extra` members get one more than `quota`, those first that own as many already."""
+    """Assigns partitions to members with equal subscriptions.
+
+    `extra` members get one more than `quota`: first those that already own more than `quota`.
+    """
     quota, extra = divmod(len(partitions), len(members))
     assignment: Assignment = {}
     for member_id in members:
@@ -85,7 +90,7 @@ def _assign_by_quota(members: list[str], partitions: list[TopicPartition], owned
     taken = {partition for held in assignment.values() for partition in held}
     free = [partition for partition in partitions if partition not in taken]
     position = 0
-    # One partition a member a round, so that neighbours of one topic are spread over the members.
+    # Each round gives one partition to each member, so that the partitions of a topic are spread over the members.
     while below_quota := [member_id for member_id in members if len(assignment[member_id]) < quota]:
         for member_id in below_quota:
             assignment[member_id].append(free[position])
@@ -97,7 +102,7 @@ def _assign_by_quota(members: list[str], partitions: list[TopicPartition], owned
 
 
 class _Balancing:
-    """Unequal subscriptions: one run of placing and moving."""
+    """One assignment for unequal subscriptions: places free partitions, then moves partitions."""
 
     def __init__(
         self,
@@ -110,7 +115,7 @@ class _Balancing:
         self.candidates = {
             topic: [member_id for member_id in members if topic in wanted[member_id]] for topic in topics
         }
-        # Partitions that few members can take are placed first: the rest have more room to even out.
+        # Partitions with few candidates are placed first: the others can balance the load better.
         self.partitions = sorted(partitions, key=lambda tp: (len(self.candidates[tp.topic]), tp))
         self.load = {member_id: len(owned[member_id]) for member_id in members}
         self.owner = {partition: member_id for member_id, held in owned.items() for partition in held}
@@ -134,7 +139,10 @@ class _Balancing:
         self.load[member_id] += 1
 
     def _move_in_cycle(self) -> bool:
-        """Each move narrows a difference of two or more, so the sum of squares falls and this must end."""
+        """Makes one pass of moves. Returns whether it moved a partition.
+
+        Each move reduces a difference of two or more, so the sum of the squared loads falls and the moves must end.
+        """
         moved = False
         for partition in self.partitions:
             owner, least_loaded = self.owner[partition], self._least_loaded(partition)

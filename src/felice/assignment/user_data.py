@@ -1,9 +1,9 @@
-"""The user data that the sticky assignors put into their subscriptions, byte for byte as Java's do.
+"""Encodes the user data of the sticky assignors, with the same bytes as Java.
 
-`sticky`, being eager, owns nothing when it joins; its last assignment travels in the user data:
-an array of {topic, [partition]} and, since version 1, the generation. `cooperative-sticky` sends the generation
-alone, for members whose subscription is older than version 2. There is no version number in front: the second
-layout is the first with four bytes more.
+A member with the eager `sticky` assignor owns nothing when it joins, so the user data has its last assignment: an array
+of {topic, [partition]} and, since version 1, the generation. `cooperative-sticky` sends only the generation, for
+members whose subscription is older than version 2. The data has no version number: version 1 is version 0 with four
+more bytes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _INT16 = struct.Struct(">h")
 
 
 def encode_previous_assignment(partitions: Iterable[TopicPartition], generation: int) -> bytes:
+    """Encodes the user data of `sticky`."""
     by_topic = groupby(sorted(partitions), key=lambda partition: partition.topic)
     topics = [(topic, [held.partition for held in group]) for topic, group in by_topic]
     parts = [_INT32.pack(len(topics))]
@@ -31,7 +32,7 @@ def encode_previous_assignment(partitions: Iterable[TopicPartition], generation:
 
 
 def decode_previous_assignment(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
-    """Partitions and generation; whatever cannot be read counts as nothing owned, as in Java."""
+    """Returns partitions and generation. As in Java, data that cannot be read counts as no partitions."""
     try:
         return _decode_previous_assignment(data)
     except (struct.error, ValueError):
@@ -58,10 +59,12 @@ def _decode_previous_assignment(data: bytes) -> tuple[tuple[TopicPartition, ...]
 
 
 def encode_generation(generation: int) -> bytes:
+    """Encodes the user data of `cooperative-sticky`."""
     return _INT32.pack(generation)
 
 
 def decode_generation(data: bytes | None) -> int:
+    """Returns the generation, or `NO_GENERATION` if the data cannot be read."""
     if data is None or len(data) < _INT32.size:
         return NO_GENERATION
     return int(_INT32.unpack_from(data)[0])

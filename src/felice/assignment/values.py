@@ -1,4 +1,4 @@
-"""What assignors read and give: subscriptions in, partitions per member out. Values only."""
+"""The input and output of assignors: subscriptions, and partitions by member. Pure."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ NO_GENERATION = -1
 
 
 Assignment = dict[str, list[TopicPartition]]
-"""Partitions by member id; every member has an entry, perhaps an empty one."""
+"""Partitions by member id. Every member has an entry, which may be empty."""
 
 
 class RebalanceProtocol(Enum):
     """How a member behaves while the group rebalances (KIP-429)."""
 
     EAGER = "eager"
-    """Gives up everything before it rejoins."""
+    """The member gives up all partitions before it rejoins."""
     COOPERATIVE = "cooperative"
-    """Keeps what it has, and gives up only what the new assignment takes away."""
+    """The member keeps its partitions, and gives up only those that the new assignment takes away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One member's side of a rebalance, as its JoinGroup metadata says it.
+    """The subscription of one member, from its JoinGroup metadata.
 
-    `owned` is what it held when it joined, and `generation` the generation in which it got that: claims of an
-    older generation lose against newer ones. `rack_id` is carried for an application's own assignor; the ones
-    here know nothing of the replicas' racks.
+    `owned` has the partitions of the member when it joined, and `generation` is the generation in which it got them:
+    claims of a newer generation win. `rack_id` is for assignors of applications; the assignors of Felice do not use
+    racks.
     """
 
     topics: tuple[str, ...]
@@ -42,9 +42,9 @@ class Subscription:
 
 
 def members_in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
-    """Static members first, by instance id, then the others by member id, as Java's assignors walk them.
+    """Returns static members by instance id, then dynamic members by member id, in the order of Java's assignors.
 
-    A static member that restarts gets a new member id; ordered by instance id it keeps its place.
+    A static member that restarts gets a new member id. In the order by instance id it keeps its place.
     """
 
     def place(member_id: str) -> tuple[bool, str, str]:
@@ -57,10 +57,11 @@ def members_in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
 def subscribed_topics(
     subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
 ) -> list[str]:
-    """Every topic that exists and that somebody asks for, by name."""
+    """Returns the names of all subscribed topics that exist."""
     asked = {topic for subscription in subscriptions.values() for topic in subscription.topics}
     return sorted(topic for topic in asked if partition_counts.get(topic, 0) > 0)
 
 
 def partitions_of(topics: Iterable[str], partition_counts: Mapping[str, int]) -> list[TopicPartition]:
+    """Returns all partitions of these topics, in order."""
     return [TopicPartition(topic, index) for topic in topics for index in range(partition_counts[topic])]

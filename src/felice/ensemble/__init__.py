@@ -1,10 +1,10 @@
-"""A real ZooKeeper ensemble on this machine, from the jars that PySpark carries: for development and tests.
+"""Runs a real ZooKeeper ensemble on this machine, from the jars of PySpark: for development and tests.
 
     with Ensemble(directory, nodes=3, port=0) as ensemble:
         ensemble.connect            # 127.0.0.1:40001,127.0.0.1:40002,127.0.0.1:40003
         ensemble.leader().kill()
 
-Production points `zookeeper.connect` at an ensemble of its own.
+In production `zookeeper.connect` names an ensemble that operators run.
 """
 
 from __future__ import annotations

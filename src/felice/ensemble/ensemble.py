@@ -1,7 +1,7 @@
-"""Several ZooKeeper servers on this machine that are one ensemble.
+"""Runs several ZooKeeper servers on this machine as one ensemble.
 
-Keeps true: when `start` returns every node serves and one of them leads (or stands alone); a start that
-            fails leaves nothing running. Data stays in the directory, so the next start goes on from it.
+Keeps true: when `start` returns, every node serves and one of them leads (or is standalone). A start that fails leaves
+            nothing running. The data stays in the directory, so the next start continues with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from felice.ensemble.node import Node
 from felice.env.java import JavaNotFound, find_java
 
 DEFAULT_PORT = 2181
-# From a node's client port to the ports on which the nodes talk to each other: 2888 and 3888 by custom.
+# Offsets from a node's client port to its quorum and election ports, which are 2888 and 3888 by convention.
 _QUORUM_OFFSET = 2888 - DEFAULT_PORT
 _ELECTION_OFFSET = 3888 - DEFAULT_PORT
 _START_TIMEOUT_S = 60.0
@@ -27,10 +27,10 @@ _POLL_S = 0.05
 
 
 class Ensemble:
-    """Made, then `start`ed; or `with Ensemble(...)`. Port 0 takes free ports.
+    """An ensemble. Call `start` and `stop`, or use `with Ensemble(...)`. Port 0 selects free ports.
 
-    `tick_ms` bounds what sessions may ask for: two to twenty ticks, unless `settings` of zoo.cfg say otherwise.
-    `with_tls` puts on the class path what a `secureClientPort` in `settings` needs.
+    Session timeouts are limited to two to twenty times `tick_ms`, unless `settings` (of zoo.cfg) set other limits.
+    `with_tls` adds the jars that a `secureClientPort` in `settings` needs to the class path.
     """
 
     def __init__(
@@ -57,10 +57,11 @@ class Ensemble:
 
     @property
     def connect(self) -> str:
-        """What `zookeeper.connect` takes."""
+        """The addresses of all nodes, as a value of `zookeeper.connect`."""
         return ",".join(node.address for node in self.nodes)
 
     def start(self) -> None:
+        """Starts all nodes and waits until they serve. Raises `EnsembleError`."""
         self._refuse_ports_in_use()
         try:
             for node in self.nodes:
@@ -75,7 +76,7 @@ class Ensemble:
             raise
 
     def wait_until_ready(self, timeout_s: float = _START_TIMEOUT_S) -> None:
-        """Returns when every node serves."""
+        """Waits until every node serves. Raises `EnsembleError`."""
         deadline = time.monotonic() + timeout_s
         for node in self.nodes:
             while node.status() is None:
@@ -88,7 +89,7 @@ class Ensemble:
                 time.sleep(_POLL_S)
 
     def leader(self, timeout_s: float = _START_TIMEOUT_S) -> Node:
-        """The node that leads, waited for while there is none."""
+        """Returns the leader; waits while there is none. Raises `EnsembleError` after the timeout."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             for node in self.nodes:
@@ -99,10 +100,12 @@ class Ensemble:
         raise EnsembleError(f"none of {self.connect} leads after {timeout_s:g} s")
 
     def stop(self) -> None:
+        """Stops all nodes cleanly."""
         for node in self.nodes:
             node.stop()
 
     def kill(self) -> None:
+        """Kills all nodes."""
         for node in self.nodes:
             node.kill()
 
@@ -125,7 +128,7 @@ class Ensemble:
     def _write_files(self, node: Node) -> None:
         data = node.directory / "data"
         data.mkdir(parents=True, exist_ok=True)
-        # ZooKeeper makes it too, and takes longer.
+        # ZooKeeper would also create it, but more slowly.
         (data / "myid").write_text(f"{node.number}\n")
         config = node_config(
             data.absolute(), self.host, self._ports, node.number, self._tick_ms, self._settings
@@ -187,7 +190,7 @@ def _why_not(host: str, port: int) -> str | None:
 
 
 def _why(node: Node) -> str:
-    """The most telling line of what a node printed or logged."""
+    """Returns the most informative line that a node printed or logged."""
     log = node.directory / "zookeeper.log"
     text = node.output() + (log.read_text(errors="replace")[-4000:] if log.exists() else "")
     telling = [

@@ -1,6 +1,6 @@
-"""What ZooKeeper is started from: PySpark's jars, and a configuration that people can read.
+"""Finds the jars of ZooKeeper in PySpark, and writes readable configuration files.
 
-Nothing of PySpark is imported: finding it is enough.
+It finds the directory of PySpark without importing it.
 """
 
 from __future__ import annotations
@@ -11,31 +11,40 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _JARS = ("zookeeper-3", "zookeeper-jute-3", "slf4j-api-", "metrics-core-", "snappy-java-")
-# They cost half a second of a start; a node that nobody looks into does without.
+# They delay a start by half a second, so a node whose log is not needed runs without them.
 _LOGGING_JARS = ("log4j-slf4j2-impl-", "log4j-api-", "log4j-core-")
 _TLS_JARS = (
-    "netty-buffer-", "netty-codec-base-", "netty-codec-4", "netty-common-", "netty-handler-4", "netty-resolver-4",
-    "netty-transport-4", "netty-transport-classes-epoll-", "netty-transport-native-unix-common-",
-)  # fmt: skip
-# How long a follower may take to come up and to fall behind, whatever a tick is.
+    "netty-buffer-",
+    "netty-codec-base-",
+    "netty-codec-4",
+    "netty-common-",
+    "netty-handler-4",
+    "netty-resolver-4",
+    "netty-transport-4",
+    "netty-transport-classes-epoll-",
+    "netty-transport-native-unix-common-",
+)
+# How long a follower may take to start, and how far it may fall behind, for any tick length.
 _INIT_MS = 20_000
 _SYNC_MS = 5_000
 _COMMANDS = "conf, cons, dump, envi, isro, mntr, ruok, srvr, stat, wchs"
 
 
 class EnsembleError(Exception):
-    """The ensemble cannot be started or did not come up; the message is the whole story."""
+    """The ensemble cannot be started or did not come up; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
+    """The ports of one node."""
+
     client: int
     quorum: int
     election: int
 
 
 def find_jars(*, with_logs: bool, with_tls: bool) -> list[Path]:
-    """The jars that are a ZooKeeper server."""
+    """Returns the jars of a ZooKeeper server. Raises `EnsembleError` if one is missing."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise EnsembleError(
@@ -59,7 +68,7 @@ def node_config(
     tick_ms: int,
     extra: Mapping[str, str],
 ) -> str:
-    """The text of a node's `zoo.cfg`."""
+    """Returns the text of a node's `zoo.cfg`."""
     settings = {
         "dataDir": str(data_dir),
         "clientPort": str(all_ports[node_id - 1].client),
@@ -68,7 +77,7 @@ def node_config(
         "initLimit": str(max(5, _INIT_MS // tick_ms)),
         "syncLimit": str(max(2, _SYNC_MS // tick_ms)),
         "maxClientCnxns": "0",
-        # Log files begin small: 64 MiB a node is much for a machine of one's own.
+        # Small initial log files: the default of 64 MiB per node is too much for a development machine.
         "preAllocSize": "1024",
         "autopurge.snapRetainCount": "3",
         "autopurge.purgeInterval": "1",
@@ -86,7 +95,7 @@ def node_config(
 
 
 def log_config(path: Path) -> str:
-    """A configuration of log4j: what ZooKeeper says goes to one file, at most four of 5 MB."""
+    """Returns a configuration of log4j that writes the log of a node to at most four files of 5 MB."""
     return f"""status=error
 appender.file.type=RollingFile
 appender.file.name=file

@@ -1,10 +1,10 @@
-"""Ends a process when the one that started it is gone, however that went: run as a process of its own.
+"""Ends a process when the process that started it has ended for any reason. Runs as a separate process.
 
     python guard.py PID GRACE_S
 
-Its standard input is a pipe whose other end only the starter has: the end of the stream is the starter's end, which
-nothing can keep from being noticed, not even SIGKILL. (A JVM cannot look after itself like that, and asking the
-kernel to tell of a parent's death is Linux's alone.) Imports nothing of Felice, so that it is small and starts quickly.
+Its standard input is a pipe whose other end is open only in the starting process. When that process ends, even by
+SIGKILL, the guard reads the end of the stream. (A JVM cannot watch its parent in this way, and only Linux can signal
+the death of a parent.) It imports nothing of Felice, so that it is small and starts quickly.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _POLL_S = 0.05
 
 
 def end(pid: int, grace_s: float) -> None:
-    """Asks the process to end, and kills it if it is still there after `grace_s`."""
+    """Asks the process to end, and kills it if it still runs after `grace_s` seconds."""
     try:
         os.kill(pid, signal.SIGTERM)
-        # One that stands still would not hear of it.
+        # A paused process would not receive the signal.
         os.kill(pid, signal.SIGCONT)
         deadline = time.monotonic() + grace_s
         while time.monotonic() < deadline:

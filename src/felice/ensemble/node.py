@@ -1,6 +1,6 @@
-"""One ZooKeeper server as a process: started, asked how it is, stopped, killed or made to stand still.
+"""One ZooKeeper server as a process: starts, queries, stops, kills and pauses it.
 
-It does not outlive whoever started it: a second, small process (`guard`) sees to that.
+The server does not outlive the process that started it: a second, small process (`guard`) ends it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from felice.ensemble import guard
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-# Small and quick to start.
+# Options for little memory and a quick start.
 _JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m")
 _STOP_TIMEOUT_S = 10.0
 _OUTPUT_TAIL = 2000
@@ -24,7 +24,7 @@ _OUTPUT_TAIL = 2000
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """What a server says of itself; `mode` is leader, follower, observer or standalone."""
+    """The status that a server reports. `mode` is leader, follower, observer or standalone."""
 
     mode: str
     version: str
@@ -34,7 +34,7 @@ class NodeStatus:
 
 
 def ask(host: str, port: int, command: str, timeout_s: float = 1.0) -> str:
-    """The answer to one of ZooKeeper's four-letter commands; raises `OSError`."""
+    """Sends one of ZooKeeper's four-letter commands and returns the response. Raises `OSError`."""
     with socket.create_connection((host, port), timeout_s) as connection:
         connection.sendall(command.encode())
         answer = b""
@@ -44,7 +44,7 @@ def ask(host: str, port: int, command: str, timeout_s: float = 1.0) -> str:
 
 
 def node_status(host: str, port: int, timeout_s: float = 1.0) -> NodeStatus | None:
-    """How a server is, or None while it does not serve; raises `OSError` when nobody answers."""
+    """Returns the status of a server, or None while it does not serve. Raises `OSError` if no server responds."""
     said = ask(host, port, "srvr", timeout_s)
     fields = dict(line.split(": ", 1) for line in said.splitlines() if ": " in line)
     if "Mode" not in fields:
@@ -59,7 +59,7 @@ def node_status(host: str, port: int, timeout_s: float = 1.0) -> NodeStatus | No
 
 
 class Node:
-    """A server of an ensemble, by its number from 1."""
+    """One server of an ensemble. Numbers count from 1."""
 
     def __init__(
         self, number: int, host: str, port: int, directory: Path, java: Path, options: Sequence[str]
@@ -74,15 +74,17 @@ class Node:
 
     @property
     def address(self) -> str:
+        """`host:port` of the client port."""
         return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int | None:
+        """The process id, or None if the process does not run."""
         return self._process.pid if self._process is not None else None
 
     @property
     def exit_code(self) -> int | None:
-        """How its process ended, or None while it runs (or has not been started)."""
+        """The exit code of the process, or None if it runs or was not started."""
         code = self._process.poll() if self._process is not None else None
         if code is not None:
             self._dismiss_guard()
@@ -90,53 +92,61 @@ class Node:
 
     @property
     def is_running(self) -> bool:
+        """Whether the process runs."""
         return self._process is not None and self.exit_code is None
 
     def start(self) -> None:
+        """Starts the process and its guard."""
         if self.is_running:
             return
         self._dismiss_guard()
         with (self.directory / "output.log").open("wb") as output:
-            # A group of its own: Ctrl-C is for whoever started us, who then stops us in order.
+            # Its own process group: Ctrl-C reaches only the starting process, which then stops the node cleanly.
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
         self._guard = subprocess.Popen(
             [sys.executable, "-I", "-S", guard.__file__, str(self._process.pid), str(_STOP_TIMEOUT_S)],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def _dismiss_guard(self) -> None:
-        """Before anybody else may have the number of the process that it looks after."""
+        """Ends the guard, before the operating system can reuse the process id that it watches."""
         if self._guard is not None:
             self._guard.kill()
             self._guard.communicate()
             self._guard = None
 
     def status(self) -> NodeStatus | None:
-        """None while it does not serve, whatever the reason."""
+        """Returns the status, or None while the node does not serve for any reason."""
         try:
             return node_status(self.host, self.port)
         except OSError:
             return None
 
     def stop(self) -> None:
+        """Stops the process cleanly."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
+        """Kills the process."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """It stands still, its connections open, until `resume`."""
+        """Pauses the process until `resume`. Its connections stay open."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
+        """Continues a paused process."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
     def output(self) -> str:
-        """The end of what the process printed: why it did not start, if so."""
+        """Returns the end of the process's output, which has the reason of a failed start."""
         path = self.directory / "output.log"
         return path.read_text(errors="replace")[-_OUTPUT_TAIL:] if path.exists() else ""
 
@@ -145,7 +155,7 @@ class Node:
             return
         self._dismiss_guard()
         self._process.send_signal(number)
-        # One that stands still would not hear of it.
+        # A paused process would not receive the signal.
         self._process.send_signal(signal.SIGCONT)
         try:
             self._process.wait(_STOP_TIMEOUT_S)

@@ -91,7 +91,7 @@ def test_user_data_has_javas_bytes() -> None:
     assert data.hex() == (
         "00000002" + "0001" + "74" + "00000002" + "00000000" + "00000001"
         "0001" + "75" + "00000001" + "00000005" + "00000009"
-    )  # fmt: skip
+    )
     assert decode_previous_assignment(data) == (tps("t0 t1 u5"), 9)
 
 

@@ -358,9 +358,11 @@ def test_the_cleaner_leaves_a_replica_alone_while_it_moves() -> None:
     """Else the copy might have a value, copied early, and not its tombstone, which was due before it was reached."""
     disk = SimDisk()
     eager = {
-        "log_cleaner_backoff_ms": "10", "log_cleaner_min_cleanable_ratio": "0.001",
-        "log_cleanup_policy": "compact", "log_segment_bytes": str(1 << 20),
-    }  # fmt: skip
+        "log_cleaner_backoff_ms": "10",
+        "log_cleaner_min_cleanable_ratio": "0.001",
+        "log_cleanup_policy": "compact",
+        "log_segment_bytes": str(1 << 20),
+    }
     slow = {"replica_alter_log_dirs_io_max_bytes_per_second": "1"}
 
     async def begin(broker: EmbeddedBroker) -> None:

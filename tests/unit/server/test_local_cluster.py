@@ -67,8 +67,10 @@ def test_when_a_broker_dies_others_in_sync_lead_and_its_own_wait_for_it(cluster:
     agree(cluster, lambda broker: row(broker, "a").leader == 2 and row(broker, "alone").leader == -1)
     two = cluster.cluster.brokers[2]
     assert [(row(two, "a", n).leader_epoch, row(two, "a", n).isr) for n in range(3)] == [
-        (1, (2, 3)), (1, (3, 2)), (0, (2, 3)),
-    ]  # fmt: skip
+        (1, (2, 3)),
+        (1, (3, 2)),
+        (0, (2, 3)),
+    ]
     assert row(two, "alone").isr == (1,)
     assert two.services.partitions.find("a", 0).is_leader
     cluster.run(cluster.cluster.start_broker(1))

@@ -1,5 +1,5 @@
 """One module per API; `table` names them.
 
-A handler is `handle(request, context)`. What it does before it returns happens in the order of
-the connection's requests; what it awaits may overlap with the next.
+A handler is `handle(request, context)`. Its work before it returns or first awaits is done in the order of the
+connection's requests. The rest may overlap with the next request.
 """

@@ -26,7 +26,7 @@ async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Ad
     services = context.services
     index = services.coordinators.groups.partition_for(request.group_id)
     if services.image.partition(CONSUMER_OFFSETS, index) is None:
-        # Where no group was ever looked for, the topic is still to be made; the producer asks again.
+        # If no client has looked up a group yet, the topic does not exist. It is created, and the producer retries.
         services.auto_topics.ensure(CONSUMER_OFFSETS)
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     who = Identity(request.transactional_id, request.producer_id, request.producer_epoch)

@@ -1,8 +1,8 @@
 """AddPartitionsToTxn (key 24): partitions that a transaction is about to write to.
 
-Until version 3 a client asks for its own transaction. From version 4 brokers ask: for several transactions in one
-request, or with `verify_only` only whether the partitions were added. What a broker adds, it adds for a client that
-uses transaction V2.
+Up to version 3 a client sends it for its own transaction. From version 4 brokers send it: for several transactions in
+one request, or with `verify_only` to check whether the partitions were added. A broker adds partitions for a client
+that uses transaction V2.
 """
 
 from __future__ import annotations

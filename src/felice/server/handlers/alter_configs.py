@@ -1,7 +1,7 @@
 """AlterConfigs (key 33): replaces all configurations of a resource.
 
-What DescribeConfigs told may be sent back whole: names that cannot change are passed over when
-their value is the one in force.
+A client may send back the complete result of DescribeConfigs: options that cannot change are ignored if their value is
+the one in force.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""AlterPartitionReassignments (key 45): each partition stands alone; the answer says that the move has begun."""
+"""AlterPartitionReassignments (key 45): each partition has its own result. A success means that the
+reassignment has started."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs (key 34): begins to move replicas between this broker's log directories.
 
-The answer says that the move began; DescribeLogDirs shows how far it got. To name the directory where a replica
-is already ends a move of it.
+A success means that the move has started; DescribeLogDirs shows its progress. Naming the current directory of a replica
+cancels its move.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _row(topic: str, index: int, path: str, context: RequestContext) -> AlterRep
     try:
         context.services.replica_moves.begin(topic, index, path)
     except ApiError as error:
-        # Older clients know only this code for a replica that is elsewhere.
+        # Older clients know only this code for a replica on another broker.
         elsewhere = error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         row.error_code = ErrorCode.REPLICA_NOT_AVAILABLE if elsewhere else error.code
     return row

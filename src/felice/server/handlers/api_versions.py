@@ -1,9 +1,8 @@
-"""ApiVersions (key 18): what this broker offers.
+"""ApiVersions (key 18): the APIs and versions that this broker offers.
 
-Answered before anything else on a connection, and even in versions it does not know
-(KIP-511): then in version 0, with error 35 and the row of ApiVersions itself.
-Only what has a handler is offered. The features that the cluster has finalized tell clients which flow of
-transactions to use.
+The broker answers it before any other request of a connection, and even in versions that it does not know (KIP-511):
+then in version 0, with error 35 and only the row of ApiVersions. APIs without a handler are not offered. The finalized
+features of the cluster tell clients which version of transactions to use.
 """
 
 from __future__ import annotations

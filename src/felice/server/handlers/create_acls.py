@@ -1,4 +1,4 @@
-"""CreateAcls (key 30): there is no authorizer, and no rule can be made."""
+"""CreateAcls (key 30): there is no authorizer, so no ACL can be created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37): gives topics more partitions; `count` is the new total."""
+"""CreatePartitions (key 37): adds partitions to topics; `count` is the new total."""
 
 from __future__ import annotations
 

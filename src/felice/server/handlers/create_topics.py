@@ -1,6 +1,6 @@
-"""CreateTopics (key 19): each topic stands alone; a name that comes twice is refused.
+"""CreateTopics (key 19): each topic has its own result; a name that occurs twice is refused.
 
-From version 5 the answer says what was made, every configuration included.
+From version 5 the response describes the created topics, including every configuration.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
-    # KIP-464's -1 for the broker's defaults is taken in every version, as Kafka 4 does.
+    # KIP-464: -1 selects the broker's default. As in Kafka 4, it is accepted in every version.
     assignment = {row.partition_index: tuple(row.broker_ids) for row in topic.assignments}
     if len(assignment) != len(topic.assignments):
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
     if null := next((config.name for config in topic.configs if config.value is None), None):
         reason = f"Null value not supported for topic configs: {shortened(null)}"
         raise ApiError(ErrorCode.INVALID_CONFIG, reason)
-    # A configuration that comes twice has the value that comes last, as with Kafka.
+    # As in Kafka, the last value of a repeated configuration wins.
     configs = {config.name: config.value for config in topic.configs if config.value is not None}
     return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignment, configs)
 
@@ -80,7 +80,7 @@ def _made(
 
 
 def _config_row(entry: ConfigEntry, shared: _Rows) -> CreatableTopicConfigs:
-    """Most configurations of most topics are alike, and an answer may tell of thousands of topics."""
+    """Returns the row of a configuration. Equal rows are shared, because a response may have thousands of topics."""
     key = entry.name, entry.value, entry.source
     if key not in shared:
         shared[key] = CreatableTopicConfigs(

@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31): there is no authorizer, and no rule that could go."""
+"""DeleteAcls (key 31): there is no authorizer, so there are no ACLs to delete."""
 
 from __future__ import annotations
 

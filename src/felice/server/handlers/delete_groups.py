@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42): remove groups without members, and their offsets. Each group has its own result."""
+"""DeleteGroups (key 42): deletes groups without members, and their offsets. Each group has its own result."""
 
 from __future__ import annotations
 

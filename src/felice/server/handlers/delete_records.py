@@ -1,7 +1,7 @@
 """DeleteRecords (key 21): moves the start of partitions forward; -1 means up to the high watermark.
 
-Only the log start moves. Segments that lie wholly before it go with the next retention check. The answer waits until
-every replica that is alive has moved its own, for at most `timeout_ms`.
+Only the log start moves. The next retention check deletes the segments before it. The response waits until every live
+replica has moved its log start, for at most `timeout_ms`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
 def _begin(
     topic: str, asked: DeleteRecordsPartition, moved: list[_Moved], context: RequestContext
 ) -> DeleteRecordsPartitionResult:
-    """Moves the start here. All partitions begin at once, and share one deadline for their replicas."""
+    """Moves the log start on this broker. All partitions start together and share one deadline for their replicas."""
     row = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
     try:
         if topic in INTERNAL_TOPICS:

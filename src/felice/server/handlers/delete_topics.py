@@ -1,7 +1,7 @@
 """DeleteTopics (key 20): by name, and from version 6 by name or id.
 
-A topic that is named twice, be it once by name and once by id, is not deleted at all. A deleted topic is
-gone from Metadata when the answer leaves; its files go later. Offsets that groups committed for it go too.
+A topic that occurs twice, even once by name and once by id, is not deleted. When the response is sent, Metadata does
+not show a deleted topic any more; its files are deleted later. The committed offsets of the topic are deleted, too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
 
 
 def _ref(topic: DeleteTopicState) -> TopicRef | None:
-    """None where it is named in both ways, or in none."""
+    """Returns the name or the id of the topic, or None if the request gives both or neither."""
     if (topic.name is None) == (topic.topic_id == ZERO_UUID):
         return None
     return topic.topic_id if topic.name is None else topic.name
@@ -57,7 +57,7 @@ def _refused(topic: DeleteTopicState) -> DeletableTopicResult:
 
 
 def _merge_duplicates(times: Counter[TopicRef], context: RequestContext) -> list[TopicRef]:
-    """One of each; where a name and an id mean the same topic the name is left, and counts as named twice."""
+    """Returns the distinct topics. If a name and an id mean the same topic, only the name stays, counted twice."""
     names = context.services.image.topic_names
     doubled = {ref: names[ref] for ref in times if isinstance(ref, UUID) and names.get(ref) in times}
     for name in doubled.values():

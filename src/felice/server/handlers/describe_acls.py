@@ -1,4 +1,4 @@
-"""DescribeAcls (key 29): there is no authorizer, and so there are no rules."""
+"""DescribeAcls (key 29): there is no authorizer, so there are no ACLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeCluster (key 60): cluster id, controller and brokers."""
+"""DescribeCluster (key 60): the cluster id, the controller and the brokers."""
 
 from __future__ import annotations
 

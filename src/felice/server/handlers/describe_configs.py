@@ -1,7 +1,7 @@
-"""DescribeConfigs (key 32): every configuration of topics and brokers, with where it comes from.
+"""DescribeConfigs (key 32): every configuration of topics and brokers, with its source.
 
-Null or empty names ask for all; a name that means nothing is left out. A broker answers only
-for itself; the empty name stands for what was set for all brokers.
+A null or empty list of names requests all configurations; unknown names are left out. A broker returns only its own
+configuration. The empty broker id requests the dynamic values that were set for all brokers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 async def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    """A resource that is named twice in the same way is answered once: a broker has hundreds of configurations."""
+    """Returns each requested resource once, because a broker has hundreds of configurations."""
     asked = {
         (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())): resource
         for resource in request.resources

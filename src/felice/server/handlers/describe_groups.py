@@ -1,4 +1,4 @@
-"""DescribeGroups (key 15): state, protocol and members. Every group asked for is answered, once."""
+"""DescribeGroups (key 15): state, protocol and members. The response has each requested group once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""DescribeLogDirs (key 35): this broker's log directories, what they hold, and how much room is left.
+"""DescribeLogDirs (key 35): this broker's log directories, their replicas and their free space.
 
-A directory that failed is answered with KAFKA_STORAGE_ERROR and no partitions. A replica on its way to another
-directory is in both: there as a future replica, with how much is still to be copied.
+A failed directory has the error KAFKA_STORAGE_ERROR and no partitions. A replica that moves to another directory is
+listed in both: in the new one as a future replica, with the number of offsets that are still to be copied.
 """
 
 from __future__ import annotations

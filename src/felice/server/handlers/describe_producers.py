@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): who writes to a partition, from any of its replicas, as in Kafka (KIP-664)."""
+"""DescribeProducers (key 61): the active producers of a partition, from any of its replicas, as in Kafka (KIP-664)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-    """A partition that is named twice is answered once: it may have thousands of producers."""
+    """Returns each requested partition once, because it may have thousands of producers."""
     asked = dict.fromkeys(
         (topic.name, index) for topic in request.topics for index in topic.partition_indexes
     )

@@ -1,4 +1,7 @@
-"""DescribeTransactions (key 65): transactions by id, from their coordinator, each once (KIP-664)."""
+"""DescribeTransactions (key 65): transactions by id, from their coordinator.
+
+The response has each id once (KIP-664).
+"""
 
 from __future__ import annotations
 

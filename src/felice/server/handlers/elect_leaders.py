@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): each partition stands alone; the answer leaves when the image shows who leads."""
+"""ElectLeaders (key 43): each partition has its own result. The response is sent when the image shows the leaders."""
 
 from __future__ import annotations
 

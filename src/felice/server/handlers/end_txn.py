@@ -1,6 +1,6 @@
-"""EndTxn (key 26): commit or abort. Answered when the decision is in the log; the markers follow.
+"""EndTxn (key 26): commit or abort. The response is sent when the decision is in the log; the markers follow.
 
-From version 5 the client uses transaction V2: the answer brings the identity for its next transaction.
+From version 5 the client uses transaction V2: the response has the producer id and epoch of its next transaction.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""FindCoordinator (key 10): which broker coordinates a group or a transactional id; from version 4 several at once.
+"""FindCoordinator (key 10): the broker that coordinates a group or a transactional id (from version 4 several).
 
-The first call creates the topic that coordination lives in. Until it has leaders the answer is
-COORDINATOR_NOT_AVAILABLE, and clients ask again; where the topic cannot be made, as on a full disk, the message says
-why. Other types of coordinators do not exist here: INVALID_REQUEST.
+The first request creates the internal topic of the coordinator. Until the topic has leaders the error is
+COORDINATOR_NOT_AVAILABLE, and clients retry. If the topic cannot be created, as on a full disk, the message has the
+reason. Felice has no other types of coordinators: INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _find(key_type: int, key: str, context: RequestContext) -> Coordinator:
 
 
 def _no_error(context: RequestContext) -> str | None:
-    """Kafka says `NONE` in versions 1 to 3, and in words nothing where there are many answers."""
+    """The message of a success: as in Kafka `NONE` in versions 1 to 3, and empty from version 4."""
     return "" if context.version >= _MANY_KEYS_SINCE else "NONE"
 
 

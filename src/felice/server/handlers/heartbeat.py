@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member lives; REBALANCE_IN_PROGRESS tells it to join again."""
+"""Heartbeat (key 12): keeps a member alive; REBALANCE_IN_PROGRESS tells the member to join again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""InitProducerId (key 22): an identity for an idempotent producer, or for the holder of a transactional id.
+"""InitProducerId (key 22): producer id and epoch of an idempotent or transactional producer.
 
-Without a transactional id it is always a fresh producer id with epoch 0. With one its coordinator decides; before
-version 4 a fenced producer hears INVALID_PRODUCER_EPOCH.
+Without a transactional id the response is always a new producer id with epoch 0. With one, the transaction coordinator
+decides. Before version 4 the error of a fenced producer is INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

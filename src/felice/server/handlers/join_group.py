@@ -1,4 +1,4 @@
-"""JoinGroup (key 11): enter a group, or come back to it. Parked until the join phase ends."""
+"""JoinGroup (key 11): a member joins or rejoins a group. The response waits until the join phase ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def handle(
 
 
 def _without_protocol(answer: JoinGroupResponse) -> JoinGroupResponse:
-    """With an error there is no protocol, which old versions can only say by an empty name."""
+    """Replaces a null protocol name, which errors have, by an empty one: old versions cannot encode null."""
     answer.protocol_name = answer.protocol_name or ""
     return answer
 

@@ -1,4 +1,7 @@
-"""LeaveGroup (key 13): go, or send static members away. Up to version 2 one member, whose error is the response's."""
+"""LeaveGroup (key 13): members leave, or an operator removes static members.
+
+Up to version 2 it has one member, whose error is that of the response.
+"""
 
 from __future__ import annotations
 

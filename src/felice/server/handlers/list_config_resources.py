@@ -1,7 +1,7 @@
-"""ListConfigResources (key 74): topics, brokers, and whatever else has configs here.
+"""ListConfigResources (key 74): the topics and brokers, which are the resources with configurations.
 
-Version 0 asks for the subscriptions of client metrics, of which there are none, as nobody takes telemetry.
-Groups and brokers' loggers have no configs of their own either.
+Version 0 requests the subscriptions of client metrics. There are none, because Felice does not collect telemetry.
+Groups and loggers of brokers have no configurations either.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """ListOffsets (key 2): the offset at a timestamp, or at one end of a partition.
 
-What a consumer may not read does not count: `latest` is the last stable offset for
-read_committed, else the high watermark, and a search that finds something beyond it finds
-nothing (-1, and no error). A follower (`replica_id`) is told the log's end.
+Only records that the consumer may read count: `latest` is the last stable offset for read_committed, otherwise the high
+watermark. A search whose result lies beyond it returns -1 without an error. For a follower (`replica_id`) `latest` is
+the log end offset.
 
-A new leader whose high watermark has not yet reached the start of its epoch does not know what its predecessor had
-shown: it says OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE below version 5) rather than something older.
+A new leader whose high watermark has not reached the start of its epoch does not know which offsets its predecessor
+exposed. It returns OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE below version 5) instead of an older offset.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _Known: TypeAlias = dict[tuple[int, int, int, int], TimestampOffset | ApiError |
 _NOTHING = TimestampOffset(-1, -1, -1)
 _NOT_TIERED = TimestampOffset(-1, -1, -1)
 
-# From which version a special timestamp may be asked.
+# The first version in which each special timestamp is allowed.
 _SINCE = {
     LATEST_TIMESTAMP: 1,
     EARLIEST_TIMESTAMP: 1,
@@ -62,7 +62,7 @@ def handle(
 
 
 async def _answer_with_searches(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """Batches are looked into on threads. The log may change meanwhile, so the search begins anew after each."""
+    """Searches batches on threads. The log may change in the meantime, so the lookup starts again after each search."""
     times = _times_asked(request)
     response = ListOffsetsResponse()
     for topic in request.topics:
@@ -85,12 +85,14 @@ async def _answer_with_searches(request: ListOffsetsRequest, context: RequestCon
 
 
 class _UnknownSearch(Exception):
+    """A batch must be searched on a thread before the lookup can continue."""
+
     def __init__(self, search: BatchSearch) -> None:
         self.search = search
 
 
 def _among(known: _Known) -> Find:
-    """Finds what was found before; asks for the rest by `_UnknownSearch`."""
+    """Returns a function that finds the known results, and raises `_UnknownSearch` for others."""
 
     def find(search: BatchSearch) -> TimestampOffset | None:
         if search.key not in known:

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): what is on its way; what is not, or not known, is left out."""
+"""ListPartitionReassignments (key 46): the reassignments in progress; other and unknown partitions are left out."""
 
 from __future__ import annotations
 

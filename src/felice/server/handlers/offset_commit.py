@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): store offsets. Answered when they are committed to the log."""
+"""OffsetCommit (key 8): stores offsets. The response is sent when they are committed to the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): forget offsets of topics that the group does not read."""
+"""OffsetDelete (key 47): deletes offsets of topics to which the group is not subscribed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """OffsetFetch (key 9): committed offsets of one group, or from version 8 of several.
 
-Nothing committed is an offset of -1 and no error. Version 1 has no error of its own: a group's error goes into
-each partition.
+A partition without a committed offset has offset -1 and no error. Version 1 has no error of the response: each
+partition has the error of the group.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def _settled(
 
 
 def _distinct(asked: Iterable[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
-    """All offsets of a group are answered once, however often they are asked for."""
+    """Returns the requested groups without duplicates of groups for which all offsets are requested."""
     return list({group.group_id if group.topics is None else id(group): group for group in asked}.values())
 
 

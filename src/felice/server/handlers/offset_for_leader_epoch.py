@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23): where a leader epoch ended (KIP-101, KIP-320).
 
-An epoch that this log never had answers (-1, -1), which is no error; one older than everything
-here ended where the log begins.
+For an epoch that this log never had the result is (-1, -1) without an error. An epoch older than all of the log ended
+at the log start.
 """
 
 from __future__ import annotations

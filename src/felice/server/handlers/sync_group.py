@@ -1,4 +1,5 @@
-"""SyncGroup (key 14): the leader brings the assignment, each member fetches its own. Parked until it is stored."""
+"""SyncGroup (key 14): the leader sends the assignment, and each member receives its own. The response waits until the
+assignment is stored."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from felice.server.group_client import client_of
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
-_PROTOCOL_SENT_SINCE = 5  # KIP-559: from here on the client must say which protocol it means
+_PROTOCOL_SENT_SINCE = 5  # KIP-559: the client must name the protocol from this version on
 
 
 def handle(

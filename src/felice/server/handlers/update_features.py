@@ -1,6 +1,6 @@
-"""UpdateFeatures (key 57): the cluster settles on other levels of its features, on all that were asked for or on none.
+"""UpdateFeatures (key 57): finalizes new levels of features: all requested ones or none.
 
-The first fault is the answer, as in Kafka 4. Versions 0 and 1 list the features when there is none.
+As in Kafka 4, the response has the first error. Versions 0 and 1 list the features if there is no error.
 """
 
 from __future__ import annotations

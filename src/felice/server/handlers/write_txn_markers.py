@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (key 27): a transaction coordinator tells partition leaders how transactions ended."""
+"""WriteTxnMarkers (key 27): a transaction coordinator sends the outcome of transactions to partition leaders."""
 
 from __future__ import annotations
 
