@@ -201,7 +201,9 @@ async def test_a_request_that_is_given_up_lets_the_next_one_pass() -> None:
     begun = asyncio.ensure_future(cast("Awaitable[PartitionErrors]", world.enter(A, V2, "begun", 0)))
     await asyncio.sleep(0.01)
     waiting = asyncio.ensure_future(cast("Awaitable[PartitionErrors]", world.enter(A, V2, "waiting", 0)))
-    never_begun = asyncio.ensure_future(cast("Awaitable[PartitionErrors]", world.enter(A, V2, "not begun", 0)))
+    never_begun = asyncio.ensure_future(
+        cast("Awaitable[PartitionErrors]", world.enter(A, V2, "not begun", 0))
+    )
     last = world.enter(A, V2, "last", 0)
     begun.cancel()
     waiting.cancel()

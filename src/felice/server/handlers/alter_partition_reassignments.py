@@ -1,5 +1,7 @@
-"""AlterPartitionReassignments (key 45): each partition has its own result. A success means that the
-reassignment has started."""
+"""AlterPartitionReassignments (key 45): each partition has its own result.
+
+A success means that the reassignment has started.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""SyncGroup (key 14): the leader sends the assignment, and each member receives its own. The response waits until the
-assignment is stored."""
+"""SyncGroup (key 14): the leader sends the assignment, and each member receives its own.
+
+The response waits until the assignment is stored.
+"""
 
 from __future__ import annotations
 
