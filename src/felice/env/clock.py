@@ -26,7 +26,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The machine's clocks as a `Clock`."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -155,11 +155,12 @@ class FileSlice:
     size_bytes: int
 
     def read(self) -> bytes:
+        """Reads the slice into memory."""
         return self.file.pread(self.size_bytes, self.position)
 
 
 class SystemFile:
-    """A file of the operating system, read and written by position."""
+    """A `File` of the operating system."""
 
     __slots__ = ("_fd", "_size_bytes", "path")
 
@@ -224,7 +225,7 @@ class _SystemLock:
 
 
 class SystemDisk:
-    """The machine's file system."""
+    """The machine's file system as a `Disk`."""
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SystemFile:
         flags = os.O_RDONLY if read_only else os.O_RDWR

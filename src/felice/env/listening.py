@@ -116,15 +116,18 @@ class ListeningServer(asyncio.AbstractServer):
         self.sockets = []
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that the server uses."""
         return self._loop
 
     def is_serving(self) -> bool:
+        """Whether `close` was not called yet."""
         return bool(self.sockets)
 
     async def start_serving(self) -> None:
         """Does nothing: `start` was called before."""
 
     async def serve_forever(self) -> None:
+        """Waits until the caller is cancelled."""
         await self._loop.create_future()
 
     async def wait_closed(self) -> None:

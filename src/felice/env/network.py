@@ -53,7 +53,7 @@ class Network(Protocol):
 
 
 class SystemNetwork:
-    """TCP of the machine, on the running event loop."""
+    """The machine's TCP as a `Network`, on the running event loop."""
 
     async def check_free(self, host: str | None, port: int) -> None:
         loop = asyncio.get_running_loop()

@@ -15,7 +15,7 @@ _IDLE_S = 1.0
 
 
 class Throttle:
-    """Shared by all cleaner threads. `bytes_per_second` may be infinite."""
+    """The limit. All threads that share it wait here."""
 
     def __init__(self, clock: Clock, bytes_per_second: float) -> None:
         self.bytes_per_second = bytes_per_second

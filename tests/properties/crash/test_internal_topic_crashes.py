@@ -110,14 +110,14 @@ def check_after_crash(disk: SimDisk, seed: int, event_log: EventLog, before: int
 
     async def main() -> None:
         broker = await machine.start()
-        life = world.machine("c1").boot()
-        committed = (await life.run(_committed(life.env, machine.bootstrap)))[0]
+        client = world.machine("c1").boot()
+        committed = (await client.run(_committed(client.env, machine.bootstrap)))[0]
         # Decided transactions are completed at once, undecided ones when they are too old.
         await asyncio.sleep(TRANSACTION_TIMEOUT_MS / 1000 + 20)
-        copied = (await life.run(_committed(life.env, machine.bootstrap)))[1]
+        copied = (await client.run(_committed(client.env, machine.bootstrap)))[1]
         check(broker, committed, copied)
         if "sums" in broker.image.topics:
-            await life.run(_go_on(life.env, machine.bootstrap))
+            await client.run(_go_on(client.env, machine.bootstrap))
         await machine.stop()
 
     def check(broker: Broker, committed: int, copied: int) -> None:

@@ -49,7 +49,7 @@ STEPS = st.one_of(
 )
 
 
-class World:
+class CleanedLog:
     """A log, its cleaner's checkpoint, and its producers with an open transaction."""
 
     def __init__(self, directory: Path) -> None:
@@ -127,13 +127,13 @@ def sequences(log: Log) -> dict[int, tuple[int, bool]]:
 @given(st.lists(STEPS, min_size=5, max_size=40))
 def test_every_key_keeps_its_last_committed_record(steps: list[Any]) -> None:
     with TemporaryDirectory() as directory:
-        world = World(Path(directory))
+        cleaned = CleanedLog(Path(directory))
         for name, *arguments in [*steps, ("roll",), ("clean", 0, 1000), ("reopen", False)]:
-            getattr(world, name)(*arguments)
-        segments = len(world.log.segments)
-        clean(world.log, world.clean_offset, now_ms=world.now_ms)
-        clean(world.log, world.clean_offset, now_ms=world.now_ms)
-        assert len(world.log.segments) <= segments
+            getattr(cleaned, name)(*arguments)
+        segments = len(cleaned.log.segments)
+        clean(cleaned.log, cleaned.clean_offset, now_ms=cleaned.now_ms)
+        clean(cleaned.log, cleaned.clean_offset, now_ms=cleaned.now_ms)
+        assert len(cleaned.log.segments) <= segments
 
 
 class Crash(BaseException):

@@ -214,10 +214,10 @@ def test_a_stray_partition_with_records_is_kept_and_logged(
     (stray,) = [path for path in tmp_path.iterdir() if path.is_dir()]
     assert stray.name.startswith("events-0.") and stray.name.endswith("-stray")
     (record,) = [found for found in caplog.records if found.levelno == logging.ERROR]
-    told = vars(record)
-    assert (told["partition"], told["path"]) == ("events-0", str(stray))
-    assert (told["log_start_offset"], told["log_end_offset"]) == (0, 1)
-    assert told["reason"] == "the test wants it"
+    fields = vars(record)
+    assert (fields["partition"], fields["path"]) == ("events-0", str(stray))
+    assert (fields["log_start_offset"], fields["log_end_offset"]) == (0, 1)
+    assert fields["reason"] == "the test wants it"
     assert directory.strays.present() == [stray]
     directory.close()
     again = opened(tmp_path)
@@ -344,15 +344,15 @@ def test_an_io_error_takes_the_whole_directory_offline(tmp_path: Path) -> None:
     disk = FailingDisk()
     directory = opened(tmp_path, disk=disk)
     first, second = create(directory, partition=0), create(directory, partition=1)
-    told: list[LogDirectory] = []
-    directory.on_offline = told.append
+    reported: list[LogDirectory] = []
+    directory.on_offline = reported.append
     disk.failing, disk.errno = {"write"}, errno.EIO
     with pytest.raises(LogOffline):
         append(first, "a")
     disk.failing = set()
     with pytest.raises(LogOffline, match="offline"):
         append(second, "b")
-    assert told == [directory]
+    assert reported == [directory]
     with pytest.raises(LogDirectoryError, match="is offline"):
         create(directory, "other")
     directory.close()
@@ -523,7 +523,7 @@ def copied(directory: LogDirectory) -> Any:
 def test_a_copy_becomes_the_replica_under_its_name(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     copy = copied(directory)
-    assert not directory.logs, "nobody takes it for the replica before it is whole"
+    assert not directory.logs, "an incomplete copy is not loaded as the replica"
     replica = directory.adopt_future("events", 0, clean_offset=1)
     assert (directory.futures, directory.checkpoints.clean_offsets) == ({}, {("events", 0): 1})
     assert replica is directory.logs["events", 0] and replica is not copy
