@@ -46,7 +46,7 @@ class Plan:
     victims: tuple[str, ...]
     batch_rows: int = 300
     batches_between: int = 2
-    deadline_s: int = 240
+    deadline_s: int = 800
 
     @property
     def records(self) -> int:
