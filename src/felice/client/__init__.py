@@ -2,8 +2,8 @@
 
     from felice.client import Consumer, Producer        # instead of: from confluent_kafka import ...
 
-Submodules have confluent_kafka's names, too: `admin`, `aio`, `error`, `serialization`. `felice.client.aio` also has
-coroutines of its own, `felice.client.blocking` a small client of raw batches for processes such as Spark's
+Submodules have confluent_kafka's names, too: `admin`, `aio`, `error`, `serialization`. In addition, `felice.client.aio`
+has its own coroutine API, and `felice.client.blocking` a small client for raw batches in processes such as Spark's
 executors. Clients of other languages and libraries work with the brokers as well.
 """
 

@@ -1,4 +1,4 @@
-"""The values that confluent_kafka keeps in its module `_model`, for programs that import them from there."""
+"""The values of confluent_kafka's module `_model`, for programs that import them from there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`DeserializingConsumer`: a consumer that turns the bytes of messages into objects itself."""
+"""`DeserializingConsumer`: a consumer that converts the bytes of messages to objects."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ V = TypeVar("V")
 
 
 class DeserializingConsumer(Consumer, Generic[K, V]):
-    """A `Consumer` whose messages have objects for their key and value.
+    """A `Consumer` whose messages hold objects as key and value.
 
-    Besides a consumer's configuration it takes `key.deserializer` and `value.deserializer`: callables
+    Besides a consumer's configuration it accepts `key.deserializer` and `value.deserializer`: callables
     `(bytes, SerializationContext) -> obj`, such as those of `felice.client.serialization`; or
     `key.deserializer.builder` and `value.deserializer.builder`.
     """
@@ -34,7 +34,7 @@ class DeserializingConsumer(Consumer, Generic[K, V]):
             raise
 
     def poll(self, timeout: float = -1) -> Message | None:
-        """The next message with its objects; None if there is none within `timeout` seconds (-1: waits for ever).
+        """Return the next message with its objects; None if there is none within `timeout` seconds (-1: no limit).
 
         Raises `ConsumeError` for an error event, `KeyDeserializationError` or `ValueDeserializationError` with the
         deserializer's exception; `kafka_message` has the message.
@@ -48,10 +48,10 @@ class DeserializingConsumer(Consumer, Generic[K, V]):
         return self._serdes.deserialize(message)
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """Raises `NotImplementedError`, as confluent_kafka does: use `poll`."""
+        """Raise `NotImplementedError`, as confluent_kafka does: use `poll`."""
         raise NotImplementedError("a DeserializingConsumer has no consume: use poll")
 
     def close(self) -> None:
-        """Close the consumer, then the deserializers that builders made."""
+        """Close the consumer, then the deserializers that builders created."""
         super().close()
         self._serdes.close()

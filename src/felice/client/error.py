@@ -1,8 +1,8 @@
-"""What goes wrong, as applications see it: `KafkaError` in a message or a report, `KafkaException` when raised.
+"""Errors as applications see them: `KafkaError` in a message or a report, `KafkaException` when raised.
 
-Keeps true:  every code of the protocol and every local code has one name and one text, and the names are those
-             that applications of librdkafka already test for. A failure inside the client is an `ApiError` of the
-             protocol or a `KafkaException`; it becomes a `KafkaError` only here.
+Keeps true:  Every code of the protocol, and every local code, has one name and one text. The names are those that
+             applications of librdkafka already use. Inside the client, a failure is an `ApiError` of the protocol or
+             a `KafkaException`; it becomes a `KafkaError` only in this module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from felice.protocol.errors import ApiError, ErrorCode
 
-# Names that librdkafka gave before Kafka renamed its own; everything else is named as in the protocol.
+# librdkafka's names from before Kafka renamed these errors; all other names are the protocol's.
 _OLD_NAMES = {
     -1: "UNKNOWN",
     0: "NO_ERROR",
@@ -115,7 +115,7 @@ def _text(code: int) -> str:
 
 
 class _Codes(type):
-    """Every code of the tables above is an attribute of the class, by its name."""
+    """Makes every code of the tables above an attribute of the class, by its name."""
 
     if TYPE_CHECKING:
 
@@ -123,7 +123,7 @@ class _Codes(type):
 
 
 class KafkaError(metaclass=_Codes):
-    """One failure: a code, a text, and whether trying again can help. Equal to its code."""
+    """One error: a code, a text, and whether a retry can succeed. It equals its code."""
 
     __slots__ = ("_code", "_fatal", "_reason", "_retriable", "_txn_requires_abort")
 
@@ -142,27 +142,27 @@ class KafkaError(metaclass=_Codes):
         self._txn_requires_abort = txn_requires_abort
 
     def code(self) -> int:
-        """The number: the protocol's, or a negative one below -100 for an error of this client."""
+        """The code: the protocol's number, or a number below -100 for an error of this client."""
         return self._code
 
     def name(self) -> builtins.str:
-        """The name of the code, such as `UNKNOWN_TOPIC_OR_PART` or `_TIMED_OUT`."""
+        """The code's name, such as `UNKNOWN_TOPIC_OR_PART` or `_TIMED_OUT`."""
         return _NAMES.get(self._code, f"ERR_{self._code}?")
 
     def str(self) -> builtins.str:
-        """The text: what the code means, and the reason where one is known."""
+        """The text: the meaning of the code, and the reason if known."""
         return self._reason
 
     def retriable(self) -> bool:
-        """Whether making the same call again can succeed."""
+        """True if the same call can succeed later."""
         return self._retriable
 
     def fatal(self) -> bool:
-        """Whether this client can do nothing more: close it and make a new one."""
+        """True if the client can no longer be used: close it and create a new one."""
         return self._fatal
 
     def txn_requires_abort(self) -> bool:
-        """Whether the transaction must be aborted and begun again."""
+        """True if the transaction must be aborted before a new one."""
         return self._txn_requires_abort
 
     def __eq__(self, other: object) -> bool:
@@ -203,23 +203,23 @@ for _code, _name in _NAMES.items():
 
 
 class KafkaException(Exception):
-    """Raised where there is no message to carry the error; `args[0]` is the `KafkaError`."""
+    """Raised if there is no message to carry the error; `args[0]` is the `KafkaError`."""
 
     @property
     def error(self) -> KafkaError:
-        """The `KafkaError` that it was raised with."""
+        """The `KafkaError` given to the constructor."""
         first = self.args[0] if self.args else None
         return first if isinstance(first, KafkaError) else KafkaError(KafkaError.UNKNOWN, str(first))
 
     @property
     def code(self) -> int:
-        """The error's number."""
+        """The error's code."""
         return self.error.code()
 
 
 class _KafkaClientError(KafkaException):
-    """An error with what led to it: `exception` was raised by the application's code, `kafka_message` is the message
-    that could not be handed out."""
+    """An error with its cause: `exception` was raised by the application's code, and `kafka_message` is the message
+    that could not be delivered."""
 
     def __init__(
         self, kafka_error: KafkaError, exception: Exception | None = None, kafka_message: Any = None
@@ -239,7 +239,7 @@ class SerializationError(KafkaException):
 
 
 class ConsumeError(_KafkaClientError):
-    """An error met while consuming."""
+    """An error while consuming."""
 
 
 class KeyDeserializationError(ConsumeError, SerializationError):
@@ -261,7 +261,7 @@ class ValueDeserializationError(ConsumeError, SerializationError):
 
 
 class ProduceError(_KafkaClientError):
-    """An error met while producing."""
+    """An error while producing."""
 
     def __init__(self, kafka_error: KafkaError, exception: Exception | None = None) -> None:
         super().__init__(kafka_error, exception)
@@ -286,16 +286,16 @@ class IllegalStateException(RuntimeError):
 
 
 class ConcurrentModificationException(RuntimeError):
-    """A client that is not for several threads at once is in use by another thread."""
+    """Another thread is using a client that only one thread at a time may use."""
 
 
 def failure(code: int, reason: str | None = None, *, retriable: bool | None = None) -> KafkaException:
-    """The exception for a code, ready to raise."""
+    """Return the exception for a code, ready to raise."""
     return KafkaException(error_of(code, reason, retriable=retriable))
 
 
 def error_of(code: int, reason: str | None = None, *, retriable: bool | None = None) -> KafkaError:
-    """The error for a code; the protocol knows which of its own codes are worth a retry."""
+    """Return the error for a code. The protocol defines which of its codes are retriable; `retriable` overrides it."""
     text = _text(int(code))
     if retriable is None:
         retriable = int(code) in _NAMES and int(code) >= -1 and ErrorCode(code).retriable
@@ -303,7 +303,7 @@ def error_of(code: int, reason: str | None = None, *, retriable: bool | None = N
 
 
 def kafka_error(error: BaseException) -> KafkaError:
-    """Whatever was raised, as the application should see it."""
+    """Convert any exception to the error that the application sees."""
     if isinstance(error, KafkaException):
         return error.error
     if isinstance(error, ApiError):
@@ -317,4 +317,5 @@ def kafka_error(error: BaseException) -> KafkaError:
 
 
 def kafka_exception(error: BaseException) -> KafkaException:
+    """Convert any exception to a `KafkaException`."""
     return error if isinstance(error, KafkaException) else KafkaException(kafka_error(error))

@@ -1,7 +1,7 @@
-"""The values applications hold: partitions with offsets, messages, and what a cluster looks like.
+"""The values that applications hold: partitions with offsets, messages, and cluster metadata.
 
-A `Message` is a record and the batch-wide facts it shares with its neighbours (`Origin`): two references, so that
-handing out a few hundred thousand a second costs little.
+A `Message` holds only two references, to its record and to the facts that the records of a batch share (`Origin`).
+Creating several hundred thousand messages per second therefore costs little.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ OFFSET_BEGINNING = -2
 OFFSET_END = -1
 OFFSET_STORED = -1000
 OFFSET_INVALID = -1001
-# librdkafka's RD_KAFKA_OFFSET_TAIL(n) is this minus n: begin n records before the end.
+# librdkafka's RD_KAFKA_OFFSET_TAIL(n) is this minus n: start n records before the end.
 OFFSET_TAIL_BASE = -2000
 
 PARTITION_UA = -1
 
 Partition: TypeAlias = tuple[str, int]
 HeaderList: TypeAlias = list[tuple[str, bytes | None]]
-# offset, timestamp, key, value, headers: the shape of records.record.Record, which is such a tuple.
+# offset, timestamp, key, value, headers: the fields of records.record.Record, which is such a tuple.
 RecordTuple: TypeAlias = tuple[int, int, Any, Any, Any]
 
 
 class TopicPartition:
-    """A partition of a topic, with an offset, a leader epoch or an error where the call gives one."""
+    """A partition of a topic. Some calls add an offset, a leader epoch or an error."""
 
     __slots__ = ("error", "leader_epoch", "metadata", "offset", "partition", "topic")
 
@@ -56,7 +56,7 @@ class TopicPartition:
 
     @property
     def key(self) -> Partition:
-        """Topic and partition: what makes two of them equal."""
+        """Topic and partition, which decide equality."""
         return self.topic, self.partition
 
     def __eq__(self, other: object) -> bool:
@@ -83,7 +83,7 @@ class TopicPartition:
 
 @dataclass(slots=True)
 class Origin:
-    """What the records of one batch have in common."""
+    """The facts that all records of one batch share."""
 
     topic: str
     partition: int
@@ -93,9 +93,9 @@ class Origin:
 
 
 class Message:
-    """One record as consumed or delivered, or an error event in its place.
+    """A consumed or delivered record, or an error event.
 
-    Clients make messages with `message_of`. The constructor is for applications' tests: every argument is optional,
+    Clients create messages with `message_of`. The constructor is for applications' tests: every argument is optional,
     `timestamp` is a pair of type (`TIMESTAMP_CREATE_TIME`, ...) and milliseconds, `latency` is in seconds.
     """
 
@@ -122,15 +122,15 @@ class Message:
         self._error = error
 
     def topic(self) -> str | None:
-        """The topic's name; None for an error event that concerns no topic."""
+        """The topic's name; None for an error event without a topic."""
         return self._origin.topic or None
 
     def partition(self) -> int | None:
-        """The partition's number; None where none is known."""
+        """The partition's number; None if it is unknown."""
         return self._origin.partition if self._origin.partition >= 0 else None
 
     def offset(self) -> int | None:
-        """The offset in the partition; None where the broker gave none (`acks=0`, a failed delivery)."""
+        """The offset in the partition; None if the broker assigned none (`acks=0`, a failed delivery)."""
         return self._record[0] if self._record[0] >= 0 else None
 
     def key(self) -> Any:
@@ -138,8 +138,8 @@ class Message:
         return self._record[2]
 
     def value(self) -> Any:
-        """The value as bytes, or None; the deserialized value from a `DeserializingConsumer`. An error event has
-        the error's text here."""
+        """The value as bytes, or None; the deserialized value from a `DeserializingConsumer`. For an error event, the
+        text of the error."""
         return self._record[3]
 
     def deserialized_key(self) -> Any:
@@ -151,7 +151,7 @@ class Message:
         return self._record[3]
 
     def headers(self) -> HeaderList | None:
-        """Pairs of a name and bytes (or None) in their order; None where there are no headers."""
+        """Pairs of a name and bytes (or None) in order; None without headers."""
         return list(self._record[4]) if self._record[4] else None
 
     def timestamp(self) -> tuple[int, int]:
@@ -160,15 +160,15 @@ class Message:
         return (self._origin.timestamp_type if timestamp >= 0 else TIMESTAMP_NOT_AVAILABLE), timestamp
 
     def error(self) -> KafkaError | None:
-        """None for a record. Otherwise this message is an event, or the report of a failed delivery."""
+        """None for a record. Otherwise this message is an error event, or the report of a failed delivery."""
         return self._error
 
     def leader_epoch(self) -> int | None:
-        """The epoch of the leader that wrote the record's batch; None where it is unknown."""
+        """The epoch of the leader that wrote the record's batch; None if it is unknown."""
         return self._origin.leader_epoch
 
     def latency(self) -> float | None:
-        """Seconds from `produce()` to the report; None for a message that was consumed."""
+        """Seconds from `produce()` to the report; None for a consumed message."""
         return self._origin.latency_s
 
     def delivery_count(self) -> int | None:
@@ -176,7 +176,7 @@ class Message:
         return None
 
     def set_topic(self, topic: str) -> None:
-        """Replace the topic's name in this message alone."""
+        """Replace the topic's name in this message only."""
         self._origin = replace(self._origin, topic=topic)
 
     def set_error(self, error: KafkaError | None) -> None:
@@ -222,7 +222,7 @@ def _checked_timestamp(given: tuple[int, int] | None) -> tuple[int, int]:
 
 
 def message_of(origin: Origin, record: RecordTuple, error: KafkaError | None = None) -> Message:
-    """A message of a record, without copying it: for a few hundred thousand messages a second."""
+    """Create a message from a record without copying it, fast enough for several hundred thousand per second."""
     message = _new_message(Message)
     message._origin = origin
     message._record = record
@@ -236,13 +236,13 @@ _new_message = Message.__new__
 def error_message(
     error: KafkaError, topic: str = "", partition: int = -1, offset: int = OFFSET_INVALID
 ) -> Message:
-    """An event of `poll()` that carries an error instead of a record."""
+    """Create an event of `poll()` that carries an error instead of a record."""
     return message_of(Origin(topic, partition), (offset, -1, None, error.str().encode(), ()), error)
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
-    """An answer of ListOffsets; offset -1 means there is none."""
+    """A result of ListOffsets; offset -1 means that there is none."""
 
     offset: int
     timestamp: int
@@ -251,7 +251,7 @@ class OffsetAndTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMetadata:
-    """Who this consumer is in its group, for a transactional producer to commit on its behalf."""
+    """A consumer's identity in its group, with which a transactional producer commits offsets for it."""
 
     group_id: str
     generation_id: int = -1
@@ -261,14 +261,14 @@ class ConsumerGroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Uuid:
-    """An id of 128 bits; as a string it is in Kafka's form, URL-safe base64 without padding."""
+    """A 128-bit id; its string has Kafka's form, URL-safe base64 without padding."""
 
     most_significant_bits: int
     least_significant_bits: int
 
     @classmethod
     def of(cls, value: uuid.UUID) -> Uuid:
-        """The same id, its halves as signed 64-bit numbers as Java has them."""
+        """Convert a `uuid.UUID`; both halves become signed 64-bit numbers, as in Java."""
         return cls(*struct.unpack(">qq", value.bytes))
 
     @property
@@ -293,7 +293,7 @@ class Uuid:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleEvent:
-    """A broker delayed this client's request because of a quota: what `throttle_cb` is called with.
+    """The argument of `throttle_cb`: a broker delayed a request of this client because of a quota.
 
     `throttle_time` is in seconds, `broker_name` is `host:port`.
     """
@@ -308,7 +308,7 @@ class ThrottleEvent:
 
 @dataclass(slots=True)
 class BrokerMetadata:
-    """A broker: its id and the address that clients connect to."""
+    """A broker: its id and its address for clients."""
 
     id: int = -1
     host: str = ""
@@ -324,7 +324,7 @@ class BrokerMetadata:
 
 @dataclass(slots=True)
 class PartitionMetadata:
-    """A partition: broker ids of its leader (-1: none), its replicas and its in-sync replicas."""
+    """A partition: node ids of its leader (-1: none), its replicas and its in-sync replicas."""
 
     id: int = -1
     leader: int = -1
@@ -339,7 +339,7 @@ class PartitionMetadata:
 
 @dataclass(slots=True)
 class TopicMetadata:
-    """A topic with its partitions by number, or with the error that the broker gave."""
+    """A topic with its partitions by number, or with the broker's error."""
 
     topic: str = ""
     partitions: dict[int, PartitionMetadata] = field(default_factory=dict)
@@ -353,7 +353,7 @@ class TopicMetadata:
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """Brokers by id and topics by name. `orig_broker_id` and `orig_broker_name` (`host:port/id`) say which broker
+    """Brokers by id and topics by name. `orig_broker_id` and `orig_broker_name` (`host:port/id`) name the broker that
     answered."""
 
     cluster_id: str | None = None

@@ -1,10 +1,10 @@
-"""Every configuration key of the client, as data, and their parsing.
+"""All configuration keys of the client, as data, and their parsing.
 
-Keeps true:  a key that is not known, or a value that cannot be, is refused by name with what was expected. A key
-             that is accepted has an effect; or it belongs to the other kind of client, or tunes what only librdkafka
-             has (`tuning`): then one warning for each client names all such keys.
-Names are librdkafka's and Java's; where the two differ one is the name and the other an alias. Where they differ
-in the default, ours is librdkafka's, except idempotence, which is on as in Java (KIP-679).
+Keeps true:  An unknown key or an invalid value is refused; the error names the key and what was expected. An accepted
+             key has an effect, or it belongs to the other kind of client, or it tunes a part that only librdkafka has
+             (`tuning`). One warning per client names all accepted keys without effect.
+Names are librdkafka's and Java's; if they differ, one is the name and the other an alias. If their defaults differ, the
+default is librdkafka's, except that idempotence is on as in Java (KIP-679).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _INT_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`clients` holds p, c or a for each kind of client in which the key has an effect, `silent` for each other kind
-    in which librdkafka accepts it without a word."""
+    """One configuration key. `clients` holds p, c or a for each kind of client in which the key has an effect, `silent`
+    those of the other kinds in which librdkafka accepts it without a warning."""
 
     name: str
     parse: Callable[[Any], Any]
@@ -78,7 +78,7 @@ def _name(value: Any) -> str:
 
 
 def _named(**values: Any) -> Callable[[Any], Any]:
-    """One of some names, each standing for a value."""
+    """Parse one of several names, each of which stands for a value."""
 
     def parse(value: Any) -> Any:
         text = str(value).strip().lower()
@@ -119,7 +119,7 @@ def _plaintext(value: Any) -> str:
     return "PLAINTEXT"
 
 
-# What each name does is in `produce/partitioners`.
+# `produce/partitioners` describes what each name does.
 PARTITIONER_NAMES = (
     "murmur2_random",
     "murmur2",
@@ -145,7 +145,7 @@ def _names_in(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-# librdkafka's contexts, and the logger below the client's that each of them turns on ("": the client's own).
+# librdkafka's debug contexts, and the client's child logger that each of them enables ("": the client's own logger).
 DEBUG_CONTEXTS = {
     "all": "",
     "generic": "broker",
@@ -253,34 +253,34 @@ _CLIENTS = {"p": "producer", "c": "consumer", "a": "admin client"}
 
 
 class Settings(dict[str, Any]):
-    """Parsed values by the key's first name, defaults included."""
+    """Parsed values by the key's main name, including defaults."""
 
     def __init__(self, kind: str, values: Mapping[str, Any], explicit: set[str], env: Environment) -> None:
         super().__init__(values)
         self.kind = kind
         self.explicit = explicit
-        # Where the client's network, wall time and randomness come from.
+        # The client's source of network, wall time and randomness.
         self.env = env
-        # Keys that were given and change nothing in this client.
+        # Keys that were given and have no effect in this client.
         self.without_effect: tuple[str, ...] = ()
         self._levels: dict[str, int] = {}
 
     def logger(self, name: str = "") -> logging.Logger:
-        """The application's logger, or `felice.client`; `name` is a logger below it."""
+        """Return the application's logger, or `felice.client`; `name` selects a child of it."""
         base: logging.Logger = self["logger"] or logging.getLogger("felice.client")
         if not name or not isinstance(base, logging.Logger):
             return base
         if base.manager.loggerDict.get(base.name) is base:
             return base.getChild(name)
-        # A logger that the application made without `getLogger`: a child by name would not reach its handlers.
+        # For a logger created without `getLogger`, a child found by name would not reach its handlers.
         child = logging.Logger(f"{base.name}.{name}", self._levels.get(name, logging.NOTSET))
         child.parent = base
         return child
 
     def turn_on_debug(self) -> None:
-        """Let the loggers of the chosen contexts speak, and keep the others from it unless somebody set their level.
+        """Enable the loggers of the chosen contexts, and disable the others unless the application set their level.
 
-        Without this a program whose own logger is at DEBUG would get a line for every request.
+        Otherwise a program whose own logger is at DEBUG would get a line for every request.
         """
         chosen = {DEBUG_CONTEXTS[context] for context in _names_in(self["debug"])}
         for name in set(DEBUG_CONTEXTS.values()) - {""}:
@@ -288,7 +288,7 @@ class Settings(dict[str, Any]):
             self._levels[name] = level
             found = self.logger(name)
             if found is self.logger():
-                continue  # an adapter, whose level is the application's
+                continue  # an adapter: the application sets its level
             if level == logging.DEBUG or found.level == logging.NOTSET:
                 found.setLevel(level)
 
@@ -298,7 +298,7 @@ class Settings(dict[str, Any]):
 
 
 def parse_settings(kind: str, given: Mapping[str, Any], env: Environment | None = None) -> Settings:
-    """`kind` is p, c or a. Raises `KafkaException` with _INVALID_ARG naming the key at fault."""
+    """Parse a configuration. `kind` is p, c or a. Raises `KafkaException` (_INVALID_ARG) that names the wrong key."""
     values = {key.name: key.default for key in KEYS if kind in key.clients}
     if kind == "p":
         values["allow.auto.create.topics"] = True
@@ -326,7 +326,7 @@ def parse_settings(kind: str, given: Mapping[str, Any], env: Environment | None 
 
 
 def _turn_on_debug(settings: Settings) -> None:
-    """Set up the loggers; with `debug` on standard error, where the application has set up no logging."""
+    """Set up the loggers. `debug` writes to standard error if the application has not configured logging."""
     settings.turn_on_debug()
     base = settings.logger()
     if settings["debug"] and not base.hasHandlers():
@@ -336,7 +336,7 @@ def _turn_on_debug(settings: Settings) -> None:
 
 
 def _flattened(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Without values that are None; `default.topic.config` holds further keys, which yield to those beside it."""
+    """Drop values that are None, and merge `default.topic.config`, whose keys have lower priority."""
     nested = given.get("default.topic.config") or {}
     if not isinstance(nested, Mapping):
         raise _invalid('Configuration property "default.topic.config": expected a dict')
@@ -345,7 +345,7 @@ def _flattened(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _machine() -> Environment:
-    # Chance for jitter and spreading, once per record with some partitioners: no secrets, so no system call.
+    # Randomness for jitter and partitioning, used up to once per record: not for secrets, so without system calls.
     return replace(Environment.system(), random=Random())
 
 
@@ -397,7 +397,7 @@ def _check_producer(settings: Settings) -> None:
         raise _invalid(f'{broken} when "enable.idempotence" is true')
     if settings["transactional.id"]:
         raise _invalid(f'{broken} when there is a "transactional.id"')
-    # KIP-679: a default does not overrule what was asked for.
+    # KIP-679: a default must not overrule an explicit setting.
     settings["enable.idempotence"] = False
 
 
@@ -406,14 +406,14 @@ def _check_transactional(settings: Settings) -> None:
         raise _invalid('"enable.idempotence" must be true when there is a "transactional.id"')
     limit_ms = settings["transaction.timeout.ms"]
     if "delivery.timeout.ms" not in settings.explicit:
-        # Behind the transaction's end there is nothing to deliver to.
+        # A record cannot be delivered after the end of its transaction.
         settings["delivery.timeout.ms"] = min(settings["delivery.timeout.ms"], limit_ms)
     elif not 0 < settings["delivery.timeout.ms"] <= limit_ms:
         raise _invalid('"delivery.timeout.ms" must be from 1 to "transaction.timeout.ms"')
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:
-    """`host:port,host:port`; a scheme such as `PLAINTEXT://` is allowed, the port defaults to 9092."""
+    """Parse `host:port,host:port`; a scheme such as `PLAINTEXT://` is allowed, the port defaults to 9092."""
     addresses = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         host, _, port = part.rpartition("://")[2].rpartition(":")

@@ -1,4 +1,4 @@
-"""`SerializingProducer`: a producer that is given objects and turns them into bytes itself."""
+"""`SerializingProducer`: a producer that converts objects to bytes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ V = TypeVar("V")
 
 
 class SerializingProducer(Producer, Generic[K, V]):
-    """A `Producer` whose `produce` takes objects.
+    """A `Producer` whose `produce` accepts objects.
 
-    Besides a producer's configuration it takes `key.serializer` and `value.serializer`: callables
+    Besides a producer's configuration it accepts `key.serializer` and `value.serializer`: callables
     `(obj, SerializationContext) -> bytes`, such as those of `felice.client.serialization`; or
     `key.serializer.builder` and `value.serializer.builder`.
     """
@@ -42,10 +42,10 @@ class SerializingProducer(Producer, Generic[K, V]):
         timestamp: int = 0,
         headers: Any = None,
     ) -> None:
-        """Serialize and take in one record; note that the key comes before the value here.
+        """Serialize and queue one record. Note that the key comes before the value here.
 
-        Raises `KeySerializationError` or `ValueSerializationError` with the serializer's exception, and what
-        `Producer.produce` raises.
+        Raises `KeySerializationError` or `ValueSerializationError` with the serializer's exception, and the errors of
+        `Producer.produce`.
         """
         self._check_open()
         data = self._serdes.serialize(topic, key, value, headers)
@@ -60,7 +60,7 @@ class SerializingProducer(Producer, Generic[K, V]):
         )
 
     def close(self, timeout: float = -1) -> bool:
-        """Close the producer, then the serializers that builders made."""
+        """Close the producer, then the serializers that builders created."""
         done = super().close(timeout)
         self._serdes.close()
         return done

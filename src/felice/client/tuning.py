@@ -1,8 +1,8 @@
-"""Configuration keys of librdkafka that this client accepts without having what they tune.
+"""librdkafka's configuration keys that this client accepts although it lacks the parts that they tune.
 
-Keeps true:  a value other than those that this client follows anyway is named in one warning for each client, so that
-             no setting is ignored in silence. Where such a key would change which records are consumed, who may read
-             them or what is guaranteed, it is not in this table: it is refused as unsupported.
+Keeps true:  One warning per client names all values that differ from what this client does anyway, so that no setting
+             is ignored silently. A key that would change which records are consumed, who may read them, or any
+             guarantee is not in this table: it is refused as unsupported.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _one_of(*names: str) -> Callable[[Any], str]:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """How a value is checked, and the values with which this client does what the key asks for."""
+    """How to check a value, and the values that match what this client does anyway."""
 
     parse: Callable[[Any], Any]
     followed: tuple[Any, ...] = ()
@@ -102,4 +102,4 @@ UNSUPPORTED = (
     "ssl_",
     "topic.blacklist",
 )
-"""Keys (or their beginnings) of features that this client has not: refused, and not as misspelt."""
+"""Keys (or their prefixes) of features that this client lacks: refused as unsupported, not as misspelt."""

@@ -1,7 +1,7 @@
-"""The client for programs that have an event loop.
+"""The client for programs with an event loop.
 
-`Producer`, `Consumer` and `Admin` are this project's own coroutines. `AIOProducer`, `AIOConsumer` and the two classes
-with serializers have confluent_kafka's names and arguments.
+`Producer`, `Consumer` and `Admin` are this project's own coroutine API. `AIOProducer`, `AIOConsumer` and the two
+classes with serializers have confluent_kafka's names and arguments.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Callbacks of the application on the event loop: plain functions, or coroutine functions that run as tasks.
+"""Runs the application's callbacks on the event loop: plain functions, or coroutine functions, which run as tasks.
 
-Keeps true:  what a callback raises stops nothing else; it is handed to `on_raised`.
+Keeps true:  An exception in a callback stops nothing else; `on_raised` receives it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 
 class Callbacks:
-    """Calls callbacks and keeps the tasks of those that are coroutines until they are done."""
+    """Calls callbacks, and keeps the tasks of coroutine callbacks until they are done."""
 
     def __init__(self, on_raised: Callable[[Exception], None]) -> None:
         self._on_raised = on_raised
         self._tasks: set[asyncio.Task[None]] = set()
 
     def call(self, callback: Callable[..., Any], *arguments: Any) -> None:
-        """Call it; a coroutine that it returns goes on as a task."""
+        """Call the callback; a coroutine that it returns continues as a task."""
         try:
             result = callback(*arguments)
         except Exception as error:
@@ -31,7 +31,7 @@ class Callbacks:
             task.add_done_callback(self._tasks.discard)
 
     async def call_and_wait(self, callback: Callable[..., Any], *arguments: Any) -> None:
-        """Call it, and wait for the coroutine that it returns."""
+        """Call the callback and wait for the coroutine that it returns."""
         try:
             result = callback(*arguments)
         except Exception as error:

@@ -1,8 +1,8 @@
 """`AIOProducer` and `AIOConsumer`: coroutines with confluent_kafka's names and arguments.
 
-They stand on this package's own `Producer` and `Consumer`, which run on the loop: there is no thread pool and no
-buffer in front of the producer's queue. The arguments that tune those in confluent_kafka have no effect, and a
-warning says so when they are given. Timeouts are in seconds; -1 waits for ever.
+They are built on this package's own `Producer` and `Consumer`, which run on the event loop: there is no thread pool,
+and no buffer in front of the producer's queue. confluent_kafka's arguments for these have no effect, and a warning
+says so if they are passed. Timeouts are in seconds; -1 waits without a limit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _warn_without_effect(owner: str, **arguments: Any) -> None:
 
 
 async def _within(work: Awaitable[Any], timeout: float) -> Any:
-    """The result, or `KafkaException` with _TIMED_OUT when `timeout` seconds are over (-1: never)."""
+    """Return the result, or raise `KafkaException` with _TIMED_OUT after `timeout` seconds (-1: never)."""
     try:
         async with asyncio.timeout(timeout if timeout >= 0 else None):
             return await work
@@ -85,16 +85,16 @@ class AIOProducer:
         timestamp: int = 0,
         headers: HeadersInput = None,
     ) -> asyncio.Future[Message]:
-        """Take in a record, waiting for room; the future is done when the record is acknowledged, or raises."""
+        """Queue a record, waiting for room; the future returns the acknowledged message, or raises."""
         return await self._producer.send(topic, value, key, partition, timestamp, headers)
 
     async def poll(self, timeout: float = 0) -> int:
-        """Let the loop run; returns 0, since futures and callbacks complete without being polled."""
+        """Yield to the loop; returns 0, because futures and callbacks complete without a poll."""
         await asyncio.sleep(0)
         return 0
 
     async def flush(self, timeout: float = -1) -> int:
-        """Wait until every record is answered for; returns how many are left when time is up."""
+        """Wait until every record has its result; returns the number of records left after `timeout`."""
         try:
             await _within(self._producer.flush(), timeout)
         except KafkaException as error:
@@ -103,25 +103,25 @@ class AIOProducer:
         return len(self)
 
     async def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """Give up records that wait, or are under way; their futures raise _PURGE_QUEUE or _PURGE_INFLIGHT."""
+        """Drop the records that wait, or are in flight; their futures raise _PURGE_QUEUE or _PURGE_INFLIGHT."""
         self._producer.purge(in_queue, in_flight)
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Brokers and topics as the cluster reports them now (`topic`: this one alone)."""
+        """Return the current brokers and topics (with `topic`: only that one)."""
         names = None if topic is None else [topic]
         found: ClusterMetadata = await _within(self._producer.metadata(names), timeout)
         return found
 
     async def cluster_id(self, timeout: float = -1) -> str | None:
-        """The id of the cluster."""
+        """Return the cluster's id."""
         return (await self.list_topics("", timeout)).cluster_id
 
     async def init_transactions(self, timeout: float = -1) -> None:
-        """Become the one producer of this `transactional.id`. Once, before the first transaction."""
+        """Get a producer id for this `transactional.id`, fencing its previous producer. Once, before all else."""
         await self._producer.init_transactions(timeout)
 
     async def begin_transaction(self) -> None:
-        """Open a transaction: what is produced from now on belongs to it."""
+        """Begin a transaction: records produced from now on belong to it."""
         await self._producer.begin_transaction()
 
     async def send_offsets_to_transaction(
@@ -130,19 +130,19 @@ class AIOProducer:
         group_metadata: ConsumerGroupMetadata,
         timeout: float = -1,
     ) -> None:
-        """Commit these offsets on the consumer's behalf, if and when the transaction commits."""
+        """Commit these offsets for the consumer's group when the transaction commits."""
         await self._producer.send_offsets_to_transaction(positions, group_metadata, timeout)
 
     async def commit_transaction(self, timeout: float = -1) -> None:
-        """Flush and commit. Where the error says `txn_requires_abort`, abort."""
+        """Flush and commit. If the error says `txn_requires_abort`, abort the transaction."""
         await self._producer.commit_transaction(timeout)
 
     async def abort_transaction(self, timeout: float = -1) -> None:
-        """Give up what waits, and abort."""
+        """Drop the waiting records and abort."""
         await self._producer.abort_transaction(timeout)
 
     async def close(self) -> None:
-        """Abort an open transaction, wait for the records under way, close the connections."""
+        """Abort an open transaction, wait for the records in flight, and close the connections."""
         await self._producer.close()
 
 
@@ -173,12 +173,12 @@ class AIOConsumer:
         return self._consumer
 
     async def poll(self, timeout: float = -1) -> Message | None:
-        """The next message or error event; None if there is none within `timeout` seconds."""
+        """Return the next message or error event; None if there is none within `timeout` seconds."""
         messages = await self.consume(1, timeout)
         return messages[0] if messages else None
 
     async def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """Up to `num_messages`, fewer when `timeout` ends the waiting."""
+        """Return up to `num_messages`; fewer after `timeout`."""
         loop = asyncio.get_running_loop()
         deadline = None if timeout < 0 else loop.time() + timeout
         messages: list[Message] = []
@@ -210,11 +210,11 @@ class AIOConsumer:
         await self._open.unsubscribe()
 
     async def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Consume exactly these, each from its offset, or from where the group left off."""
+        """Consume exactly these partitions, each from its offset or from the group's committed offset."""
         self._open.assign(partitions)
 
     async def unassign(self) -> None:
-        """Consume nothing more."""
+        """Drop the assignment."""
         self._open.assign([])
 
     async def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
@@ -222,27 +222,27 @@ class AIOConsumer:
         self._open.core.incremental_assign(partitions)
 
     async def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Take partitions from the assignment."""
+        """Remove partitions from the assignment."""
         self._open.core.incremental_unassign(partitions)
 
     async def assignment(self) -> list[TopicPartition]:
-        """The assigned partitions."""
+        """Return the assigned partitions."""
         return self._open.assignment()
 
     async def seek(self, partition: TopicPartition) -> None:
-        """Go on from the offset of this partition, which must be assigned."""
+        """Continue an assigned partition at this offset."""
         self._open.seek(partition)
 
     async def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        """Stop fetching these partitions, until `resume`."""
+        """Stop fetching these partitions until `resume`."""
         self._open.pause(partitions)
 
     async def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Go on with partitions that were paused."""
+        """Resume paused partitions."""
         self._open.resume(partitions)
 
     async def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """The offset after the last message handed out; OFFSET_INVALID before the first."""
+        """Return the offset after the last delivered message; OFFSET_INVALID before the first."""
         return self._open.core.position(partitions)
 
     async def commit(
@@ -251,9 +251,9 @@ class AIOConsumer:
         offsets: Sequence[TopicPartition] | None = None,
         asynchronous: bool = True,
     ) -> list[TopicPartition] | None:
-        """Commit the message's offset + 1, these offsets, or what was stored.
+        """Commit the message's offset + 1, these offsets, or the stored offsets.
 
-        With `asynchronous` it returns None at once, and `on_commit` gets the outcome.
+        With `asynchronous` it returns None at once, and `on_commit` gets the result.
         """
         chosen = offsets_of(message, offsets)
         core = self._open.core
@@ -265,19 +265,19 @@ class AIOConsumer:
     async def store_offsets(
         self, message: Message | None = None, offsets: Sequence[TopicPartition] | None = None
     ) -> None:
-        """Remember what the next commit is to commit; needs `enable.auto.offset.store` off."""
+        """Store offsets for the next commit; needs `enable.auto.offset.store` off."""
         self._open.core.store_offsets(offsets_of(message, offsets) or {})
 
     async def committed(
         self, partitions: Sequence[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """The offsets that the group has committed, OFFSET_INVALID where it has none."""
+        """Return the group's committed offsets; OFFSET_INVALID for a partition without one."""
         return await self._open.core.committed(partitions, self._limit_s(timeout))
 
     async def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int]:
-        """First offset and high watermark; `cached`: as of the last fetch."""
+        """Return log start offset and high watermark; with `cached`, those of the last fetch."""
         core = self._open.core
         if cached:
             return core.cached_watermarks(partition)
@@ -286,35 +286,35 @@ class AIOConsumer:
     async def offsets_for_times(
         self, partitions: Sequence[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """For each partition the first offset at or after the time (ms) given as its offset."""
+        """Return for each partition the first offset at or after the time (in ms) given as its offset."""
         return await self._open.core.offsets_for_times(partitions, self._limit_s(timeout))
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Brokers and topics as the cluster reports them now (`topic`: this one alone)."""
+        """Return the current brokers and topics (with `topic`: only that one)."""
         names = None if topic is None else [topic]
         found: ClusterMetadata = await _within(self._open.metadata(names), timeout)
         return found
 
     async def cluster_id(self, timeout: float = -1) -> str | None:
-        """The id of the cluster."""
+        """Return the cluster's id."""
         found: ClusterMetadata = await _within(self._open.metadata([]), timeout)
         return found.cluster_id
 
     async def consumer_group_metadata(self) -> ConsumerGroupMetadata:
-        """For `AIOProducer.send_offsets_to_transaction`."""
+        """Return the argument for `AIOProducer.send_offsets_to_transaction`."""
         return self._open.consumer_group_metadata()
 
     def _limit_s(self, timeout: float) -> float:
         return timeout if timeout >= 0 else self._open.core.cluster.timeout_s
 
     async def close(self) -> None:
-        """Commit (if automatic), give up the partitions, leave the group."""
+        """Commit (if commits are automatic), revoke the partitions, and leave the group."""
         if not self._closed:
             self._closed = True
             await self._consumer.close()
 
 
 def _outcome_is_reported(task: asyncio.Task[Any]) -> None:
-    """The core has given the outcome to `on_commit`; the exception is not to be logged as forgotten."""
+    """Retrieve the exception, so that asyncio does not log it: the core passed the result to `on_commit`."""
     if not task.cancelled():
         task.exception()

@@ -1,6 +1,6 @@
 """The asyncio consumer.
 
-Keeps true:  rebalance callbacks run on the loop, and may be coroutines; the rebalance waits for them.
+Keeps true:  Rebalance callbacks run on the loop and may be coroutines; the rebalance waits for them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class AsyncConsumer:
         self._delivery = Delivery(check_crcs=self._settings["check.crcs"], on_drained=self._on_drained)
 
     async def start(self) -> None:
-        """Bind to the running loop. `async with` does it."""
+        """Bind the consumer to the running loop. `async with` calls it."""
         self.start_now()
 
     def start_now(self) -> None:
-        """Bind to the running loop, from a plain function that runs on it."""
+        """Bind the consumer to the running loop, from a plain function that runs on it."""
         if self._core is None:
             self._delivery.listen(self._changed.set)
             self._core = ConsumerCore(
@@ -52,13 +52,13 @@ class AsyncConsumer:
 
     @property
     def core(self) -> ConsumerCore:
-        """What this consumer stands on. Raises `RuntimeError` unless it is started."""
+        """The consumer's core. Raises `RuntimeError` before `start`."""
         if self._core is None:
             raise RuntimeError("the consumer is not started: use `async with`, or await start()")
         return self._core
 
     def _on_raised(self, error: Exception) -> None:
-        """What a callback raised is an error event of `poll`; the rebalance goes on."""
+        """Deliver a callback's exception as an error event of `poll`; the rebalance continues."""
         reason = f"a callback raised {type(error).__name__}: {error}"
         self._delivery.put(error_message(error_of(KafkaError._APPLICATION, reason)))
 
@@ -85,32 +85,32 @@ class AsyncConsumer:
         await self.core.unsubscribe()
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Consume exactly these, each from its offset, or from where the group left off."""
+        """Consume exactly these partitions, each from its offset or from the group's committed offset."""
         self.core.assign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
-        """The assigned partitions, without offsets: given to `assign` again, each goes on where it was."""
+        """Return the assigned partitions without offsets. Passed to `assign`, each continues at its position."""
         return [TopicPartition(*key) for key in self.core.subscription.assigned]
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on from the offset of this partition, which must be assigned."""
+        """Continue an assigned partition at this offset."""
         self.core.seek(partition)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        """Stop fetching these partitions, until `resume`."""
+        """Stop fetching these partitions until `resume`."""
         self.core.pause(partitions)
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Go on with partitions that were paused."""
+        """Resume paused partitions."""
         self.core.resume(partitions)
 
     async def poll(self, timeout_s: float | None = None) -> Message | None:
-        """The next message or error event; None if there is none in time."""
+        """Return the next message or error event; None after `timeout_s` without one."""
         messages = await self.consume(1, timeout_s)
         return messages[0] if messages else None
 
     async def consume(self, limit: int, timeout_s: float | None = None) -> list[Message]:
-        """At least one message and up to `limit`, as soon as there are any; none when time is up."""
+        """Return up to `limit` messages as soon as there is one; none after `timeout_s`."""
         messages: list[Message] = []
 
         def took_any() -> bool:
@@ -123,7 +123,7 @@ class AsyncConsumer:
     async def consume_arrow(
         self, max_rows: int = 1_000_000, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> Any:
-        """A pyarrow table of up to `max_rows` rows, fewer when time is up."""
+        """Return a pyarrow table of up to `max_rows` rows; fewer after `timeout_s`."""
         taking = ArrowDelivery(
             self._delivery, with_headers=with_headers, check_crcs=self._settings["check.crcs"]
         )
@@ -131,7 +131,7 @@ class AsyncConsumer:
         return taking.table()
 
     async def _until(self, enough: Callable[[], bool], timeout_s: float | None) -> None:
-        """Try whenever something arrived, until it is enough or time is up."""
+        """Call `enough` after each arrival, until it returns True or the time is over."""
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.time() + timeout_s
         self.core.last_poll = loop.time()
@@ -157,31 +157,31 @@ class AsyncConsumer:
     async def commit(
         self, message: Message | None = None, offsets: Sequence[TopicPartition] | None = None
     ) -> list[TopicPartition]:
-        """Commit the message's offset + 1, these offsets, or what has moved. Returns what was committed."""
+        """Commit the message's offset + 1, these offsets, or the changed positions. Returns the committed offsets."""
         return await self.core.commit(offsets_of(message, offsets))
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """The offsets that the group has committed, OFFSET_INVALID where it has none."""
+        """Return the group's committed offsets; OFFSET_INVALID for a partition without one."""
         return await self.core.committed(partitions, self.core.cluster.timeout_s)
 
     async def offsets_for_times(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """For each partition the first offset at or after the time (ms) given as its offset."""
+        """Return for each partition the first offset at or after the time (in ms) given as its offset."""
         return await self.core.offsets_for_times(partitions, self.core.cluster.timeout_s)
 
     async def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        """First offset and high watermark."""
+        """Return log start offset and high watermark."""
         return await self.core.watermarks(partition, self.core.cluster.timeout_s)
 
     async def metadata(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
-        """Brokers and topics as the cluster reports them now (None: all topics)."""
+        """Return the current brokers and topics (None: all topics)."""
         return await self.core.metadata(topics)
 
     def consumer_group_metadata(self) -> ConsumerGroupMetadata:
-        """For `send_offsets_to_transaction`."""
+        """Return the argument for `send_offsets_to_transaction`."""
         return self.core.group_metadata()
 
     async def close(self) -> None:
-        """Commit (if automatic), give up the partitions, leave the group."""
+        """Commit (if commits are automatic), revoke the partitions, and leave the group."""
         if self._core is not None:
             await self._core.close()
             self._core = None

@@ -1,7 +1,7 @@
 """The asyncio producer.
 
-Keeps true:  `send` hands out a future per record, done when the record is acknowledged or given up. When the queue
-             is full `send` waits for room instead of raising: in a coroutine waiting costs nothing.
+Keeps true:  `send` returns a future per record, done when the record is acknowledged or failed. If the queue is full,
+             `send` waits for room instead of raising, because waiting in a coroutine costs nothing.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from felice.client.produce.transactor import timed_out
 from felice.client.produce.values import Content, HeadersInput, as_bytes, as_headers
 from felice.env import Environment
 
+_log = logging.getLogger("felice.client")
+
 
 class _LoopInbox:
-    """Reports are served where they arise: on the loop."""
+    """Serves delivery reports on the loop, where they arise."""
 
     def __init__(self, accumulator: Accumulator) -> None:
         self._accumulator = accumulator
@@ -53,7 +55,7 @@ class _LoopInbox:
 
 
 def _log_raised(error: Exception) -> None:
-    logging.getLogger("felice.client").error("a callback raised %s: %s", type(error).__name__, error)
+    _log.error("a callback raised %s: %s", type(error).__name__, error)
 
 
 class AsyncProducer:
@@ -72,11 +74,11 @@ class AsyncProducer:
         self._core: ProducerCore | None = None
 
     async def start(self) -> None:
-        """Bind to the running loop. `async with` does it."""
+        """Bind the producer to the running loop. `async with` calls it."""
         self.start_now()
 
     def start_now(self) -> None:
-        """Bind to the running loop, from a plain function that runs on it."""
+        """Bind the producer to the running loop, from a plain function that runs on it."""
         if self._core is None:
             self._inbox = _LoopInbox(self._accumulator)
             self._core = ProducerCore(self._settings, self._accumulator, self._inbox)
@@ -103,10 +105,10 @@ class AsyncProducer:
         timestamp: int = 0,
         headers: HeadersInput = None,
     ) -> asyncio.Future[Message]:
-        """Take in a record, waiting for room if need be; the future is done when it was acknowledged.
+        """Queue a record, waiting for room if necessary; the future is done when the record is acknowledged.
 
         `value` and `key` are bytes, strings (sent as UTF-8) or None; `timestamp` is in milliseconds since 1970, 0 for
-        now. The future raises `KafkaException` when the record is given up.
+        now. The future raises `KafkaException` if the record fails.
         """
         core, inbox = self._started()
         loop = asyncio.get_running_loop()
@@ -120,7 +122,7 @@ class AsyncProducer:
             else:
                 future.set_exception(KafkaException(error))
                 if error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
-                    # Whoever aborts has given it up: that nobody asks for it is no fault to be told.
+                    # An abort drops records on purpose: asyncio must not log an exception that nobody retrieved.
                     future.exception()
 
         content = as_bytes(key, "key"), as_bytes(value, "value"), as_headers(headers)
@@ -138,11 +140,11 @@ class AsyncProducer:
     async def send_and_wait(
         self, topic: str, value: Content = None, key: Content = None, **options: Any
     ) -> Message:
-        """Take in a record and wait until it is acknowledged. Raises `KafkaException` when it is not."""
+        """Queue a record and wait until it is acknowledged. Raises `KafkaException` if it fails."""
         return await (await self.send(topic, value, key, **options))
 
     async def flush(self) -> None:
-        """Wait until everything sent so far was answered for."""
+        """Wait until every record sent so far has its result."""
         core, inbox = self._started()
         with self._accumulator.lock:
             self._accumulator.flushing += 1
@@ -156,17 +158,17 @@ class AsyncProducer:
                 self._accumulator.flushing -= 1
 
     def purge(self, in_queue: bool = True, in_flight: bool = True) -> None:
-        """Give up records that wait, or are under way; their futures raise _PURGE_QUEUE or _PURGE_INFLIGHT."""
+        """Drop the records that wait, or are in flight; their futures raise _PURGE_QUEUE or _PURGE_INFLIGHT."""
         self._started()[0].sender.purge(in_queue, in_flight)
 
-    # Transactions. A call that timed out goes on, and may be made again.
+    # Transactions. A call that timed out continues, and may be made again.
 
     async def init_transactions(self, timeout_s: float | None = None) -> None:
-        """Become the one producer of this `transactional.id`; what another left open is aborted. Once, first."""
+        """Get a producer id, fence the id's previous producer, abort its transaction. Once, before all else."""
         await self._started()[0].transactor.init(timeout_s)
 
     async def begin_transaction(self) -> None:
-        """Open a transaction: what is sent from now on belongs to it."""
+        """Begin a transaction: records sent from now on belong to it."""
         await self._started()[0].transactor.begin()
 
     async def send_offsets_to_transaction(
@@ -175,16 +177,16 @@ class AsyncProducer:
         group_metadata: ConsumerGroupMetadata,
         timeout_s: float | None = None,
     ) -> None:
-        """Commit these offsets on the consumer's behalf, if and when the transaction commits."""
+        """Commit these offsets for the consumer's group when the transaction commits."""
         chosen = offsets_of(None, offsets) or {}
         await self._started()[0].transactor.send_offsets(chosen, group_metadata, timeout_s)
 
     async def commit_transaction(self, timeout_s: float | None = None) -> None:
-        """Flush and commit. Where the error says `txn_requires_abort`, abort."""
+        """Flush and commit. If the error says `txn_requires_abort`, abort the transaction."""
         await self._end("commit_transaction", timeout_s)
 
     async def abort_transaction(self, timeout_s: float | None = None) -> None:
-        """Give up what waits, and abort."""
+        """Drop the waiting records and abort."""
         await self._end("abort_transaction", timeout_s)
 
     async def _end(self, name: str, timeout_s: float | None) -> None:
@@ -202,7 +204,7 @@ class AsyncProducer:
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """`async with producer.transaction(): ...` commits at the end, and aborts when something is raised."""
+        """`async with producer.transaction(): ...` commits at the end, and aborts after an exception."""
         await self.begin_transaction()
         try:
             yield
@@ -217,18 +219,18 @@ class AsyncProducer:
             raise
 
     async def _give_up(self) -> None:
-        """Abort if that can be done; what led here is to be told, not that it could not."""
+        """Abort if possible; a failed abort must not hide the original error."""
         transaction = self._accumulator.transaction
         if transaction is not None and transaction.may_abort:
             with contextlib.suppress(KafkaException):
                 await self.abort_transaction()
 
     async def metadata(self, topics: Iterable[str] | None = None) -> ClusterMetadata:
-        """Brokers and topics as the cluster reports them now (None: all topics)."""
+        """Return the current brokers and topics (None: all topics)."""
         return await self._started()[0].metadata(topics)
 
     async def close(self) -> None:
-        """Abort an open transaction, wait for the records under way, close the connections."""
+        """Abort an open transaction, wait for the records in flight, and close the connections."""
         if self._core is None:
             return
         try:

@@ -1,6 +1,6 @@
-"""`AsyncSerializingProducer` and `AsyncDeserializingConsumer`: coroutines that turn objects into bytes and back.
+"""`AsyncSerializingProducer` and `AsyncDeserializingConsumer`: coroutines that convert objects to bytes and back.
 
-Both are made with `await`: `producer = await AsyncSerializingProducer({...})`. Serializers and deserializers may be
+Create both with `await`: `producer = await AsyncSerializingProducer({...})`. Serializers and deserializers may be
 coroutine functions.
 """
 
@@ -33,7 +33,7 @@ async def _settled(value: Any) -> Any:
 
 
 class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
-    """An `AIOProducer` whose `produce` takes objects: see `SerializingProducer` for its configuration."""
+    """An `AIOProducer` whose `produce` accepts objects: see `SerializingProducer` for its configuration."""
 
     def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
         self._serdes = Serdes(conf, "serializer")
@@ -53,7 +53,7 @@ class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
         timestamp: int = 0,
         headers: HeadersInput = None,
     ) -> asyncio.Future[Message]:
-        """Serialize and take in one record; note that the key comes before the value here.
+        """Serialize and queue one record. Note that the key comes before the value here.
 
         Raises `KeySerializationError` or `ValueSerializationError` with the serializer's exception.
         """
@@ -72,13 +72,13 @@ class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
         )
 
     async def close(self) -> None:
-        """Close the producer, then the serializers that builders made."""
+        """Close the producer, then the serializers that builders created."""
         await super().close()
         self._serdes.close()
 
 
 class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
-    """An `AIOConsumer` whose messages have objects: see `DeserializingConsumer` for its configuration."""
+    """An `AIOConsumer` whose messages hold objects: see `DeserializingConsumer` for its configuration."""
 
     def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
         self._serdes = Serdes(conf, "deserializer")
@@ -90,7 +90,7 @@ class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
         return self
 
     async def poll(self, timeout: float = -1) -> Message | None:
-        """The next message with its objects. Raises as `DeserializingConsumer.poll` does."""
+        """Return the next message with its objects. Raises like `DeserializingConsumer.poll`."""
         messages = await super().consume(1, timeout)
         if not messages:
             return None
@@ -100,7 +100,7 @@ class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
         return await self._deserialize(messages[0])
 
     async def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """Up to `num_messages` with their objects; error events are among them as they are."""
+        """Return up to `num_messages` with their objects; error events are included unchanged."""
         messages = await super().consume(num_messages, timeout)
         return [message if message.error() else await self._deserialize(message) for message in messages]
 
@@ -123,6 +123,6 @@ class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
         return message
 
     async def close(self) -> None:
-        """Close the consumer, then the deserializers that builders made."""
+        """Close the consumer, then the deserializers that builders created."""
         await super().close()
         self._serdes.close()

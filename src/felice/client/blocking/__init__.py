@@ -1,4 +1,4 @@
-"""A small client of raw batches without event loop or threads, for processes such as Spark's executors."""
+"""A small client for raw batches, without event loop or threads, for processes such as Spark's executors."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""A small client without event loop or threads, for processes that do one thing: Spark's executors.
+"""A small client without event loop or threads, for processes with one task, such as Spark's executors.
 
-Keeps true:  batches cross it whole and unparsed: what `fetch` yields is what the log holds, between the offsets
-             asked for, to the last record; the first and the last batch may reach beyond them. What `produce`
-             was given is acknowledged when it returns, or it raises.
-             Errors that a fresh look at the metadata may cure are retried within `retry_timeout_ms`.
-How:         one connection per broker. While the caller works on one reply the next request is already under way
-             (`prefetch`), at the price of one more reply in memory.
-Not for several threads at once. It can be pickled: the copy is configured alike and not connected.
+Keeps true:  Batches pass through whole and undecoded. `fetch` yields the batches with all records between the requested
+             offsets; the first and the last batch may contain offsets outside them. When `produce` returns, all its
+             batches are acknowledged; otherwise it raises.
+             Errors that new metadata may resolve are retried within `retry_timeout_ms`.
+How:         One connection per broker. While the caller processes a response, the next request is already in flight
+             (`prefetch`); this keeps one more response in memory.
+Only one thread at a time may use a client. A pickled client has the same configuration and no connections.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RETRY_BACKOFF_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class BlockingConfig:
-    """Everything a `BlockingClient` needs to know; plain values, so that it can travel to an executor."""
+    """The configuration of a `BlockingClient`: plain values, so that it can be sent to an executor."""
 
     bootstrap_servers: str
     client_id: str = "felice"
@@ -55,7 +55,7 @@ class BlockingConfig:
 
 
 class RawBatches(NamedTuple):
-    """Whole batches of one partition. `next_offset` is where the reading goes on."""
+    """Whole batches of one partition. `next_offset` is the offset at which reading continues."""
 
     topic: str
     partition: int
@@ -64,7 +64,7 @@ class RawBatches(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Where a produced batch went. `log_append_time_ms` is -1 unless the broker's clock counts."""
+    """The offset of a produced batch. `log_append_time_ms` is -1 unless the topic uses the broker's time."""
 
     topic: str
     partition: int
@@ -73,7 +73,7 @@ class Appended(NamedTuple):
 
 
 class OffsetOutOfRange(KafkaException):
-    """The partition no longer (or does not yet) hold the offset asked for."""
+    """The partition does not hold the requested offset: it was deleted, or is not written yet."""
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         super().__init__(
@@ -89,7 +89,7 @@ class OffsetOutOfRange(KafkaException):
 
 @dataclass(slots=True)
 class _Range:
-    """How far the reading of one partition has come."""
+    """How far one partition was read."""
 
     topic: str
     partition: int
@@ -130,23 +130,23 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections. The client connects again when it is used again."""
+        """Close the connections. The next use of the client opens them again."""
         links, self._links = self._links, {}
         for link in links.values():
             link.close()
 
-    # Requests that the methods below do not cover
+    # Requests without a method of their own
 
     def ask_any(self, request: Any) -> Any:
-        """The answer of the first broker that gives one."""
+        """Return the response of the first broker that gives one."""
         return self._call_any(request)
 
     def ask(self, address: tuple[str, int], request: Any) -> Any:
-        """The answer of the broker at this address (host and port)."""
+        """Return the response of the broker at this address (host and port)."""
         return self._idle_link(address).call(request)
 
     def ask_all(self, address: tuple[str, int], requests: Iterable[Any]) -> list[Any]:
-        """Answers in the order of the requests, which are all sent before the first answer is awaited."""
+        """Send all requests, then return their responses in the same order."""
         link = self._idle_link(address)
         count = 0
         for request in requests:
@@ -159,7 +159,7 @@ class BlockingClient:
     def metadata(
         self, topics: Iterable[str] | None = None, *, allow_auto_create: bool = False
     ) -> ClusterMetadata:
-        """Brokers, and these topics (None: all). A topic that does not exist carries its error."""
+        """Return the brokers and these topics (None: all). A topic that does not exist carries its error."""
         names = None if topics is None else list(topics)
         self._refresh(names, allow_auto_create)
         return self._topology.describe(names)
@@ -183,7 +183,7 @@ class BlockingClient:
     def _idle_link(self, address: tuple[str, int]) -> BlockingLink:
         link = self._link(address)
         if link.in_flight:
-            # A generator that was not read to its end left replies behind.
+            # A generator that was not read to its end leaves responses in the connection.
             link.close()
             link = self._link(address)
         return link
@@ -205,7 +205,7 @@ class BlockingClient:
         return self._idle_link((broker.host, broker.port))
 
     def _by_leader(self, wanted: Iterable[Partition]) -> dict[int, list[Partition]]:
-        """Partitions under their leaders, in the order given; those without one under NO_LEADER."""
+        """Group partitions by leader, in the given order; those without a leader under NO_LEADER."""
         partitions = list(wanted)
         unknown = {t for t, p in partitions if self._topology.leader(t, p) not in self._topology.brokers}
         if unknown:
@@ -221,7 +221,7 @@ class BlockingClient:
         if self._topology.partition_count(topic) and self._topology.partition(topic, partition) is not None:
             return failure(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
         code = self._topology.topic_errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        # The brokers were asked just now: waiting would only hide a misspelt name.
+        # The metadata is current: a retry would only delay the error for a misspelt name.
         return failure(code, f"{topic}-{partition}", retriable=False)
 
     def _forget_leaders(self, partitions: Iterable[Partition]) -> None:
@@ -233,7 +233,7 @@ class BlockingClient:
     def list_offsets(
         self, timestamps: Mapping[Partition, int], isolation_level: int | None = None
     ) -> dict[Partition, OffsetAndTimestamp]:
-        """The first offset at or after each timestamp (ms); LATEST and EARLIEST are the ends. Offset -1: none."""
+        """Return the first offset at or after each timestamp (ms), or -1; LATEST and EARLIEST name the ends."""
         isolation = self.config.isolation_level if isolation_level is None else isolation_level
         found: dict[Partition, OffsetAndTimestamp] = {}
         deadline = time.monotonic() + self.config.retry_timeout_ms / 1000
@@ -268,7 +268,7 @@ class BlockingClient:
     def fetch_raw(
         self, topic: str, partition: int, start_offset: int, end_offset: int, **options: Any
     ) -> Iterator[memoryview]:
-        """The batches that hold `start_offset` to `end_offset` (exclusive). Options as of `fetch`."""
+        """Yield the batches that hold `start_offset` to `end_offset` (exclusive). Options as in `fetch`."""
         for batches in self.fetch({(topic, partition): (start_offset, end_offset)}, **options):
             yield batches.data
 
@@ -280,10 +280,10 @@ class BlockingClient:
         partition_max_bytes: int | None = None,
         isolation_level: int | None = None,
     ) -> Iterator[RawBatches]:
-        """Many partitions in few requests; the pieces of one partition come in order, partitions interleaved.
+        """Read many partitions in few requests; each partition's pieces come in order, partitions interleaved.
 
-        Raises `OffsetOutOfRange` if an offset is gone. With read_committed, aborted and control batches are left
-        out; without, control batches are in it (they hold no data, and readers of batches step over them).
+        Raises `OffsetOutOfRange` if an offset does not exist. With read_committed, aborted batches and control batches
+        are left out. Without it, control batches are included (they hold no data, and readers skip them).
         """
         config = self.config
         options = _FetchOptions(
@@ -299,7 +299,7 @@ class BlockingClient:
             left = [piece for piece in left if not piece.done]
 
     def _fetch_round(self, left: list[_Range], options: _FetchOptions) -> Iterator[RawBatches]:
-        """Read from every leader once; one broker's failure does not hide the data of another."""
+        """Read from every leader once; a failing broker does not delay the data of the others."""
         ranges = {(piece.topic, piece.partition): piece for piece in left}
         try:
             led = self._by_leader(ranges)
@@ -314,7 +314,7 @@ class BlockingClient:
             yield from self._fetch_from(node_id, [ranges[p] for p in partitions], options)
 
     def _fetch_from(self, node_id: int, left: list[_Range], options: _FetchOptions) -> Iterator[RawBatches]:
-        """Read one leader until its ranges are done or something needs a fresh look at the metadata."""
+        """Read from one leader until its ranges are done or an error requires new metadata."""
         alone = len(self._topology.brokers) == 1
         try:
             link = self._broker_link(node_id)
@@ -374,7 +374,7 @@ class BlockingClient:
         return pieces, problem
 
     def _stalled(self, piece: _Range, row: Any) -> KafkaException | None:
-        """An end that the log does not reach must not be waited for without end."""
+        """Return an error if the log stays shorter than the requested end: the wait must be bounded."""
         since = piece.failing_since
         if since is None or (time.monotonic() - since) * 1000 < self.config.retry_timeout_ms:
             return None
@@ -384,7 +384,7 @@ class BlockingClient:
         )
 
     def _on_fetch_failure(self, pieces: list[_Range], error: KafkaException) -> None:
-        """Raise, or leave the ranges for the next round."""
+        """Raise the error, or keep the ranges for the next round if it is transient."""
         now = time.monotonic()
         for piece in pieces:
             piece.failing_since = piece.failing_since or now
@@ -400,7 +400,7 @@ class BlockingClient:
     # Produce
 
     def produce_raw(self, topic: str, partition: int, batch: Any, acks: int = -1) -> Appended:
-        """Append one whole batch, as built by `records.builder`. With acks=0 the offset is -1."""
+        """Append one whole batch, built by `records.builder`. With acks=0 the returned offset is -1."""
         return self.produce([(topic, partition, batch)], acks)[0]
 
     def produce(
@@ -410,10 +410,10 @@ class BlockingClient:
         max_request_bytes: int = 16 << 20,
         transactional_id: str | None = None,
     ) -> list[Appended]:
-        """Append whole batches, several partitions to a request; results in the order given.
+        """Append whole batches, several partitions per request; results are in the given order.
 
-        Batches of one partition keep their order. A batch whose acknowledgement was lost is sent again: at
-        least once, unless it carries a producer id and sequence.
+        Batches of one partition keep their order. A batch without an acknowledgement is sent again, so it may be
+        written twice unless it carries a producer id and a sequence.
         """
         waiting = [_Batch(topic, partition, data) for topic, partition, data in batches]
         results: dict[int, Appended] = {}
@@ -496,12 +496,12 @@ class _FetchOptions:
 
 
 def _turned(left: list[_Range]) -> list[_Range]:
-    """The partition served first goes last: a broker fills a reply in the order of the request."""
+    """Move the partition served first to the end: a broker fills a response in the order of the request."""
     return left[1:] + left[:1]
 
 
 def _advance(piece: _Range, row: Any, isolation_level: int) -> list[RawBatches]:
-    """Move on past the whole batches of a reply and give out those a reader may see."""
+    """Advance the position past the whole batches of a response, and return the visible ones."""
     records = memoryview(row.records) if row.records is not None else memoryview(b"")
     headers = [header for header in whole_batches(records) if header.next_offset > piece.position]
     if not headers:
@@ -521,7 +521,7 @@ def _advance(piece: _Range, row: Any, isolation_level: int) -> list[RawBatches]:
 def _next_request(
     queue: list[tuple[int, _Batch]], max_bytes: int
 ) -> tuple[list[tuple[int, _Batch]], list[tuple[int, _Batch]]]:
-    """Batches for one request, at most one per partition and in order, and the rest."""
+    """Split into the batches of one request, in order and at most one per partition, and the rest."""
     taken: list[tuple[int, _Batch]] = []
     rest: list[tuple[int, _Batch]] = []
     held: set[Partition] = set()

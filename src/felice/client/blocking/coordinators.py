@@ -1,11 +1,11 @@
-"""Transactions and committed offsets through a `BlockingClient`: what a coordinator must be asked.
+"""Transactions and committed offsets through a `BlockingClient`: requests to coordinators.
 
-Keeps true:  a request whose answer was lost, or that found no coordinator, is asked again, within the client's
-             `retry_timeout_ms`. So every request here may safely arrive twice.
-How:         transactions use the explicit flow (AddPartitionsToTxn, EndTxn up to version 4), which all brokers know.
-             The producer's epoch then stays the same from its start to its end: any process that knows the
-             producer may end its transaction, and the coordinator answers an end that has happened with NONE.
-Leaves:      what is committed and when to the caller.
+Keeps true:  A request without a response, or without a coordinator, is repeated within the client's
+             `retry_timeout_ms`. Every request in this module may therefore safely arrive twice.
+How:         Transactions use the explicit flow (AddPartitionsToTxn, EndTxn up to version 4), which all brokers know.
+             The producer epoch then stays the same from begin to end. Any process that knows the producer can end its
+             transaction, and the coordinator responds with NONE if the transaction has already ended that way.
+Leaves:      the choice of what is committed, and when, to the caller.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ ONGOING = "Ongoing"
 
 @dataclass(frozen=True, slots=True)
 class TransactionalProducer:
-    """What a coordinator knows a transaction's producer by."""
+    """The identity of a transaction's producer at its coordinator."""
 
     transactional_id: str
     producer_id: int
@@ -76,14 +76,14 @@ class TransactionalProducer:
 
 @dataclass(frozen=True, slots=True)
 class DescribedTransaction:
-    """A transaction as its coordinator has it; `state` is empty where it knows of none."""
+    """A transaction as its coordinator reports it; `state` is empty if the coordinator does not know it."""
 
     producer: TransactionalProducer
     state: str
 
 
 class BlockingCoordinators:
-    """Asks the coordinators of transactional ids and groups. Keeps what it learned of where they are."""
+    """Sends requests to the coordinators of transactional ids and groups, and caches their addresses."""
 
     def __init__(self, client: BlockingClient) -> None:
         self._client = client
@@ -92,7 +92,7 @@ class BlockingCoordinators:
     # Transactions
 
     def begin(self, transactional_id: str, timeout_ms: int) -> TransactionalProducer:
-        """A producer with a new epoch: an open transaction of the same id is aborted, an older producer fenced."""
+        """Return a producer with a new epoch. This aborts an open transaction of the id and fences older producers."""
         request = InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, producer_id=-1
         )
@@ -101,6 +101,7 @@ class BlockingCoordinators:
         return TransactionalProducer(transactional_id, answer.producer_id, answer.producer_epoch)
 
     def add_partitions(self, producer: TransactionalProducer, partitions: Iterable[Partition]) -> None:
+        """Add partitions to the producer's transaction."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=producer.transactional_id,
             v3_and_below_producer_id=producer.producer_id,
@@ -116,7 +117,7 @@ class BlockingCoordinators:
     def add_offsets(
         self, producer: TransactionalProducer, group_id: str, offsets: Mapping[Partition, CommittedOffset]
     ) -> None:
-        """Offsets that the group has once the producer's transaction is committed."""
+        """Add offsets that the group commits when the producer's transaction commits."""
         added = AddOffsetsToTxnRequest(**_named(producer), group_id=group_id)
         self._ask(TRANSACTION_KEY_TYPE, producer.transactional_id, added, lambda a: [a.error_code])
         request = TxnOffsetCommitRequest(
@@ -131,7 +132,7 @@ class BlockingCoordinators:
         self._ask(GROUP_KEY_TYPE, group_id, versioned, lambda a: commit_results(a).values())
 
     def end(self, producers: Iterable[TransactionalProducer], *, committed: bool) -> dict[str, int]:
-        """End transactions; error codes by transactional id. NONE also for what had ended in this way before."""
+        """End transactions; returns error codes by id. NONE also if a transaction had already ended that way."""
         left = {producer.transactional_id: producer for producer in producers}
         codes: dict[str, int] = {}
         patience = _Patience(self._client.config.retry_timeout_ms)
@@ -145,7 +146,7 @@ class BlockingCoordinators:
         return codes
 
     def _end_once(self, producers: Mapping[str, TransactionalProducer], committed: bool) -> dict[str, int]:
-        """One attempt; what could not be asked is absent."""
+        """Try once; transactions whose coordinator could not be reached are absent."""
         codes: dict[str, int] = {}
         try:
             where = self._locate(TRANSACTION_KEY_TYPE, producers)
@@ -170,7 +171,7 @@ class BlockingCoordinators:
         return codes
 
     def describe(self, transactional_ids: Iterable[str]) -> dict[str, DescribedTransaction]:
-        """Transactions by id; an id that its coordinator does not know is absent."""
+        """Return transactions by id; an id that its coordinator does not know is absent."""
         found: dict[str, DescribedTransaction] = {}
         for transactional_id in transactional_ids:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -184,7 +185,7 @@ class BlockingCoordinators:
         return found
 
     def list_open(self, prefix: str) -> list[str]:
-        """Ids of open transactions that begin with `prefix`, from every broker that answers."""
+        """Return the ids of open transactions that begin with `prefix`, from every broker that responds."""
         found: set[str] = set()
         for broker in self._client.metadata([]).brokers.values():
             request = ListTransactionsRequest(state_filters=[ONGOING])
@@ -193,31 +194,32 @@ class BlockingCoordinators:
             except KafkaException as error:
                 if not error.error.retriable():
                     raise
-                continue  # Its coordinators are elsewhere by now, or will be.
+                continue  # Its coordinators have moved to other brokers, or will.
             found |= {row.transactional_id for row in answer.transaction_states}
         return sorted(name for name in found if name.startswith(prefix))
 
     # Offsets of groups
 
     def commit_offsets(self, group_id: str, offsets: Mapping[Partition, CommittedOffset]) -> None:
-        """As a consumer does that is no member of the group."""
+        """Commit offsets as a consumer outside the group's membership."""
         request = offset_commit_request(group_id, offsets)
         self._ask(GROUP_KEY_TYPE, group_id, request, lambda a: commit_results(a).values())
 
     def committed(self, group_id: str) -> dict[Partition, CommittedOffset]:
-        """Everything that the group has committed; waits for transactions that would change it."""
+        """Return all committed offsets of the group; waits for open transactions that would change them."""
         request = offset_fetch_request(group_id, None, require_stable=True)
         answer = self._ask(GROUP_KEY_TYPE, group_id, request, _codes_of_fetched)
         return {key: row for key, row in fetched_offsets(answer)[1].items() if row.offset >= 0}
 
     def list_groups(self, prefix: str) -> list[str]:
+        """Return the ids of groups that begin with `prefix`, from all brokers."""
         found: set[str] = set()
         for broker in self._client.metadata([]).brokers.values():
             answer = self._client.ask((broker.host, broker.port), ListGroupsRequest())
             found |= {row.group_id for row in answer.groups}
         return sorted(name for name in found if name.startswith(prefix))
 
-    # The way to a coordinator
+    # Finding coordinators
 
     def _ask(self, key_type: int, key: str, request: Any, codes_of: Callable[[Any], Iterable[int]]) -> Any:
         patience = _Patience(self._client.config.retry_timeout_ms)
@@ -246,7 +248,7 @@ class BlockingCoordinators:
         return {key: self._where[key_type, key] for key in wanted}
 
     def _find(self, key_type: int, keys: list[str]) -> None:
-        """Ask for many keys at once where the broker can; one by one otherwise."""
+        """Look up several coordinators in one request if the broker supports it, otherwise one by one."""
         versioned = ByVersion(
             FindCoordinatorRequest,
             lambda version: (
@@ -274,7 +276,7 @@ class BlockingCoordinators:
 
 
 class _Patience:
-    """Waits between attempts, a little longer each time, until the limit."""
+    """Waits between attempts, longer each time, until the time limit."""
 
     def __init__(self, limit_ms: int) -> None:
         self._deadline = time.monotonic() + limit_ms / 1000
@@ -289,7 +291,7 @@ class _Patience:
 
 
 def _is_open(code: int | None) -> bool:
-    """Whether the same question may bring another answer."""
+    """True if the same request may get another response later."""
     return code is None or (code != ErrorCode.NONE and (code in _MOVED or ErrorCode.of(code).retriable))
 
 

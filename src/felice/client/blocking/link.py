@@ -1,7 +1,7 @@
-"""One blocking connection to one broker: frames out, frames in, in order. For processes without an event loop.
+"""One blocking connection to one broker, for processes without an event loop.
 
-Keeps true:  replies are taken in the order of the requests; a time limit or an error closes the connection, since
-             what would come next can no longer be told apart.
+Keeps true:  Responses are taken in the order of the requests. A timeout or an error closes the connection, because
+             later responses could no longer be matched to requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from felice.protocol.primitives import MalformedMessage
 
 
 class BlockingLink:
-    """Requests may be sent ahead (`send`) and their replies taken later (`receive`)."""
+    """A connection. Requests may be sent ahead (`send`) and their responses taken later (`receive`)."""
 
     def __init__(self, host: str, port: int, *, client_id: str, connect_s: float, request_s: float) -> None:
         self.address = f"{host}:{port}"
@@ -39,20 +39,22 @@ class BlockingLink:
 
     @property
     def in_flight(self) -> int:
+        """Number of requests whose response was not taken yet."""
         return self._frames.in_flight + len(self._received)
 
     @property
     def closed(self) -> bool:
+        """True after `close` or an error."""
         return self._socket is None
 
     def call(self, request: Any) -> Any:
-        """One request and its reply. Nothing may be under way."""
+        """Send one request and return its response. No other request may be in flight."""
         assert not self.in_flight, "replies are still to be taken"
         self.send(request)
         return self.receive()
 
     def send(self, request: Any, *, answered: bool = True) -> None:
-        """Send without waiting for the reply; `answered=False` for Produce with acks=0."""
+        """Send without waiting for the response; `answered=False` for Produce with acks=0."""
         self._send(*self.versions.fit(request), answered)
 
     def _send(self, request: Any, version: int, answered: bool = True) -> None:
@@ -66,7 +68,7 @@ class BlockingLink:
             raise self._broken(error, f"sending {api.name}") from None
 
     def receive(self, extra_s: float = 0.0) -> Any:
-        """The reply to the oldest request that has none yet."""
+        """Return the response to the oldest request without one."""
         deadline = time.monotonic() + self._request_s + extra_s
         while not self._received:
             try:
@@ -115,6 +117,7 @@ class BlockingLink:
         self.versions = BrokerVersions(response)
 
     def close(self) -> None:
+        """Close the connection."""
         sock, self._socket = self._socket, None
         if sock is not None:
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Numbers of the protocol and of librdkafka, by the names that confluent_kafka gives them."""
+"""Constants of the protocol and of librdkafka, under confluent_kafka's names."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The blocking `Consumer`, with confluent_kafka's names.
 
-Keeps true:  callbacks (rebalance, commit, error) run in the thread that calls `poll`, `consume` or `close`, never in
-             another. A message handed out counts as processed for automatic commits.
-How:         an event loop on a thread of its own fetches, and keeps the membership in the group. `poll` takes
-             fetched records and decodes them in the caller's thread.
+Keeps true:  Callbacks (rebalance, commit, error) run in the thread that calls `poll`, `consume` or `close`, never in
+             another. For automatic commits, a delivered message counts as processed.
+How:         An event loop on its own thread fetches, and keeps the consumer in its group. `poll` takes fetched data and
+             decodes it in the caller's thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TICK_S = 0.1
 
 
 class _Notices:
-    """Callbacks that wait until the application's thread serves them."""
+    """Callbacks that wait until the application's thread runs them."""
 
     def __init__(self, thread: LoopThread) -> None:
         self._thread = thread
@@ -54,7 +54,7 @@ class _Notices:
     async def ask(
         self, callback: Callable[[list[TopicPartition]], Any], partitions: list[TopicPartition]
     ) -> None:
-        """Have the application's thread run a callback, and wait for its end.
+        """Let the application's thread run a callback, and wait until it has returned.
 
         That thread then waits until the effects of the callback, such as an assignment, are in force.
         """
@@ -86,7 +86,7 @@ def _wake_if_starved(thread: LoopThread, fetcher: Fetcher) -> Callable[[], None]
 
 
 class Consumer:
-    """`Consumer({"bootstrap.servers": "localhost:9092", "group.id": "g"})`. Close it when done."""
+    """`Consumer({"bootstrap.servers": "localhost:9092", "group.id": "g"})`. Close it after use."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
         settings = parse_settings("c", {**(config or {}), **kwargs})
@@ -99,7 +99,7 @@ class Consumer:
             ConsumerCore.start(settings, self._delivery, self._notices.ask, self._notices.tell)
         )
         self._thread.at_end = self._core.abandon
-        # Without a reference to this object: a consumer that is let go of must be collected.
+        # Holds no reference to this object: a consumer without references must be collected.
         self._delivery.on_drained = _wake_if_starved(self._thread, self._core.fetcher)
         self._closed = False
 
@@ -114,7 +114,7 @@ class Consumer:
             self._thread.post(self._thread.loop.stop)
 
     def _run(self, work: Any, timeout: float | None = None) -> Any:
-        """Run on the loop and wait; callbacks of the application go on being served meanwhile."""
+        """Run on the loop and wait; meanwhile, run the application's callbacks in this thread."""
         self._check_open(work)
         return self._pump(self._thread.submit(work), timeout)
 
@@ -150,7 +150,7 @@ class Consumer:
             waiting.popleft()()
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a plain function on the loop's thread."""
+        """Call a plain function on the loop's thread and wait for its result."""
 
         async def call() -> Any:
             return function(*arguments)
@@ -162,7 +162,7 @@ class Consumer:
     # Consuming
 
     def poll(self, timeout: float = -1) -> Message | None:
-        """The next message or error event; None if there is none within `timeout` seconds (-1: waits for ever)."""
+        """Return the next message or error event; None if there is none within `timeout` seconds (-1: no limit)."""
         self._core.last_poll = time.monotonic()
         if self._notices.waiting:
             self._serve()
@@ -181,7 +181,7 @@ class Consumer:
         return None
 
     def _wait(self, deadline: float | None) -> bool:
-        """Until something may be here; False when time is up."""
+        """Wait until something may be in the queue; False after the deadline."""
         self._check_open()
         delivery = self._delivery
         self._core.last_poll = time.monotonic()
@@ -195,7 +195,7 @@ class Consumer:
         return True
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
-        """Up to `num_messages`, fewer when `timeout` ends the waiting."""
+        """Return up to `num_messages`; fewer after `timeout`."""
         if not 0 <= num_messages <= 1_000_000:
             raise ValueError("num_messages must be between 0 and 1000000")
         deadline = None if timeout < 0 else time.monotonic() + timeout
@@ -215,9 +215,9 @@ class Consumer:
         max_bytes: int = 1 << 30,
         with_headers: bool = False,
     ) -> Any:
-        """A pyarrow table of up to `max_rows` rows or about `max_bytes`, fewer when `timeout` ends the waiting.
+        """Return a pyarrow table of up to `max_rows` rows or about `max_bytes`; fewer after `timeout`.
 
-        Columns: key, value, topic, partition, offset, timestamp, timestampType, and headers if asked for.
+        Columns: key, value, topic, partition, offset, timestamp, timestampType, and headers if requested.
         """
         taking = ArrowDelivery(
             self._delivery, with_headers=with_headers, check_crcs=self._settings["check.crcs"]
@@ -253,7 +253,7 @@ class Consumer:
         self._run(self._core.unsubscribe())
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Consume exactly these, each from its offset, or from where the group left off."""
+        """Consume exactly these partitions, each from its offset or from the group's committed offset."""
         self._call(self._core.assign, list(partitions))
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
@@ -261,32 +261,32 @@ class Consumer:
         self._call(self._core.incremental_assign, list(partitions))
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Take partitions from the assignment. Raises `KafkaException` for one that is not assigned."""
+        """Remove partitions from the assignment. Raises `KafkaException` for one that is not assigned."""
         self._call(self._core.incremental_unassign, list(partitions))
 
     def unassign(self) -> None:
-        """Consume nothing more. Offsets that are not committed stay uncommitted."""
+        """Drop the assignment. Uncommitted offsets stay uncommitted."""
         self._call(self._core.assign, [])
 
     def assignment(self) -> list[TopicPartition]:
-        """The assigned partitions."""
+        """Return the assigned partitions."""
         self._check_open()
         return self._core.assignment()
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on from the offset of this partition (or a logical one, as OFFSET_END). It must be assigned."""
+        """Continue an assigned partition at this offset (or a logical one such as OFFSET_END)."""
         self._call(self._core.seek, partition)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        """Stop fetching these partitions, until `resume`. Partitions that are not assigned are passed over."""
+        """Stop fetching these partitions until `resume`. Ignores partitions that are not assigned."""
         self._call(self._core.pause, list(partitions))
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """Go on with partitions that were paused."""
+        """Resume paused partitions."""
         self._call(self._core.resume, list(partitions))
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """The offset after the last message handed out; OFFSET_INVALID before the first."""
+        """Return the offset after the last delivered message; OFFSET_INVALID before the first."""
         self._check_open()
         return self._core.position(partitions)
 
@@ -298,7 +298,7 @@ class Consumer:
         offsets: list[TopicPartition] | None = None,
         asynchronous: bool = True,
     ) -> list[TopicPartition] | None:
-        """Commit the message's offset + 1, these offsets, or what was stored. Asynchronously: see `on_commit`."""
+        """Commit the message's offset + 1, these offsets, or the stored offsets. If asynchronous: see `on_commit`."""
         chosen = offsets_of(message, offsets)
         if not asynchronous:
             rows: list[TopicPartition] = self._run(self._core.commit(chosen))
@@ -310,22 +310,22 @@ class Consumer:
     def store_offsets(
         self, message: Message | None = None, offsets: Sequence[TopicPartition] | None = None
     ) -> None:
-        """What the next automatic (or empty) commit is to commit; needs `enable.auto.offset.store` off."""
+        """Store offsets for the next commit without offsets; needs `enable.auto.offset.store` off."""
         self._check_open()
         self._core.store_offsets(offsets_of(message, offsets) or {})
 
     def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """The offsets that the group has committed, OFFSET_INVALID where it has none; an error in its partition."""
+        """Return the group's committed offsets (OFFSET_INVALID if there is none), with an error per partition."""
         limit_s = timeout if timeout >= 0 else self._core.cluster.timeout_s
         rows: list[TopicPartition] = self._run(self._core.committed(partitions, limit_s))
         return rows
 
-    # Questions
+    # Queries
 
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int] | None:
-        """First offset and high watermark; None if there is no answer in time."""
+        """Return log start offset and high watermark; None after `timeout` without an answer."""
         if cached:
             return self._core.cached_watermarks(partition)
         limit_s = timeout if timeout >= 0 else self._core.cluster.timeout_s
@@ -340,34 +340,34 @@ class Consumer:
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """For each partition the first offset at or after the time (ms) given as its offset."""
+        """Return for each partition the first offset at or after the time (in ms) given as its offset."""
         limit_s = timeout if timeout >= 0 else self._core.cluster.timeout_s
         rows: list[TopicPartition] = self._run(self._core.offsets_for_times(partitions, limit_s))
         return rows
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Brokers and topics as the cluster reports them now (`topic`: this one alone). -1 waits for ever."""
+        """Return the current brokers and topics (with `topic`: only that one). -1 waits without a limit."""
         names = None if topic is None else [topic]
         picture: ClusterMetadata = self._run(self._core.metadata(names), timeout)
         return picture
 
     def cluster_id(self, timeout: float = -1) -> str | None:
-        """The id of the cluster."""
+        """Return the cluster's id."""
         picture: ClusterMetadata = self._run(self._core.metadata([]), timeout)
         return picture.cluster_id
 
     def memberid(self) -> str | None:
-        """The id that the group coordinator gave this consumer; None while it is in no group."""
+        """Return the member id from the group coordinator; None outside a group."""
         self._check_open()
         return self._core.group_metadata().member_id or None
 
     def consumer_group_metadata(self) -> ConsumerGroupMetadata:
-        """For `Producer.send_offsets_to_transaction`."""
+        """Return the argument for `Producer.send_offsets_to_transaction`."""
         self._check_open()
         return self._core.group_metadata()
 
     def close(self) -> None:
-        """Commit (if automatic), give up the partitions, leave the group."""
+        """Commit (if commits are automatic), revoke the partitions, and leave the group."""
         if self._closed or not self._thread.alive:
             return
         future, raised = self._thread.submit(self._core.close()), None
@@ -376,7 +376,7 @@ class Consumer:
                 try:
                     self._pump(future, None)
                 except Exception as error:
-                    # A callback raised: leave the group all the same, and raise its exception afterwards.
+                    # A callback raised: leave the group anyway, and raise its exception afterwards.
                     raised = raised or error
         finally:
             self._closed = True

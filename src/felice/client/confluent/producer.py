@@ -1,9 +1,9 @@
 """The blocking `Producer`, with confluent_kafka's names.
 
-Keeps true:  `produce` never waits: it queues the record or raises (`BufferError` when the queue is full). Callbacks
-             run in the thread that calls `poll` or `flush`, never in another. `len(producer)` counts records
-             whose report was not served yet.
-How:         `produce` appends to the accumulator in the caller's thread; a loop on a thread of its own sends.
+Keeps true:  `produce` never waits: it queues the record or raises (`BufferError` if the queue is full). Callbacks run
+             in the thread that calls `poll` or `flush`, never in another. `len(producer)` counts the records whose
+             report was not served yet.
+How:         `produce` appends to the accumulator in the caller's thread; an event loop on its own thread sends.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from felice.client.produce.sender import Delivered
 from felice.client.produce.transactor import timed_out
 from felice.client.produce.values import Content, HeadersInput, as_bytes, as_headers
 
-# A batch, a dropped record with its report and size, or another callback that is due.
+# A batch; or a dropped record with its report and size; or another callback to run.
 _Finished: TypeAlias = Delivered | tuple[Report, KafkaError, Message, int] | Callable[[], Any]
 
 
 class _Inbox:
-    """Finished batches on their way from the loop's thread to the caller's."""
+    """Finished batches, passed from the loop's thread to the caller's."""
 
     def __init__(self, accumulator: Accumulator, only_errors: bool) -> None:
         self.finished: deque[_Finished] = deque()
@@ -70,7 +70,7 @@ class _Inbox:
 
 
 class Producer:
-    """`Producer({"bootstrap.servers": "localhost:9092"})`. Call `flush` before letting go of it, or `close`."""
+    """`Producer({"bootstrap.servers": "localhost:9092"})`. Call `flush` or `close` before dropping it."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
         settings = parse_settings("p", {**(config or {}), **kwargs})
@@ -113,14 +113,14 @@ class Producer:
         timestamp: int = 0,
         headers: HeadersInput = None,
     ) -> None:
-        """Take in one record; its report comes to `on_delivery(error, message)` from `poll` or `flush`.
+        """Queue one record; `poll` or `flush` calls `on_delivery(error, message)` with its report.
 
         `value` and `key` are bytes, strings (sent as UTF-8) or None. `partition` -1 leaves the choice to the
         partitioner. `timestamp` is in milliseconds since 1970, 0 for now. `headers` are a dict, or pairs of a name and
         bytes, a string or None. `callback` is another name of `on_delivery`.
 
-        Raises `BufferError` when the queue is full (call `poll` and try again), `TypeError` for other types,
-        `KafkaException` for a record that is too large, a closed producer, or no open transaction.
+        Raises `BufferError` if the queue is full (call `poll` and try again), `TypeError` for other types,
+        `KafkaException` for a record that is too large, a closed producer, or a missing transaction.
         """
         if type(value) is not bytes:
             value = as_bytes(value, "value")
@@ -147,11 +147,11 @@ class Producer:
         callback: Report | None = None,
         on_delivery: Report | None = None,
     ) -> int:
-        """Take in many records of one topic; returns how many were taken in.
+        """Queue many records of one topic; returns how many were queued.
 
         Each is a dict with any of `value`, `key`, `partition`, `timestamp` (milliseconds), `headers` and `callback`;
-        the arguments hold for records that do not name their own. A record that cannot be taken in gets a `_error`
-        (`KafkaError`) in its dict and no report; the records after it are taken in all the same.
+        the arguments apply to records without values of their own. A record that is refused gets a `_error`
+        (`KafkaError`) in its dict and no report; the records after it are still queued.
         """
         report = callback or on_delivery
         return sum(self._produced(topic, row, partition, report) for row in messages)
@@ -186,13 +186,13 @@ class Producer:
         headers: str | None = "headers",
         timeout: float = 30.0,
     ) -> int:
-        """Send the rows of a pyarrow table; the arguments name its columns, of which some may be missing.
+        """Send the rows of a pyarrow table. The arguments name its columns, some of which may be missing.
 
-        A column that no argument names would be lost, so it is refused: drop it with `table.select` first.
+        A column that no argument names is refused, because it would be lost: drop it with `table.select` first.
 
-        Rows go where their `partition` column says, else by the hash of their key as Java's client does, else to
-        partitions in turn by the block. Returns the number of rows taken in; waits, at most `timeout` seconds in
-        all, while the queue is full, then raises `BufferError`.
+        A row goes to the partition in its `partition` column; otherwise to the partition of its key's hash, as with
+        the Java client; otherwise blocks of rows go to the partitions in turn. Returns the number of rows queued. While
+        the queue is full it waits, at most `timeout` seconds in all, and then raises `BufferError`.
         """
         from felice.client.produce.arrow import batches_of_table
 
@@ -234,7 +234,7 @@ class Producer:
             raise kafka_exception(error) from error
 
     def poll(self, timeout: float = -1) -> int:
-        """Serve reports; waits up to `timeout` seconds (-1: for ever) for the first. Returns how many were served."""
+        """Serve reports; waits up to `timeout` seconds (-1: no limit) for the first. Returns the number served."""
         served = self._serve()
         if served or timeout == 0:
             return served
@@ -244,7 +244,7 @@ class Producer:
         return served
 
     def flush(self, timeout: float = -1) -> int:
-        """Send what waits, serve all reports; returns how many records are left when time is up."""
+        """Send the waiting records and serve all reports; returns the number of records left after `timeout`."""
         deadline = None if timeout < 0 else time.monotonic() + timeout
         with self._accumulator.lock:
             self._accumulator.flushing += 1
@@ -260,7 +260,7 @@ class Producer:
         return len(self)
 
     def _wait(self, deadline: float | None) -> bool:
-        """Until something finished; False when time is up."""
+        """Wait until a batch or callback is finished; False after the deadline."""
         inbox = self._inbox
         with inbox.changed:
             if inbox.finished:
@@ -270,7 +270,7 @@ class Producer:
                 return False
             if not self._thread.alive:
                 raise RuntimeError("this producer's thread is gone: it was closed, or left behind by a fork")
-            # Bounded, so that an interrupt from the keyboard is seen, and a report missed costs little.
+            # Bounded, so that a keyboard interrupt is noticed, and a missed wake-up costs little.
             inbox.changed.wait(0.1 if left is None else min(left, 0.1))
         return True
 
@@ -287,7 +287,7 @@ class Producer:
         return served
 
     def _expand(self, item: _Finished) -> int:
-        """Queue the callbacks of one finished thing; those not yet called survive an exception in another."""
+        """Queue the callbacks of one finished item; if one raises, the others stay queued."""
         if isinstance(item, Delivered):
             self._due.extend(reports_of(item))
             count, size = item.batch.record_count, item.batch.size_bytes
@@ -302,29 +302,29 @@ class Producer:
             self._accumulator.release(count, size)
         return 0
 
-    # Transactions. A call that timed out (the error is `retriable`) goes on, and may be made again.
+    # Transactions. A call that timed out (its error is `retriable`) continues, and may be made again.
 
     def init_transactions(self, timeout: float = -1) -> None:
-        """Become the one producer of this `transactional.id`; what another left open is aborted. Once, first."""
+        """Get a producer id, fence the id's previous producer, abort its transaction. Once, before all else."""
         self._thread.run(self._core.transactor.init(timeout))
 
     def begin_transaction(self) -> None:
-        """Open a transaction: what is produced from now on belongs to it."""
+        """Begin a transaction: records produced from now on belong to it."""
         self._thread.run(self._core.transactor.begin())
 
     def send_offsets_to_transaction(
         self, positions: list[TopicPartition], group_metadata: ConsumerGroupMetadata, timeout: float = -1
     ) -> None:
-        """Commit these offsets on the consumer's behalf, if and when the transaction commits."""
+        """Commit these offsets for the consumer's group when the transaction commits."""
         offsets = offsets_of(None, positions) or {}
         self._thread.run(self._core.transactor.send_offsets(offsets, group_metadata, timeout))
 
     def commit_transaction(self, timeout: float = -1) -> None:
-        """Flush, serving reports, and commit. Where the error says `txn_requires_abort`, abort."""
+        """Flush, serving reports, and commit. If the error says `txn_requires_abort`, abort the transaction."""
         self._end_transaction("commit_transaction", timeout)
 
     def abort_transaction(self, timeout: float = -1) -> None:
-        """Give up what waits (reported as _PURGE_QUEUE), and abort."""
+        """Drop the waiting records (reported as _PURGE_QUEUE) and abort."""
         self._end_transaction("abort_transaction", timeout)
 
     def _end_transaction(self, name: str, timeout: float) -> None:
@@ -337,7 +337,7 @@ class Producer:
         self._thread.run(transactor.finish_ending(name, max(0.0, deadline - time.monotonic())))
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
-        """Give up records that wait, or are under way; their reports say _PURGE_QUEUE or _PURGE_INFLIGHT."""
+        """Drop the records that wait, or are in flight; their reports say _PURGE_QUEUE or _PURGE_INFLIGHT."""
 
         async def purge() -> None:
             self._core.sender.purge(in_queue, in_flight)
@@ -347,7 +347,7 @@ class Producer:
             future.result()
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Brokers and topics as the cluster reports them now."""
+        """Return the current brokers and topics."""
         picture: ClusterMetadata = self._ask(self._core.metadata(None if topic is None else [topic]), timeout)
         return picture
 
@@ -358,13 +358,13 @@ class Producer:
             raise failure(KafkaError._TIMED_OUT, f"no answer in {timeout} s") from None
 
     def cluster_id(self, timeout: float = -1) -> str | None:
-        """The id of the cluster."""
+        """Return the cluster's id."""
         return self.list_topics("", timeout).cluster_id
 
     def close(self, timeout: float = -1) -> bool:
-        """Flush, then end; True when every record was answered for within `timeout` seconds (-1: waits for ever).
+        """Flush, then end; True if every record got its result within `timeout` seconds (-1: no limit).
 
-        What is not delivered in time is lost, and an open transaction is aborted.
+        Records that are not delivered in time are lost, and an open transaction is aborted.
         """
         if not self._thread.alive:
             return True

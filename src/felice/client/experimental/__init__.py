@@ -1,1 +1,1 @@
-"""Where confluent_kafka once kept what is now in `felice.client.aio`."""
+"""confluent_kafka's former name for the package of `felice.client.aio`."""

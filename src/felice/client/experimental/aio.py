@@ -1,4 +1,4 @@
-"""The same as `felice.client.aio`, by the name that confluent_kafka used while it was new."""
+"""The same as `felice.client.aio`, under the name that confluent_kafka used while its asyncio API was new."""
 
 from __future__ import annotations
 

@@ -31,13 +31,22 @@ _JOIN = "join"
 
 
 class Rebalances(Protocol):
-    """What a rebalance does to the consumer around this member."""
+    """The consumer's reactions to a rebalance: assigning, revoking, reporting errors."""
 
-    async def on_assign(self, partitions: Sequence[Partition]) -> None: ...
-    async def on_revoke(self, partitions: Sequence[Partition]) -> None: ...
-    async def on_lost(self, partitions: Sequence[Partition]) -> None: ...
-    def on_group_error(self, error: KafkaError) -> None: ...
-    def polled_at(self) -> float: ...
+    async def on_assign(self, partitions: Sequence[Partition]) -> None:
+        """Take over these partitions."""
+
+    async def on_revoke(self, partitions: Sequence[Partition]) -> None:
+        """Give these partitions up, after a commit."""
+
+    async def on_lost(self, partitions: Sequence[Partition]) -> None:
+        """Give these partitions up without a commit: other members may own them."""
+
+    def on_group_error(self, error: KafkaError) -> None:
+        """Report an error of the group to the application."""
+
+    def polled_at(self) -> float:
+        """Return the loop time of the application's last poll."""
 
 
 class Interest(Protocol):
@@ -46,11 +55,12 @@ class Interest(Protocol):
     topics: frozenset[str]
     pattern: Pattern | None
 
-    def wanted_topics(self, existing: Iterable[str]) -> set[str]: ...
+    def wanted_topics(self, existing: Iterable[str]) -> set[str]:
+        """Return the subscribed topics, given the existing ones."""
 
 
 class GroupMembership:
-    """Lives on the loop from `start` to `leave`."""
+    """The membership of one consumer. Runs on the loop from `start` to `leave`."""
 
     def __init__(
         self, cluster: Cluster, subscription: Interest, settings: Settings, rebalances: Rebalances
@@ -84,17 +94,17 @@ class GroupMembership:
         self._joined_topics: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
         self._complained: set[str] = set()
-        # For the coordinator that is there to take this member in.
+        # Reports once if a coordinator does not let this member join for long.
         self._waiting = Waiting(self._loop.time, cluster.tell_of_waiting)
 
     @property
     def stable(self) -> bool:
-        """An assignment is in force."""
+        """True while an assignment is in force."""
         return self._stable
 
     @property
     def last_reason(self) -> str:
-        """Why the last rebalance was begun, as far as this member knows."""
+        """The reason for the last rebalance, if this member knows it."""
         return self._why
 
     @property
@@ -104,9 +114,11 @@ class GroupMembership:
 
     @property
     def cooperative(self) -> bool:
+        """True if the member rebalances cooperatively (KIP-429)."""
         return self.member.cooperative
 
     def start(self) -> None:
+        """Start the tasks that join the group, send heartbeats and watch the topics."""
         if not self._tasks:
             self._tasks = [
                 self._loop.create_task(self._live()),
@@ -115,7 +127,7 @@ class GroupMembership:
             ]
 
     def rejoin(self, why: str) -> None:
-        """Rebalance when possible: the subscription or the topics changed."""
+        """Rebalance as soon as possible, because the subscription or the topics changed."""
         self._why = why
         self._reason.set()
 
@@ -146,7 +158,7 @@ class GroupMembership:
             self._rebalances.on_group_error(error.error)
 
     async def _before_rejoin(self) -> None:
-        """Give up what must not be kept over the next join. Heartbeats go on until the callback is done."""
+        """Revoke the partitions that a join may not keep. Heartbeats continue until the callback is done."""
         if not self._lost and not self.cooperative:
             await self._revoke(sorted(self.member.owned))
         self._stable = False
@@ -166,7 +178,7 @@ class GroupMembership:
             self.member.own(self.member.owned.difference(partitions))
 
     async def _join(self) -> bool:
-        """One rebalance; True when it ended with an assignment in force."""
+        """Run one rebalance; True if it ended with an assignment in force."""
         self._reason.clear()
         while self._is_idle():
             await asyncio.sleep(0.1)
@@ -267,7 +279,7 @@ class GroupMembership:
         if step is MemberAction.FORGET or step is MemberAction.STOP:
             self._lost = True
         if step is MemberAction.STOP:
-            # Another has taken the name: joining again would only throw that one out in turn.
+            # Another member has this instance id: joining again would only fence it in turn.
             self._fenced = response.error_code == ErrorCode.FENCED_INSTANCE_ID
             self.member.forget()
             self._rebalances.on_group_error(
@@ -279,7 +291,7 @@ class GroupMembership:
             self.rejoin("the group rebalances")
 
     def _is_idle(self) -> bool:
-        """KIP-62: the application has stopped polling."""
+        """True if the application has stopped polling (KIP-62)."""
         idle_s = self._loop.time() - self._rebalances.polled_at()
         return bool(idle_s > self._settings["max.poll.interval.ms"] / 1000)
 
@@ -309,7 +321,7 @@ class GroupMembership:
             await self._cluster.refresh(names, allow_auto_create=self._cluster.allow_auto_create)
 
     async def _watch(self) -> None:
-        """Rebalance when the topics this member cares for come, go or grow."""
+        """Rebalance if subscribed topics are created, deleted or get partitions."""
         age_s = self._settings["metadata.max.age.ms"] / 1000
         refreshed = self._loop.time()
         while True:
@@ -331,7 +343,7 @@ class GroupMembership:
         return self.member.is_leader and self._partition_counts(self._counts) != self._counts
 
     def _complain(self, missing: list[str]) -> None:
-        """Once per topic: the subscription names one that does not exist."""
+        """Report each subscribed topic that does not exist, once."""
         for name in missing:
             code = self._cluster.topology.topic_errors.get(name, 0)
             if name not in self._complained and code:
@@ -341,7 +353,7 @@ class GroupMembership:
     # The end
 
     async def leave(self) -> None:
-        """Give up everything and tell the group."""
+        """Revoke all partitions and leave the group."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -355,7 +367,7 @@ class GroupMembership:
         self.member.forget()
 
     async def _send_leave(self, reason: str) -> None:
-        # KIP-345: a static member keeps its place until its session ends, whyever it goes.
+        # KIP-345: a static member keeps its place until its session ends, whatever the reason for leaving.
         if not self.member.member_id or self.member.settings.instance_id is not None:
             return
         with contextlib.suppress(KafkaException):

@@ -1,7 +1,7 @@
-"""Requests about a group's offsets, for consumers and administrators, and their replies in one shape.
+"""Requests about a group's offsets, for consumers and administrators, and a common form of their responses.
 
-Keeps true:  whatever version is spoken, the caller sees partitions by name with an offset or an error each.
-Topics go by name, at most version 9 of both APIs: a commit must not fail because metadata lacks an id.
+Keeps true:  In every version, the caller sees partitions by topic name, each with an offset or an error.
+Topics are sent by name, at most in version 9 of both APIs: a commit must not fail because metadata lacks a topic id.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REQUIRE_STABLE = 7
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """What a group has committed for a partition; offset -1 if nothing."""
+    """A group's committed offset for a partition; offset -1 if there is none."""
 
     offset: int
     metadata: str = ""
@@ -45,7 +45,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """On whose behalf offsets are committed: a member of a generation, or nobody (generation -1)."""
+    """The identity that commits offsets: a member of a generation, or no member (generation -1)."""
 
     generation: int = -1
     member_id: str = ""
@@ -58,6 +58,7 @@ NOBODY = Committer()
 def offset_commit_request(
     group_id: str, offsets: Mapping[Partition, CommittedOffset], committer: Committer = NOBODY
 ) -> ByVersion:
+    """An OffsetCommit request for one group."""
     topics = [
         OffsetCommitRequestTopic(
             name=topic,
@@ -85,7 +86,7 @@ def _commit_row(number: int, offset: CommittedOffset) -> OffsetCommitRequestPart
 
 
 def commit_results(response: OffsetCommitResponse) -> dict[Partition, int]:
-    """Error code by partition."""
+    """Return the error code of each partition."""
     return {
         (topic.name, row.partition_index): row.error_code
         for topic in response.topics
@@ -96,7 +97,7 @@ def commit_results(response: OffsetCommitResponse) -> dict[Partition, int]:
 def offset_fetch_request(
     group_id: str, partitions: Iterable[Partition] | None, *, require_stable: bool = False
 ) -> ByVersion:
-    """`partitions` None asks for everything the group has committed."""
+    """An OffsetFetch request; `partitions` None asks for all committed offsets of the group."""
     grouped = None if partitions is None else by_topic(partitions)
 
     def build(version: int) -> OffsetFetchRequest:
@@ -126,7 +127,7 @@ def offset_fetch_request(
 
 
 def fetched_offsets(response: OffsetFetchResponse) -> tuple[int, dict[Partition, CommittedOffset]]:
-    """The group's own error code, and what it has committed."""
+    """Return the group's own error code, and its committed offsets."""
     group: Any = response.groups[0] if response.groups else response
     return group.error_code, {
         (topic.name, row.partition_index): CommittedOffset(
@@ -140,7 +141,7 @@ def fetched_offsets(response: OffsetFetchResponse) -> tuple[int, dict[Partition,
 def offsets_of(
     message: Any, offsets: Sequence[TopicPartition] | None
 ) -> dict[Partition, CommittedOffset] | None:
-    """What `commit` and `store_offsets` are given: a message (the offset after it), partitions, or nothing."""
+    """Convert what `commit` and `store_offsets` get: a message (the offset after it), partitions, or neither."""
     if message is not None and offsets is not None:
         raise ValueError("message and offsets are mutually exclusive")
     if message is not None:

@@ -1,7 +1,7 @@
-"""The serializers or deserializers of one client: taken out of its configuration, called, and closed.
+"""The serializers or deserializers of one client: taken from its configuration, called, and closed.
 
-Keeps true:  what a builder made is closed by the client that had it built, whatever else fails; what the
-             application made itself is left to the application.
+Keeps true:  A client closes every serializer that its builders created, whatever else fails. The application closes
+             those that it created itself.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Serde = Callable[[Any, SerializationContext], Any]
 
 
 class Serdes:
-    """The pair for keys and values; None leaves that part of the message as it is.
+    """The serializers (or deserializers) of key and value; None leaves that part of the message unchanged.
 
     `suffix` is `serializer` or `deserializer`: the configuration has `key.<suffix>`, `value.<suffix>`, or either
-    with `.builder` behind it.
+    followed by `.builder`.
     """
 
     def __init__(self, config: Mapping[str, Any], suffix: str) -> None:
-        # What is left of the configuration, for the client itself.
+        # The rest of the configuration, for the client itself.
         self.config = dict(config)
         self._built: list[Any] = []
         given = {part: self._take(f"{part}.{suffix}") for part in ("key", "value")}
@@ -55,14 +55,14 @@ class Serdes:
         return made
 
     def offer_cluster_id(self, resolver: Callable[[], Any]) -> None:
-        """Give those that ask for it a way to learn the cluster's id."""
+        """Pass a way to look up the cluster's id to the serializers that accept one."""
         for serde in (self.key, self.value):
             take = getattr(serde, "set_cluster_id_resolver", None)
             if take is not None:
                 take(resolver)
 
     def serialize(self, topic: str, key: Any, value: Any, headers: Any) -> tuple[Any, Any]:
-        """Key and value as bytes; the key first, whose serializer may prepare something for the value's."""
+        """Convert key and value to bytes. The key comes first: its serializer may prepare headers for the value's."""
         if not isinstance(topic, str):
             raise TypeError(f"topic must be a str, not {type(topic).__name__}")
         context = SerializationContext(topic, MessageField.KEY, headers)
@@ -74,7 +74,7 @@ class Serdes:
         return key, value
 
     def deserialize(self, message: Message) -> Message:
-        """The same message with objects for its key and value."""
+        """Replace the message's key and value by objects."""
         context = SerializationContext(message.topic() or "", MessageField.KEY, message.headers())
         key, value = message.key(), message.value()
         if self.key is not None:
@@ -87,7 +87,7 @@ class Serdes:
         return message
 
     def close(self) -> None:
-        """Close what builders made."""
+        """Close the serializers that builders created."""
         built, self._built = self._built, []
         for serde in built:
             serde.close()
