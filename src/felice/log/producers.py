@@ -4,8 +4,8 @@ Keeps true:  T2  the sequences of a producer epoch are contiguous in the log. A 
                  that repeats one of the last five is not appended again, nor a batch
                  from before a restart that is no longer remembered.
              T1  the last stable offset is not above the high watermark, nor above
-                 the first record of a transaction whose outcome is not below the high
-                 watermark yet.
+                 the first record of a transaction that is open, or whose marker is not
+                 below the high watermark yet.
 
 Decides and remembers only. `Log` asks before it appends (`check`, `check_marker`)
 and reports afterwards (`update`, `complete`). `snapshots` has the file format.
