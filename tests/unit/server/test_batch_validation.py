@@ -31,6 +31,7 @@ from felice.records.validate import INLINE_MAX_BYTES, ProduceRules
 from felice.server import batch_validation
 from felice.server.batch_validation import BatchValidation
 from felice.server.embedded import EmbeddedBroker
+from felice.server.handlers import produce
 
 RULES = ProduceRules.of(TopicConfig())
 LIMIT_BYTES = 8 * 1024 * 1024
@@ -115,6 +116,22 @@ def test_a_large_batch_is_validated_on_a_thread_and_a_small_one_on_the_loop(
     assert rows(wire.ask(request(LARGE, SMALL), 9)) == [(0, 0), (0, 0)]
     assert len(watching.large_on) == 1
     assert watching.large_on[0] not in watching.small_on
+
+
+def test_many_small_batches_of_one_request_do_not_hold_the_loop(
+    wire: Wire, watching: Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*args: Any, on_loop: bool) -> Any:
+        if on_loop:
+            time.sleep(2 * produce._VALIDATION_ON_LOOP_S)
+        return watching(*args, on_loop=on_loop)
+
+    monkeypatch.setattr(batch_validation, "validation_result", slow)
+    data = [PartitionProduceData(index=0, records=batch(10, Codec.GZIP, number, 7)) for number in range(5)]
+    topics = [TopicProduceData(name="t", partition_data=data)]
+    asked = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics)
+    assert rows(wire.ask(asked, 9)) == [(0, offset) for offset in range(5)]
+    assert (len(watching.small_on), len(watching.large_on)) == (1, 4)
 
 
 def test_a_batch_that_expands_beyond_the_limit_is_refused_and_its_neighbour_is_not(wire: Wire) -> None:

@@ -3,7 +3,7 @@
 Every partition stands alone: one that fails does not stop the others. acks=1 answers when the
 leader has the batch, acks=-1 when it is committed; acks=0 gets no answer, and where something
 failed its connection is closed, which is the only way to tell.
-Compressed and large batches are validated before anything is appended. While a large batch is validated on a
+Compressed and large batches are validated before anything is appended. While batches are validated on a
 thread, the connection's next requests wait: batches of one producer must be appended in their order.
 """
 
@@ -46,6 +46,8 @@ _ZSTD_FROM, _LEADER_HINTS_FROM, _ABORTABLE_FROM, _ADDS_FROM, _TOPIC_IDS_FROM = 7
 _LOW_ATTRIBUTES = ATTRIBUTES_POSITION + 1
 _TRANSACTIONAL = 0x10
 _NO_DEADLINE_S = 3600.0
+# For so long the compressed batches of one request are validated on the event loop; the others go to threads.
+_VALIDATION_ON_LOOP_S = 0.010
 
 # What makes an old client try again; it might not understand what really happened.
 _COORDINATOR_TROUBLE = (
@@ -88,8 +90,13 @@ def handle(
 
 
 def _judge_small(request: ProduceRequest, context: RequestContext, judged: _Judged) -> list[_LargeBatch]:
-    """Validates what may have to be decompressed; returns the batches that are too large for the event loop."""
+    """Validates what may have to be decompressed; returns the batches that would hold the event loop too long.
+
+    Those are the large batches, and in a request with many small ones all that follow after some milliseconds.
+    """
     large = []
+    clock = context.services.env.clock
+    deadline = clock.monotonic() + _VALIDATION_ON_LOOP_S
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is None or not may_need_thread(data.records):
@@ -98,9 +105,11 @@ def _judge_small(request: ProduceRequest, context: RequestContext, judged: _Judg
             if partition is None or not partition.is_leader:
                 continue  # `append` refuses it
             rules, zstd_allowed = partition.log.produce_rules, context.version >= _ZSTD_FROM
-            verdict = context.services.batch_validation.judge_small(
-                data.records, rules, now_ms=context.now_ms, zstd_allowed=zstd_allowed
-            )
+            verdict = None
+            if clock.monotonic() < deadline:
+                verdict = context.services.batch_validation.judge_small(
+                    data.records, rules, now_ms=context.now_ms, zstd_allowed=zstd_allowed
+                )
             if verdict is None:
                 large.append(_LargeBatch(id(data), data.records, rules))
             else:
