@@ -1,24 +1,24 @@
-# Every target works from an empty directory: it makes .venv itself.
+# Every target works in a fresh clone: it creates .venv itself.
 #
 #   make demo    a broker, a year of real flights through topics, a Spark pipeline over them
-#   make test    all tests; those that need Maven, Go, npm or Debian's kcat skip by name without them
-#   make check   lint, types, unit and tidy tests: under a minute, for while you work
-#   make mutate  one-line faults that no quick test notices: ONLY=log/segment.py or a package, SAMPLE=100 of each, SEED=k
+#   make test    all tests; tests that need Maven, Go, npm or Debian's kcat are skipped without them
+#   make check   lint, types, unit and tidy tests: under a minute, for use while you work
+#   make mutate  reports one-line faults that no quick test detects: ONLY=log/segment.py or a package, SAMPLE=100 of each, SEED=k
 #   make lint    ruff and a strict type check
-#   make docs    the pages that are made from the code (docs/configuration.md)
+#   make docs    generates pages from the code (docs/configuration.md)
 #   make bench   throughput, latency, start-up and memory, measured on this machine
-#   make attacks attacks on a broker beside healthy clients, whose waits are measured
+#   make attacks measures the waits of healthy clients while other clients attack a broker
 #   make crash-proof  power failures at every moment of SEEDS (40) histories, and flipped bits
 #   make simulate  whole brokers and clients on virtual time: SEEDS=200 runs, or SEED=k with its trace, or BUGS=1
 #                  for the injected faults; KIND=broker or KIND=cluster for one kind of simulation
-#   make differential  random requests to Apache Kafka and Felice side by side, answers compared: SEED=1 OPERATIONS=3000
+#   make differential  sends random requests to Apache Kafka and Felice and compares the responses: SEED=1 OPERATIONS=3000
 #   make soak    mixed load for MINUTES (60) on one broker: memory, files and histories checked; files go to OUT
-#   make chaos   three brokers and three ZooKeeper servers under load are killed, stopped, cut off: MINUTES (30) of it
-#   make copier  100,000 records copied exactly once by each client under kills; CLIENT=java for one of them
-#   make dist    builds the source distribution and the wheel into dist/; make dist-test installs and tries both;
+#   make chaos   kills, stops and disconnects three brokers and three ZooKeeper servers under load for MINUTES (30)
+#   make copier  each client copies 100,000 records exactly once while processes are killed; CLIENT=java for one client
+#   make dist    builds the source distribution and the wheel into dist/; make dist-test installs and tests both;
 #                make publish uploads them to PyPI
-#   make spark-kills  an exactly-once copy by Spark while KILLS (300) of its drivers, workers and brokers are killed
-#   make peers   what the tests with other people's clients need: jars, modules, packages
+#   make spark-kills  Spark copies exactly once while drivers, workers and brokers are killed KILLS (300) times
+#   make peers   downloads what tests with third-party clients need: jars, modules, packages
 
 PYTHON ?= python3
 VENV   := .venv
@@ -35,10 +35,10 @@ KILLS  ?= 300
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
 
-# Some tests compute, the others wait for sockets and processes: side by side they take two thirds of the time.
+# Some tests compute, others wait for sockets and processes. Running both kinds side by side saves a third of the time.
 COMPUTING := tests/properties tests/scenarios tests/simulation tests/tidy tests/unit
 
-# Each of the two runs writes its failures to a file; together they are the last lines of the output.
+# Both runs write their failures to files, which are printed last.
 test: $(VENV)/.dev
 ifeq ($(strip $(ARGS)),)
 	@mkdir -p $(TEST_LOGS); rm -f $(TEST_LOGS)/computing.* $(TEST_LOGS)/waiting.*; \
@@ -55,7 +55,7 @@ else
 	$(PYTEST) $(ARGS)
 endif
 
-# Two halves side by side: the first mostly waits, for sockets, processes and timers.
+# Two halves run side by side. These tests mostly wait for sockets, processes and timers.
 CHECK_WAITING := tests/unit/client tests/unit/server tests/unit/testing
 
 check: lint
@@ -103,7 +103,7 @@ chaos: $(VENV)/.dev
 copier: $(VENV)/.dev
 	$(PY) tests/conformance/copying.py $(CLIENT)
 
-# PyPI takes Linux wheels only with a manylinux tag, which auditwheel grants after looking at what they link to.
+# PyPI accepts Linux wheels only with a manylinux tag. auditwheel adds it after checking the linked libraries.
 dist: $(VENV)/.dist
 	rm -rf dist
 	$(PY) -m build --outdir dist/build .
@@ -118,13 +118,14 @@ dist-test: dist $(VENV)/.dev
 
 publish: dist-test
 	$(PY) -m twine upload dist/*
+
 spark-kills: $(VENV)/.dev
 	$(PY) tests/conformance/spark_kills.py $(KILLS) $(SEED)
 
 peers: $(VENV)/.dev
 	$(PY) tests/peers/prepare.py
 
-# Kernels are rebuilt when their source changes; where there is no compiler, plain Python serves.
+# Kernels are rebuilt when their source changes. Without a compiler, the plain Python versions are used.
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; sys.exit("Felice needs Python 3.11 or later, and $(PYTHON) is " + sys.version.split()[0] + "; try: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)

@@ -1,4 +1,4 @@
-"""The command line against a broker: `felice …` and Kafka's own tool names, as separate processes where it counts."""
+"""The command line against a broker: `felice …` and Kafka's own tool names; some tests run separate processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 def felice(
     broker: EmbeddedBroker, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> Run:
-    """Runs a `felice` command in this process; answers with what it printed."""
+    """Runs a `felice` command in this process and returns its output."""
     monkeypatch.setenv("FELICE_BOOTSTRAP_SERVER", broker.bootstrap)
 
     def run(*words: str, code: int = 0) -> str:
@@ -84,7 +84,7 @@ def produce(broker: EmbeddedBroker, topic: str, text: str, *options: str) -> Non
         ),
     ],
 )
-def test_more_replicas_in_sync_than_there_are_is_told(
+def test_min_insync_replicas_above_the_replicas_causes_a_warning(
     command: tuple[Any, Any],
     create: str,
     alter: str,
@@ -105,7 +105,7 @@ def test_more_replicas_in_sync_than_there_are_is_told(
     assert said(alter, "retention.ms=1000", command[1]) == ""
 
 
-def test_a_topic_that_a_record_made_is_told_once(broker: EmbeddedBroker) -> None:
+def test_a_topic_created_by_a_record_is_reported_once(broker: EmbeddedBroker) -> None:
     command = [str(BIN / "felice"), "produce", "mistyped", "-b", broker.bootstrap]
     first, second = (
         subprocess.run(command, input="a\nb\n", text=True, check=True, timeout=60, capture_output=True)
@@ -115,7 +115,7 @@ def test_a_topic_that_a_record_made_is_told_once(broker: EmbeddedBroker) -> None
     assert (first.stdout, second.stdout, second.stderr) == ("", "", "")
 
 
-def test_a_consumer_that_is_interrupted_ends_as_kafkas(broker: EmbeddedBroker) -> None:
+def test_an_interrupted_consumer_ends_like_kafkas(broker: EmbeddedBroker) -> None:
     produce(broker, "interrupted", "a\n")
     command = [str(BIN / "felice"), "consume", "interrupted", "--from-beginning", "--json"]
     consumer = subprocess.Popen(
@@ -131,7 +131,7 @@ def test_a_consumer_that_is_interrupted_ends_as_kafkas(broker: EmbeddedBroker) -
     assert (consumer.returncode, said) == (130, "")
 
 
-def test_a_topic_lives_and_dies(felice: Run) -> None:
+def test_a_topic_is_created_described_and_deleted(felice: Run) -> None:
     assert (
         felice("topics", "create", "life", "--partitions", "2", "--config", "retention.ms=1000")
         == "Created topic life.\n"
@@ -158,14 +158,16 @@ def test_a_topic_lives_and_dies(felice: Run) -> None:
         (("consume", "t", "--offset", "3"), "--offset needs --partition"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_what_to_do(felice: Run, words: tuple[str, ...], said: str) -> None:
+def test_a_mistake_is_answered_by_one_line_with_advice(
+    felice: Run, words: tuple[str, ...], said: str
+) -> None:
     line = felice(*words, code=1)
     assert said in line
     assert line.count("\n") == 1
     assert line.startswith("error: ")
 
 
-def test_a_broker_that_is_not_there_is_named() -> None:
+def test_a_broker_that_cannot_be_reached_is_named() -> None:
     command = [str(BIN / "felice"), "topics", "list", "-b", "127.0.0.1:1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
@@ -173,7 +175,7 @@ def test_a_broker_that_is_not_there_is_named() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_lines_go_in_and_come_out(broker: EmbeddedBroker, felice: Run) -> None:
+def test_lines_are_produced_and_consumed(broker: EmbeddedBroker, felice: Run) -> None:
     felice("topics", "create", "lines")
     produce(broker, "lines", "a:1\nb:2\nc:3\n", "--key-separator", ":")
     shown = felice(
@@ -195,7 +197,7 @@ def test_lines_go_in_and_come_out(broker: EmbeddedBroker, felice: Run) -> None:
     assert felice("consume", "lines", "--partition", "0", "--offset", "2", "--until-end") == "3\n"
 
 
-def test_a_group_is_described_with_its_lag_and_moved(broker: EmbeddedBroker, felice: Run, kafka: Run) -> None:
+def test_a_group_is_described_with_its_lag_and_reset(broker: EmbeddedBroker, felice: Run, kafka: Run) -> None:
     felice("topics", "create", "work")
     produce(broker, "work", "".join(f"{n}\n" for n in range(10)))
     felice("consume", "work", "--group", "crew", "--from-beginning", "-n", "10")
@@ -263,14 +265,14 @@ def test_offsets_are_shown_and_records_deleted(
     )
 
 
-def test_kafka_topics_speaks_as_people_know_it(kafka: Run) -> None:
+def test_kafka_topics_prints_what_the_original_prints(kafka: Run) -> None:
     assert (
         kafka(kafka_topics, "--create", "--topic", "known", "--partitions", "2") == "Created topic known.\n"
     )
     kafka(kafka_topics, "--create", "--topic", "known", "--if-not-exists")
     assert "already exists" in kafka(kafka_topics, "--create", "--topic", "known", code=1)
     lines = kafka(kafka_topics, "--describe", "--topic", "known").splitlines()
-    # As Kafka prints ids, and clients' logs.
+    # The form in which Kafka and clients' logs print ids.
     assert re.match(r"Topic: known\tTopicId: [\w-]{22}\tPartitionCount: ", lines[0])
     assert "\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: " in lines[0]
     assert lines[1].startswith("\tTopic: known\tPartition: 0\tLeader: 0\tReplicas: 0\tIsr: 0")
@@ -298,7 +300,7 @@ def test_the_console_tools_pass_records_through(broker: EmbeddedBroker, kafka: R
     assert done.stderr == "Processed a total of 2 messages\n"
 
 
-def test_a_consumer_that_is_asked_to_end_leaves_its_group(broker: EmbeddedBroker, felice: Run) -> None:
+def test_a_terminated_consumer_leaves_its_group(broker: EmbeddedBroker, felice: Run) -> None:
     felice("topics", "create", "leaving")
     produce(broker, "leaving", "a\n")
     command = [
@@ -320,7 +322,7 @@ def test_a_consumer_that_is_asked_to_end_leaves_its_group(broker: EmbeddedBroker
     assert (found["state"], found["members"]) == ("Empty", [])
 
 
-def test_perf_reports_what_it_did(felice: Run) -> None:
+def test_perf_reports_records_and_rates(felice: Run) -> None:
     felice("topics", "create", "load")
     sent = json.loads(
         felice("perf", "produce", "load", "--num-records", "5000", "--record-size", "50", "--json")
@@ -347,7 +349,7 @@ def test_a_partitions_files_are_printed_and_damage_is_reported(tmp_path: Path, f
     assert "the batch at position 0 says" in felice("dump-log", str(segment), code=1)
 
 
-def test_a_partition_in_which_nothing_was_written_yet_is_not_damaged(tmp_path: Path, felice: Run) -> None:
+def test_a_partition_without_records_is_not_reported_as_damaged(tmp_path: Path, felice: Run) -> None:
     with EmbeddedBroker(tmp_path / "data") as broker:
         felice("topics", "create", "empty", "--bootstrap-server", broker.bootstrap)
     assert felice("dump-log", str(tmp_path / "data" / "empty-0")) == ""
@@ -402,7 +404,7 @@ def test_a_bad_properties_file_is_refused_with_the_reason(tmp_path: Path) -> Non
         assert done.stderr == f"error: {reason}\n"
 
 
-def test_a_reader_that_goes_away_is_no_failure(broker: EmbeddedBroker, felice: Run) -> None:
+def test_a_closed_output_pipe_is_not_a_failure(broker: EmbeddedBroker, felice: Run) -> None:
     felice("topics", "create", "long")
     lines = "".join(f"{number}\n" for number in range(20_000))
     server = ("--bootstrap-server", broker.bootstrap)
@@ -418,7 +420,7 @@ def test_a_reader_that_goes_away_is_no_failure(broker: EmbeddedBroker, felice: R
         assert process.wait(20) == 0
 
 
-def test_a_topic_that_is_not_there_is_named_while_waiting_for_it(felice: Run) -> None:
+def test_consuming_an_unknown_topic_waits_and_names_it(felice: Run) -> None:
     said = felice("consume", "misspelt", "--until-end", "--timeout-ms", "30000", code=1)
     assert "misspelt" in said and "error: " in said
 
@@ -435,7 +437,7 @@ def test_offsets_of_a_file_stay_within_the_log(felice: Run, tmp_path: Path) -> N
 
 @pytest.fixture
 def roomy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedBroker]:
-    """A broker with two log directories, which `felice` commands ask."""
+    """A broker with two log directories, to which `felice` commands connect."""
     dirs = {"log.dirs": f"{tmp_path / 'one'},{tmp_path / 'two'}"}
     with EmbeddedBroker(tmp_path / "one", properties=dirs) as running:
         monkeypatch.setenv("FELICE_BOOTSTRAP_SERVER", running.bootstrap)

@@ -1,4 +1,4 @@
-"""Whatever a person writes on a command line, the answer is a line that says what is wrong, never a traceback."""
+"""Any wrong command line is answered by a line that says what is wrong, never by a traceback."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from felice.cli.kafka_tools.consumer_groups import kafka_consumer_groups
 from felice.server.embedded import EmbeddedBroker
 from tidy.commands import all_commands, programs
 
-# They would serve, or take minutes.
+# Excluded, because they would run until stopped or take minutes.
 SERVING = {"felice start", "felice broker", "felice demo", "kafka-server-start"}
-# Given last, so that they are in force: commands that wait or work end soon.
+# Added last, so that they override other values: commands that wait or work end soon.
 BOUNDS = {
     "felice consume": ["--timeout-ms", "200"],
     "kafka-console-consumer": ["--timeout-ms", "200"],
@@ -29,7 +29,7 @@ CASES = {
     for words, command in all_commands()
     if words not in SERVING
     and not isinstance(command, click.Group)
-    and not words.startswith("felice zookeeper")  # there is no ensemble
+    and not words.startswith("felice zookeeper")  # this test starts no ensemble
 }
 USUAL = ["t", "t:0", "0", "1", "3", "a=b", "topics", "brokers", "latest"]
 ODD = [
@@ -85,7 +85,7 @@ def arguments(command: click.Command, odd: list[str], chance: random.Random) -> 
 
 
 @pytest.mark.parametrize("words", CASES)
-def test_odd_values_are_refused_in_words(
+def test_odd_values_are_refused_without_a_traceback(
     words: str,
     broker: EmbeddedBroker,
     odd: list[str],
@@ -172,7 +172,7 @@ def test_the_defaults_of_all_brokers_are_set_and_shown(
     )
 
 
-def test_a_group_that_does_not_exist_is_told_in_kafkas_words(
+def test_an_unknown_group_is_reported_in_kafkas_words(
     broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--bootstrap-server", broker.bootstrap, "--describe", "--group", "nobodys"]

@@ -1,4 +1,4 @@
-"""`felice demo`, whole, as its user runs it."""
+"""`felice demo` as a whole, run as its user runs it."""
 
 import json
 import os
@@ -18,7 +18,7 @@ ROWS = {"flights": 336_776, "weather": 26_115, "airlines": 16, "airports": 1_458
 
 @pytest.mark.felice_only
 @pytest.mark.timeout(300)
-def test_the_demo_agrees_with_its_source_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_the_demo_passes_its_checks_and_leaves_no_files(tmp_path: Path) -> None:
     here, temporary = tmp_path / "here", tmp_path / "temporary"
     here.mkdir()
     temporary.mkdir()
@@ -45,9 +45,7 @@ def test_the_demo_agrees_with_its_source_and_leaves_nothing_behind(tmp_path: Pat
 @pytest.mark.felice_only
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("reached", ["✓ produce planes", "✓ start Spark"])
-def test_ctrl_c_while_spark_runs_ends_without_a_traceback_and_leaves_nothing(
-    tmp_path: Path, reached: str
-) -> None:
+def test_ctrl_c_while_spark_runs_ends_without_a_traceback_or_files(tmp_path: Path, reached: str) -> None:
     demo = subprocess.Popen(
         [sys.executable, "-u", "-m", "felice.cli.main", "demo"],
         cwd=tmp_path,

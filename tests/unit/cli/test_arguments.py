@@ -1,4 +1,4 @@
-"""What people write on the command line, and what they are told when it is wrong."""
+"""Parsing of command line arguments, and the errors for wrong ones."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_times_are_words_or_milliseconds(text: str, time: int) -> None:
     assert parse_time(text) == time
 
 
-def test_another_word_is_no_time() -> None:
+def test_an_unknown_word_is_refused_as_a_time() -> None:
     with pytest.raises(Fault, match="malformed time argument soon"):
         parse_time("soon")
 
 
-def test_moments_are_utc_unless_they_say_otherwise() -> None:
+def test_a_datetime_without_offset_is_utc() -> None:
     assert parse_datetime("1970-01-01T00:00:01.500") == 1500
     assert parse_datetime("1970-01-01T01:00:00+01:00") == 0
     with pytest.raises(Fault, match="is not a time like"):
@@ -66,17 +66,17 @@ class FakeReset:
     shift_by = to_time = to_offset
 
 
-def test_offset_zero_is_a_choice() -> None:
+def test_offset_zero_counts_as_a_chosen_reset() -> None:
     assert choose_reset(FakeReset(), {"to_offset": 0}, datetime.now(UTC)) == {("t", 0): 0}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("choices", [{}, {"to_earliest": True, "to_offset": 3}])
-def test_none_or_two_ways_to_reset_are_refused(choices: dict[str, object]) -> None:
+def test_no_reset_or_two_resets_are_refused(choices: dict[str, object]) -> None:
     with pytest.raises(Fault, match="choose exactly one of --to-earliest"):
         choose_reset(FakeReset(), choices, datetime.now(UTC))  # type: ignore[arg-type]
 
 
-def test_an_offset_file_is_read_or_refused_with_its_form(tmp_path: Path) -> None:
+def test_an_offset_file_is_read_and_a_wrong_one_is_refused_with_the_expected_form(tmp_path: Path) -> None:
     path = tmp_path / "offsets.json"
     path.write_text('{"partitions": [{"topic": "t", "partition": 1, "offset": 5}], "version": 1}')
     assert read_offset_file(path) == {("t", 1): 5}
@@ -99,12 +99,12 @@ def test_a_frame_is_hexadecimal_or_base64(text: str) -> None:
     assert parse_bytes(text) == b"\0\0\0\1"
 
 
-def test_a_frame_of_neither_is_refused() -> None:
+def test_a_frame_that_is_neither_hexadecimal_nor_base64_is_refused() -> None:
     with pytest.raises(Fault, match="neither hexadecimal digits nor base64"):
         parse_bytes("hello!")
 
 
-def test_only_a_size_that_fits_is_taken_off() -> None:
+def test_only_a_correct_size_prefix_is_removed() -> None:
     assert strip_size(b"\0\0\0\2ab") == b"ab"
     assert strip_size(b"\0\0\0\3ab") == b"\0\0\0\3ab"
 
@@ -118,7 +118,7 @@ def test_only_a_size_that_fits_is_taken_off() -> None:
         (ModuleNotFoundError("no", name="pyspark.sql"), 1, "pip install 'felice[spark]'"),
     ],
 )
-def test_a_fault_is_one_line_and_a_code(
+def test_a_fault_prints_one_line_and_sets_the_exit_code(
     error: Exception, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def command(**_: object) -> None:
@@ -128,7 +128,7 @@ def test_a_fault_is_one_line_and_a_code(
     assert said in capsys.readouterr().err
 
 
-def test_a_kind_of_a_fault_is_a_fault() -> None:
+def test_a_subclass_of_a_fault_is_a_fault() -> None:
     from felice.server.startup import StartupError
 
     class Worse(StartupError):
@@ -137,12 +137,12 @@ def test_a_kind_of_a_fault_is_a_fault() -> None:
     assert describe_fault(Worse("the disk is gone")) == "the disk is gone"
 
 
-def test_bytes_that_are_no_text_are_told_apart_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bytes_that_are_not_text_stay_distinct_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     show_json([b"\xbe", b"\\xbe", b"text"])
     assert json.loads(capsys.readouterr().out) == [{"base64": "vg=="}, "\\xbe", "text"]
 
 
-def test_internal_topics_are_deleted_only_by_force(capsys: pytest.CaptureFixture[str]) -> None:
+def test_internal_topics_are_deleted_only_with_force(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(main.felice, ["topics", "delete", "__consumer_offsets", "-b", "127.0.0.1:1"]) == 1
     assert "--force" in capsys.readouterr().err
 
@@ -156,14 +156,12 @@ def test_internal_topics_are_deleted_only_by_force(capsys: pytest.CaptureFixture
         ["consume", "t", "--partition", "-1"],
     ],
 )
-def test_numbers_that_mean_nothing_are_wrong_usage(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_numbers_out_of_range_are_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(main.felice, words) == 2
     assert "is not in the range" in capsys.readouterr().err
 
 
-def test_a_fault_of_ours_keeps_its_traceback() -> None:
+def test_a_bug_keeps_its_traceback() -> None:
     def command(**_: object) -> None:
         raise KeyError("bug")
 

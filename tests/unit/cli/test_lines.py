@@ -1,4 +1,4 @@
-"""Lines become records, and records lines, as Kafka's console tools have it."""
+"""Lines are parsed to records and records printed as lines, as Kafka's console tools do."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_line_becomes_a_record(
     assert LineFormat.parse(properties).record(line, 1) == expected
 
 
-def test_a_line_without_its_separator_is_refused_by_number() -> None:
+def test_a_line_without_a_separator_is_refused_with_its_line_number() -> None:
     with pytest.raises(Fault, match="No key separator ':' found on line number 3"):
         LineFormat.parse({"parse.key": "true", "key.separator": ":"}).record(b"alone", 3)
 
@@ -89,7 +89,7 @@ def test_a_record_becomes_a_line(
     assert RecordFormat.parse(properties).line(Message(**facts)) == expected
 
 
-def test_interrupting_keeps_what_was_printed() -> None:
+def test_an_interrupt_keeps_the_printed_records() -> None:
     def records():  # type: ignore[no-untyped-def]
         yield Message()
         raise KeyboardInterrupt
@@ -99,13 +99,13 @@ def test_interrupting_keeps_what_was_printed() -> None:
     assert out.getvalue() == b"v\n"
 
 
-def test_offsets_are_words_or_numbers() -> None:
+def test_an_offset_is_a_word_or_a_number() -> None:
     assert [parse_offset(text) for text in ("earliest", "latest", "12")] == [-2, -1, 12]
     with pytest.raises(Fault, match="'-5' is incorrect"):
         parse_offset("-5")
 
 
-def test_header_key_that_is_no_text_is_refused_with_its_line() -> None:
+def test_a_header_key_that_is_not_utf8_is_refused_with_its_line_number() -> None:
     form = LineFormat.parse({"parse.headers": "true"})
     with pytest.raises(Fault, match="line number 3"):
         form.record(b"\xff:b\tvalue", 3)
@@ -116,7 +116,7 @@ def _three_lines_and_a_signal() -> Iterator[bytes]:
     raise KeyboardInterrupt
 
 
-def test_a_producer_that_is_asked_to_end_tells_soon_what_it_did_not_deliver(
+def test_an_interrupted_producer_soon_reports_undelivered_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(produce, "_PARTING_S", 0.1)
@@ -126,11 +126,11 @@ def test_a_producer_that_is_asked_to_end_tells_soon_what_it_did_not_deliver(
         began_s = time.monotonic()
         with pytest.raises(Fault, match=r"^asked to end: 3 of 3 records were not delivered$"):
             produce_lines(config, "t", _three_lines_and_a_signal(), LineFormat())
-        # Not the two minutes of delivery.timeout.ms.
+        # Much less than delivery.timeout.ms, which is two minutes.
         assert time.monotonic() - began_s < 60
 
 
-def test_a_measurement_that_is_asked_to_end_tells_what_it_did_not_deliver(
+def test_an_interrupted_measurement_reports_undelivered_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def interrupt(begun: float, sent: int, per_second: float) -> None:
@@ -145,7 +145,7 @@ def test_a_measurement_that_is_asked_to_end_tells_what_it_did_not_deliver(
             perf.produce_load(config, "t", records=500, record_bytes=1, per_second=-1, quiet=True)
 
 
-def test_a_producer_that_is_asked_to_end_when_all_is_delivered_just_ends() -> None:
+def test_an_interrupted_producer_without_undelivered_records_reports_nothing() -> None:
     with pytest.raises(KeyboardInterrupt):
         produce_lines({"bootstrap.servers": "127.0.0.1:1"}, "t", _interrupted(), LineFormat())
 
@@ -163,7 +163,7 @@ def _closed_port() -> int:
 
 
 @pytest.mark.parametrize("words", [["--timeout-ms", "1"], []], ids=["timeout", "interrupt"])
-def test_a_consumer_that_reached_nobody_says_why_once_and_fails(
+def test_a_consumer_that_reached_no_broker_prints_the_reason_once_and_fails(
     words: list[str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -175,7 +175,7 @@ def test_a_consumer_that_reached_nobody_says_why_once_and_fails(
             raise KeyboardInterrupt
 
     told, poll = consume.tell_of_waiting, Consumer.poll
-    # However slow the machine: the first poll ends with the first word.
+    # The first reported error interrupts the consumer, so the test does not depend on the machine's speed.
     timeouts = iter([-1.0])
     monkeypatch.setattr(Consumer, "poll", lambda consumer, timeout: poll(consumer, next(timeouts, timeout)))
     monkeypatch.setattr(consume, "tell_of_waiting", tell_and_interrupt)
@@ -187,7 +187,7 @@ def test_a_consumer_that_reached_nobody_says_why_once_and_fails(
     assert caplog.text == "", "where nobody has set up logging, Python prints a warning beside what is told"
 
 
-def test_why_a_coordinator_is_waited_for_is_told_by_a_quiet_client(
+def test_a_quiet_client_prints_why_it_waits_for_a_coordinator(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for logger in (quiet_logger(), quiet_logger()):

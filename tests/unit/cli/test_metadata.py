@@ -21,7 +21,7 @@ Call = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A log directory whose store holds two topics."""
+    """A log directory whose metadata store has two topics."""
 
     async def fill() -> None:
         (tmp_path / "data").mkdir()
@@ -86,7 +86,7 @@ def test_export_holds_the_nodes(data: Path, call: Call) -> None:
     }
 
 
-def test_repair_recovers_and_tells_where_the_old_journal_is(data: Path, call: Call) -> None:
+def test_repair_recovers_frames_and_names_the_copy_of_the_old_journal(data: Path, call: Call) -> None:
     _flip(data, 0, 4)
     assert call("show", data)[0] == 1
     code, out, _ = call("repair", data, "--json")
@@ -97,7 +97,7 @@ def test_repair_recovers_and_tells_where_the_old_journal_is(data: Path, call: Ca
     assert "nothing was changed" in call("repair", data)[1]
 
 
-def test_repair_asks_for_cut_and_lists_what_goes(data: Path, call: Call) -> None:
+def test_repair_needs_cut_to_drop_writes_and_lists_them(data: Path, call: Call) -> None:
     _flip(data, 0, 30)
     code, _, err = call("repair", data)
     assert code == 1 and "--cut" in err

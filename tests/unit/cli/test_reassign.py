@@ -1,4 +1,4 @@
-"""Plans of reassignment as files: Kafka's JSON, and what is no such thing."""
+"""Reassignment plans in files: Kafka's JSON, and files that are not valid plans."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_plan_is_written_and_read(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_plan_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_plan_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
     with pytest.raises(Fault) as refused:

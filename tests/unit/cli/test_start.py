@@ -1,4 +1,4 @@
-"""What a start refuses before it begins, and of what it only warns."""
+"""Options that `felice start` refuses, and options that it only warns of."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ SLIP = "error: unknown option num.partitons (did you mean num.partitions?)"
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[BrokerConfig]:
-    """The configurations that would have been run."""
+    """The configurations of the brokers that would have been started."""
     found: list[BrokerConfig] = []
     monkeypatch.setattr(running, "run", lambda config, **_: found.append(config))
-    monkeypatch.setattr(cli_start, "_configure_logs", lambda *_: None)  # other tests read the logs
+    # Other tests need the default log configuration.
+    monkeypatch.setattr(cli_start, "_configure_logs", lambda *_: None)
     return found
 
 
@@ -32,7 +33,7 @@ def properties(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("words", [[], ["--brokers", "2"], ["--processes", "2"]])
-def test_a_slip_on_the_command_line_is_refused(
+def test_a_misspelt_option_on_the_command_line_is_refused(
     words: list[str], tmp_path: Path, started: list[BrokerConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main.run(start, [*words, "--data-dir", str(tmp_path / "data"), "-o", "num.partitons=3"])
@@ -40,14 +41,14 @@ def test_a_slip_on_the_command_line_is_refused(
     assert not (tmp_path / "data").exists()
 
 
-def test_a_slip_that_overrides_a_file_is_refused(
+def test_a_misspelt_override_of_a_file_is_refused(
     properties: Path, started: list[BrokerConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(broker, [str(properties), "--override", "num.partitons=4"]) == 1
     assert (started, capsys.readouterr().err.strip()) == ([], SLIP)
 
 
-def test_names_of_others_are_warned_of_in_a_file(
+def test_unknown_options_in_a_file_cause_a_warning(
     properties: Path, started: list[BrokerConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(broker, [str(properties)]) == 0
@@ -58,7 +59,7 @@ def test_names_of_others_are_warned_of_in_a_file(
     assert len(started) == 1
 
 
-def test_names_of_others_may_stand_on_the_command_line(
+def test_options_unlike_any_known_one_are_accepted_on_the_command_line(
     tmp_path: Path, started: list[BrokerConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ("ssl.keystore.location", "listener.name.internal.ssl.keystore.location", "my.plugin")

@@ -39,7 +39,7 @@ def window(carrier: str, hour: int) -> dict[str, object]:
     return row
 
 
-def test_a_window_holds_the_flights_scheduled_for_an_hour_however_late_they_left() -> None:
+def test_a_window_holds_the_flights_scheduled_for_its_hour_despite_delays() -> None:
     row = window("UA", 10)
     assert (row["flights"], row["cancelled"], row["delay_sum_min"], row["delay_max_min"]) == (
         3,
@@ -50,7 +50,7 @@ def test_a_window_holds_the_flights_scheduled_for_an_hour_however_late_they_left
     assert (row["temp"], row["airline"]) == (39.0, "United")
 
 
-def test_a_window_without_weather_or_departure_is_still_one() -> None:
+def test_windows_without_weather_or_departures_are_kept() -> None:
     assert pd.isna(window("UA", 11)["temp"])
     row = window("AA", 10)
     assert (row["flights"], row["cancelled"], row["delay_sum_min"]) == (1, 1, 0.0)
@@ -75,7 +75,7 @@ def test_a_window_that_differs_does_not_pass(column: str) -> None:
     assert f"{column} differs in 1 windows" in check.differences[0]
 
 
-def test_a_missing_an_invented_and_a_doubled_window_do_not_pass() -> None:
+def test_a_missing_an_unexpected_and_a_duplicate_window_do_not_pass() -> None:
     expected = expected_windows(DATA)
     assert "1 windows are missing" in check_windows(expected, expected.iloc[1:]).differences[0]
     invented = pd.concat([expected, expected.iloc[:1].assign(origin="XXX")])
@@ -87,7 +87,7 @@ def test_a_missing_an_invented_and_a_doubled_window_do_not_pass() -> None:
     assert not doubled.passed
 
 
-def test_a_count_must_be_the_sources() -> None:
+def test_a_count_must_equal_the_rows_of_the_source() -> None:
     assert check_count("flights", 5, 5).passed
     assert not check_count("flights", 5, 4).passed
     assert not Check("windows", 5, 5, differences=("something",)).passed

@@ -54,7 +54,7 @@ def text_of(show: object, width: int = 120) -> str:
     return out.getvalue()
 
 
-def test_flights_come_in_order_of_departure_and_none_is_lost() -> None:
+def test_flights_are_in_order_of_departure_and_complete() -> None:
     data = load_dataset()
     assert [len(topic.rows(data)) for topic in SOURCES] == [336_776, 26_115, 16, 1_458, 3_322]
     flights = data.flights
@@ -88,7 +88,7 @@ def test_results_become_windows_again() -> None:
     assert (row["origin"], row["flights"], pd.isna(row["temp"])) == ("EWR", 3, True)
 
 
-def test_means_are_over_flights_that_flew() -> None:
+def test_means_exclude_cancelled_flights() -> None:
     means = delays_by(WINDOWS, "airline")["mean_delay_min"]
     assert means["United"] == 10.0
     assert means["JetBlue"] == 1.0
@@ -114,7 +114,7 @@ LONG = WINDOWS.assign(airline=["AirTran Airways Corporation"] * 2 + ["JetBlue"],
         (33, ["mean"], False),
     ],
 )
-def test_a_narrow_terminal_costs_the_table_columns_never_digits(
+def test_a_narrow_terminal_drops_columns_but_never_digits(
     width: int, headers: list[str], with_bar: bool
 ) -> None:
     lines = text_of(lambda console: print_delays(console, LONG), width).splitlines()
@@ -136,7 +136,7 @@ def test_the_longest_bar_is_not_cut() -> None:
     assert (united, jetblue) == (round(10 * jetblue), 1)
 
 
-def test_the_chart_has_every_airline_and_hour_with_flights_enough_to_speak_of() -> None:
+def test_the_chart_has_every_airline_and_hour_with_enough_flights() -> None:
     cells = hours_by_airline(WINDOWS)
     assert cells[["airline", "hour_of_day"]].to_dict("records") == [
         {"airline": "JetBlue", "hour_of_day": 10},
@@ -144,7 +144,7 @@ def test_the_chart_has_every_airline_and_hour_with_flights_enough_to_speak_of() 
     ]
 
 
-def test_the_chart_says_what_it_shows_and_has_an_axis_without_gaps(tmp_path: Path) -> None:
+def test_the_chart_has_titles_and_an_axis_without_gaps(tmp_path: Path) -> None:
     later = WINDOWS.assign(hour=WINDOWS["hour"] + pd.Timedelta(hours=3))
     report.save_chart(pd.concat([WINDOWS, later]), tmp_path / "c.svg")
     drawn = (tmp_path / "c.svg").read_text()
@@ -160,7 +160,7 @@ def test_the_chart_says_what_it_shows_and_has_an_axis_without_gaps(tmp_path: Pat
     assert drawn.index(">United<") < drawn.index(">JetBlue<")
 
 
-def test_checks_say_what_disagrees() -> None:
+def test_failed_checks_print_the_differences() -> None:
     checks = [check_count("flights consumed", 5, 5), check_count("windows", 7, 6)]
     shown = text_of(lambda console: print_checks(console, checks))
     assert "✓ flights consumed: 5, as in the source" in shown
@@ -168,7 +168,7 @@ def test_checks_say_what_disagrees() -> None:
 
 
 @pytest.mark.parametrize(("name", "begins"), [("c.png", b"\x89PNG"), ("c.svg", b"<svg"), ("c.html", b"<")])
-def test_a_chart_is_saved_by_the_name_of_its_file(tmp_path: Path, name: str, begins: bytes) -> None:
+def test_the_extension_chooses_the_format_of_the_chart(tmp_path: Path, name: str, begins: bytes) -> None:
     save_chart(WINDOWS, tmp_path / name)
     assert (tmp_path / name).read_bytes().lstrip().startswith(begins)
 
@@ -214,7 +214,7 @@ def test_json_is_one_line_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (summary["windows"], summary["seconds"]) == (2, {"query": 1.5})
 
 
-def test_a_mismatch_is_a_failure_also_to_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mismatch_sets_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     code, output = run_demo(monkeypatch, "--json", passed=False)
     assert code == 1
     assert json.loads(output.splitlines()[-1])["passed"] is False
@@ -226,7 +226,7 @@ def test_nothing_that_exists_is_overwritten(monkeypatch: pytest.MonkeyPatch, tmp
     assert "exists already" in output
 
 
-def test_a_chart_that_cannot_be_saved_is_refused_before_the_work(
+def test_a_chart_that_cannot_be_saved_is_refused_at_the_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "d.png").mkdir()
@@ -237,13 +237,13 @@ def test_a_chart_that_cannot_be_saved_is_refused_before_the_work(
         assert said in output
 
 
-def test_a_chart_may_go_where_the_rest_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_chart_may_be_saved_in_the_kept_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     code, _ = run_demo(monkeypatch, "--keep", "--dir", str(kept), "--chart", str(kept / "c.svg"))
     assert code == 0
 
 
-def test_a_place_to_keep_without_keep_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_dir_without_keep_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     code, output = run_demo(monkeypatch, "--dir", str(tmp_path / "kept"))
     assert code == 2
     assert "only --keep keeps anything there" in output
@@ -262,7 +262,7 @@ def test_an_interrupt_waits_for_the_call_that_runs() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_an_interrupt_nobody_checked_for_is_not_lost() -> None:
+def test_an_interrupt_without_a_check_is_raised_at_the_end() -> None:
     with pytest.raises(KeyboardInterrupt), HeldInterrupts():
         signal.raise_signal(signal.SIGINT)
 
@@ -276,13 +276,13 @@ def test_a_second_interrupt_does_not_wait() -> None:
     assert calls == []
 
 
-def test_a_chart_needs_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chart_with_an_unknown_extension_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     code, output = run_demo(monkeypatch, "--chart", "chart.gif")
     assert code == 2
     assert ".png, .svg or .html" in output
 
 
-def test_a_machine_that_cannot_run_it_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_dependency_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(console: object, keep: object, chart: object) -> Outcome:
         raise JavaNotFound("Spark needs Java")
 
