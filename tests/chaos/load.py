@@ -1,4 +1,4 @@
-"""Load that keeps a record of what it was promised: writers, group readers, and one last reading of everything."""
+"""Load that records its acknowledgements: writers, members of a group, copies, and one final pass over everything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATIENCE_S = 30.0
 
 
 class Writer(threading.Thread):
-    """Sends numbered records until it is told to stop, and keeps what it was promised."""
+    """Sends numbered records until it is stopped, and records the acknowledgements."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Writer(threading.Thread):
                 )
                 return
             except BufferError:
-                # A broker that is down for long lets the queue fill; what is queued must not be lost.
+                # While a broker is down the queue may fill up; queued records must not be lost.
                 self._producer.poll(0.05)
 
     def _delivered(self, number: int):  # type: ignore[no-untyped-def]
@@ -103,7 +103,7 @@ class Writer(threading.Thread):
 
 
 class GroupReader(threading.Thread):
-    """A member of a group that reads, notes and commits; it joins anew when it is told to."""
+    """A member of a group that reads, records and commits. It leaves and joins again on request."""
 
     def __init__(
         self, name: str, bootstrap: str, topic: str, group: str, options: Mapping[str, Any] | None = None
@@ -145,7 +145,7 @@ class GroupReader(threading.Thread):
             consumer.close()
 
     def _note(self, message: Message, positions: dict[int, int]) -> None:
-        """Within one assignment offsets follow each other, as no record of the topic is transactional."""
+        """Within one assignment offsets follow each other, because no record of the topic is transactional."""
         partition, offset = message.partition(), message.offset()
         if offset != positions.get(partition, offset - 1) + 1:
             self.gaps.append(
@@ -159,7 +159,7 @@ class GroupReader(threading.Thread):
         try:
             consumer.commit(asynchronous=False)
         except KafkaException:
-            # A rebalance or a coordinator on its way: what was not committed is read again.
+            # A rebalance, or a coordinator that moves: records without a commit are read again.
             return
 
     def rejoin(self) -> None:
@@ -172,7 +172,7 @@ class GroupReader(threading.Thread):
 
 
 class Copying(threading.Thread):
-    """Copies a topic in transactions with one client's program, which dies now and then and lives again."""
+    """Copies a topic in transactions with one client's program, which is killed now and then and started again."""
 
     def __init__(self, client: str, bootstrap: str, source: str, target: str, seed: int) -> None:
         super().__init__(name=f"copying-{client}")
@@ -189,15 +189,15 @@ class Copying(threading.Thread):
             self._stopping.wait(0.5)
 
     def stop(self) -> None:
-        """Once nothing is written to the source any more: returns when everything is copied."""
+        """Call after the last write to the source: returns when everything is copied."""
         self._stopping.set()
         self.join(120)
         deadline = time.monotonic() + 180
         while not self._live(90):
-            assert time.monotonic() < deadline, f"{self.name} comes to no end: {self.last_words}"
+            assert time.monotonic() < deadline, f"{self.name} did not finish: {self.last_words}"
 
     def _live(self, most_s: float) -> bool:
-        """One life; whether everything that was there is copied. One that takes too long is killed."""
+        """Run the program once; returns whether everything was copied. Kills it after `most_s` seconds."""
         self.lives += 1
         process = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -213,7 +213,7 @@ class Copying(threading.Thread):
 
 
 def copy_anomalies(name: str, source: Iterable[Read], target: Iterable[Read]) -> list[str]:
-    """Where a copy is not what it was made of, once and in order."""
+    """Differences between a copy and its source: every record once, in order."""
     faults = []
     sides = [list(source), list(target)]
     for partition in sorted({read.partition for read in sides[0]}):
@@ -229,7 +229,7 @@ def copy_anomalies(name: str, source: Iterable[Read], target: Iterable[Read]) ->
 
 
 def reader_anomalies(readers: Iterable[GroupReader], read: Iterable[Read]) -> list[str]:
-    """What a group saw against what the log holds in the end: all of it, nothing else, without gaps."""
+    """What a group read, compared with the log at the end: every record, no other, without gaps."""
     readers = list(readers)
     held = {(found.partition, found.offset): (found.writer, found.number) for found in read}
     faults = [gap for reader in readers for gap in reader.gaps]
@@ -244,7 +244,7 @@ def reader_anomalies(readers: Iterable[GroupReader], read: Iterable[Read]) -> li
 
 
 def read_all(bootstrap: str, topic: str, partitions: int, isolation: str = "read_uncommitted") -> list[Read]:
-    """One pass over every partition from its beginning to its end."""
+    """One pass over every partition, from the beginning to the end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -1,4 +1,6 @@
-"""Half a minute of `make chaos`, on loopback: brokers on ZooKeeper are killed and paused under load, and judged."""
+"""Half a minute of `make chaos` on loopback: brokers on ZooKeeper are killed and paused under load; the checkers
+run.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ FAULTS = [killed_broker, killed_zookeeper_leader, paused_broker]
 
 
 @pytest.mark.timeout(280)
-def test_promises_outlive_brokers_and_zookeepers(tmp_path: Path) -> None:
+def test_kills_and_pauses_of_brokers_and_zookeepers_leave_no_anomaly(tmp_path: Path) -> None:
     require("Java and PySpark", require_zookeeper)
     with running_cluster(tmp_path, network=Loopback()) as targets:
         pace = Pace(fault_s=(0.5, 6.0), rest_s=(1.0, 3.0))

@@ -1,8 +1,7 @@
-"""kill -9 during load, twenty times: what was acknowledged is there, once, in order.
+"""kill -9 during load, twenty times: every acknowledged record is there, once, in order.
 
-A process that is killed leaves the page cache behind, so even without a sync
-nothing acknowledged may be missing (docs/invariants.md). The judge is
-`checkers.history`.
+A killed process leaves the page cache behind, so even without a sync no acknowledged record may be missing
+(docs/invariants.md). The checker is `checkers.history`.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from checkers.history import History, anomalies
 
 PARTITIONS = 3
 KILLS = 20
-# Small segments, so that kills fall on rolls, too.
+# Small segments, so that kills hit segment rolls too.
 OPTIONS = ["-o", "log.segment.bytes=1048576", "-o", "log.index.interval.bytes=512"]
 
 
 class Broker:
-    """`felice start` on one port and one directory, killed and started again."""
+    """`felice start` with one port and directory, killed and started again."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir

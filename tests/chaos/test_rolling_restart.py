@@ -1,4 +1,6 @@
-"""Every broker of a cluster on real ZooKeeper is restarted, by the book, under load: nothing fails, nothing is lost."""
+"""Every broker of a cluster on real ZooKeeper is restarted as documented, under load: no request fails, nothing is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ _PATIENCE_S = 60.0
 
 
 class Statistics:
-    """The last numbers that a librdkafka producer told of its requests."""
+    """The latest request statistics of a librdkafka producer."""
 
     def __init__(self) -> None:
         self._last: dict[str, Any] = {"brokers": {}}
@@ -48,7 +50,7 @@ def felice(*words: str) -> int:
 
 
 def wait_until_whole(bootstrap: str) -> None:
-    """What docs/operations.md has an operator wait for before each step."""
+    """Wait for the condition that docs/operations.md requires before each step."""
     deadline = time.monotonic() + _PATIENCE_S
     while felice("cluster", "--check", "--brokers", "3", "-b", bootstrap):
         assert time.monotonic() < deadline, "the cluster does not become whole"
@@ -109,6 +111,6 @@ def test_no_request_fails_while_brokers_restart_one_by_one(tmp_path: Path) -> No
     idempotent, plain = (writer.written() for writer in writers)
     assert min(len(idempotent), len(plain)) > 500
     assert anomalies(History(idempotent, [one for one in read if one.writer == "idempotent"])) == []
-    # Without idempotence a record that moved with its leader before it was acknowledged is there twice, as with Kafka.
+    # Without idempotence a record may be duplicated if its leader moved before the acknowledgement, as with Kafka.
     assert {one.number for one in read if one.writer == "plain"} == {one.number for one in plain}
     assert reader_anomalies(readers, read) == []

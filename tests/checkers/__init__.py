@@ -1,1 +1,1 @@
-"""Judges of histories: what was promised to clients, and whether it was kept."""
+"""Checkers: functions that take a history of what clients did and saw, and return the anomalies in it."""

@@ -1,9 +1,8 @@
-"""A history of writes and reads, and the judge of it.
+"""A history of writes and reads, and its checker.
 
-A writer numbers its records per partition. What was acknowledged must be read,
-once, at the offset that was promised, in the writer's order; what was never
-acknowledged may be there or not, once. The judge looks at histories only: it
-knows nothing of the broker under test.
+A writer numbers its records per partition. An acknowledged record must be read exactly once, at its acknowledged
+offset, in the writer's order. A record that was never acknowledged may be there once, or not at all. The checker sees
+histories only: it knows nothing of the broker under test.
 """
 
 from __future__ import annotations
@@ -24,6 +23,8 @@ class Written(NamedTuple):
 
 
 class Read(NamedTuple):
+    """One record as a reader saw it."""
+
     writer: str
     number: int
     partition: int
@@ -32,9 +33,11 @@ class Read(NamedTuple):
 
 @dataclass(slots=True)
 class History:
+    """What writers did, and what one reader saw."""
+
     written: list[Written] = field(default_factory=list)
     read: list[Read] = field(default_factory=list)
-    """One pass over each partition from its beginning to its end."""
+    """One pass over each partition, from the beginning to the end."""
 
     @property
     def acknowledged(self) -> list[Written]:
@@ -42,11 +45,11 @@ class History:
 
 
 def anomalies(history: History, may_be_late: Collection[tuple[str, int, int]] = ()) -> list[str]:
-    """Every promise that the history breaks, in words; empty is good.
+    """Every anomaly in the history, as text; empty for a good history.
 
-    `may_be_late` names records, by writer, number and partition, that may stand behind later ones: where a loss of
-    power took what a partition knew of a producer, the next batch to come begins anew, and one that was on its way
-    before it is written in a new epoch (KIP-360).
+    `may_be_late` names records, by writer, number and partition, that may stand behind later ones. After a power
+    failure a partition may have lost what it knew of a producer. The next batch to arrive then starts a new epoch, and
+    a batch that was in flight before it is written in that epoch too (KIP-360).
     """
     return [
         *_lost(history),
@@ -122,11 +125,11 @@ def _offsets_not_rising(history: History) -> list[str]:
 def forgive_lost_tails(
     history: History, eras: dict[tuple[str, int, int], int], power_failures: int
 ) -> tuple[History, list[str]]:
-    """For a log that is not synced before it acknowledges: a loss of power may take its end, never its middle.
+    """The history of a log that is not synced before it acknowledges, without the records that it may have lost.
 
-    `eras` says for each acknowledged record how many of all `losses` came before its acknowledgement. The history
-    comes back without the promises that were forgiven, and with what cannot be: a record that is gone below one that
-    is there.
+    A power failure may take the end of such a log, never a part before it. `eras` says for each acknowledged record
+    how many of all `power_failures` came before its acknowledgement. Returns the history without the forgiven
+    acknowledgements, and the anomalies: a lost record with a lower offset than one that is there.
     """
     there = {(read.writer, read.number, read.partition): read.offset for read in history.read}
     by_era: dict[tuple[int, int], list[Written]] = defaultdict(list)

@@ -1,7 +1,7 @@
-"""What groups were told: committed offsets, and who owned which partition when.
+"""Committed offsets of a group, and the owners of partitions in each generation.
 
-A committed offset is never behind one that was acknowledged before somebody asked, never goes back, and was
-somebody's. Of one generation no two members own the same partition.
+A committed offset is never lower than one that was acknowledged before the request, never goes back, and was committed
+by some member. In one generation no two members own the same partition.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Commit:
-    """`acknowledged_s` is None until the coordinator said yes."""
+    """A commit by a member. `acknowledged_s` is None until the coordinator has confirmed it."""
 
     partition: int
     offset: int
@@ -22,7 +22,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """Somebody asked what was committed; -1 is nothing."""
+    """A committed offset as a client read it; -1 if there is none."""
 
     partition: int
     offset: int
@@ -32,12 +32,15 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
+    """A partition that a member owned in a generation."""
+
     generation: int
     member: str
     partition: int
 
 
 def commit_anomalies(commits: Iterable[Commit], observed: Iterable[CommittedOffset]) -> list[str]:
+    """Anomalies among the offsets that were read, given the commits."""
     commits = list(commits)
     faults: list[str] = []
     highest: dict[int, tuple[int, float]] = {}
@@ -59,11 +62,12 @@ def _against(seen: CommittedOffset, commits: list[Commit]) -> list[str]:
     if seen.offset >= 0 and not any(
         c.offset == seen.offset and c.asked_s <= seen.answered_s for c in commits
     ):
-        return [f"invented: nobody committed {seen}"]
+        return [f"invented: no member committed {seen}"]
     return []
 
 
 def ownership_anomalies(owned: Iterable[Owned]) -> list[str]:
+    """Partitions that two members owned in one generation."""
     owners: dict[tuple[int, int], str] = {}
     faults = []
     for claim in owned:

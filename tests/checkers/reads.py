@@ -1,7 +1,7 @@
-"""What readers saw on the way, held against the log as it stands at the end.
+"""What readers saw during a run, compared with the log at the end.
 
-A reader goes forward without a gap, and what it saw is still there, unchanged. The end of a partition and its
-beginning never go back. A compacted topic keeps the last value of every key.
+A reader moves forward without a gap, and the records that it saw are still there, unchanged. The log start offset and
+the high watermark of a partition never go back. A compacted topic keeps the last value of every key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from checkers.history import Read, Written
 
 @dataclass(frozen=True, slots=True)
 class ObservedOffsets:
-    """First offset and high watermark of a partition, asked for and answered at these times."""
+    """Log start offset and high watermark of a partition, with the times of the request and the answer."""
 
     partition: int
     low: int
@@ -24,7 +24,7 @@ class ObservedOffsets:
 
 
 def view_anomalies(seen: Iterable[Read], final: Iterable[Read], *, is_dense: bool) -> list[str]:
-    """`seen` is what one reader saw, in its order; `is_dense` where every offset holds a record for it."""
+    """Anomalies in what one reader saw, in its order. `is_dense`: every offset holds a record for this reader."""
     log = {(read.partition, read.offset): read for read in final}
     last: dict[int, int] = {}
     faults = []
@@ -42,7 +42,9 @@ def view_anomalies(seen: Iterable[Read], final: Iterable[Read], *, is_dense: boo
 
 
 def offset_anomalies(marks: Iterable[ObservedOffsets]) -> list[str]:
-    """Judges only what was surely asked after the other was answered."""
+    """Offsets that went back between two requests; compares only requests of which one was answered before the other
+    was sent.
+    """
     faults = []
     latest: dict[int, ObservedOffsets] = {}
     for mark in sorted(marks, key=lambda mark: mark.asked_s):
@@ -59,7 +61,7 @@ def offset_anomalies(marks: Iterable[ObservedOffsets]) -> list[str]:
 
 
 def acknowledged_offset_anomalies(written: Iterable[Written], marks: Iterable[ObservedOffsets]) -> list[str]:
-    """At the end the high watermark is above everything that was acknowledged."""
+    """Acknowledged records that are not below the partition's last high watermark."""
     highs = {mark.partition: mark.high for mark in marks}
     return [
         f"high watermark {highs[record.partition]} of partition {record.partition} is not above {record}"
@@ -70,7 +72,7 @@ def acknowledged_offset_anomalies(written: Iterable[Written], marks: Iterable[Ob
 
 @dataclass(slots=True)
 class Keyed:
-    """A value of a key, numbered by its only writer; a tombstone if `is_tombstone`."""
+    """One record of a key, numbered by its only writer."""
 
     key: str
     number: int
@@ -79,7 +81,7 @@ class Keyed:
 
 
 def keyed_anomalies(written: Iterable[Keyed], final: Iterable[tuple[str, int]]) -> list[str]:
-    """`final` is key and number of every record that is still there, in the order of the log."""
+    """Anomalies of a compacted topic. `final` is key and number of every record that is still there, in log order."""
     known = {(record.key, record.number): record for record in written}
     last_acknowledged: dict[str, Keyed] = {}
     for record in known.values():
@@ -106,7 +108,7 @@ def keyed_anomalies(written: Iterable[Keyed], final: Iterable[tuple[str, int]]) 
 
 
 def _deleted_later(known: dict[tuple[str, int], Keyed], wanted: Keyed) -> bool:
-    """A tombstone that nobody heard of may have been written all the same."""
+    """Whether a later tombstone may have been written without an acknowledgement."""
     return any(
         record.key == wanted.key and record.number > wanted.number and record.is_tombstone
         for record in known.values()

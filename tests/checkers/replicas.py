@@ -1,11 +1,13 @@
-"""What the replicas of a cluster's partitions had, held against each other, against what was acknowledged, and
-against what the store was told. For clusters that never elect an unclean leader.
+"""The replicas of a cluster's partitions, compared with each other, with the acknowledgements, and with the store.
 
-What a watermark passed once is the same everywhere, for ever: whoever leads a newer epoch has it, no replica
-shows other bytes below its own watermark, and no watermark goes back within one incarnation of a broker. Nobody shows a
-watermark above its own log's end. An epoch has one leader, in one of its lives. In the store, leader epochs and
-controller epochs do not go back, another leader takes another epoch, and was in sync under the last one; only a
-leader brings a replica into its ISR. A broker that the store counts as gone leads nothing.
+For clusters without unclean elections:
+- A committed batch is the same bytes on every replica, for ever. Every leader of a newer epoch has it, no replica shows
+  other bytes below its own high watermark, and no high watermark goes back within an incarnation of its broker.
+- A high watermark is never above its own log's end.
+- An epoch has one leader, in one incarnation.
+- In the store, leader epochs and controller epochs do not go back. A new leader has a new epoch and was in the ISR
+  before. Only a leader adds a replica to its ISR.
+- A broker whose session has ended leads nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from typing import NamedTuple
 
 
 class Batch(NamedTuple):
+    """The identity of a batch: two batches with the same values are the same bytes."""
+
     base_offset: int
     last_offset: int
     leader_epoch: int
@@ -23,7 +27,10 @@ class Batch(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One replica at one moment. `batches` begin at or before the end of what was seen of it last."""
+    """One replica at one moment.
+
+    `batches` start no later than where the previous observation of this replica ended.
+    """
 
     at_s: float
     partition: str
@@ -38,7 +45,10 @@ class Seen(NamedTuple):
 
 
 class State(NamedTuple):
-    """A partition's leadership as it was written into the store. `writer` is the broker that wrote it, 0 for others."""
+    """A partition's state as it was written to the store.
+
+    `writer` is the broker that wrote it, 0 for other writers.
+    """
 
     at_s: float
     partition: str
@@ -51,23 +61,24 @@ class State(NamedTuple):
 
 @dataclass(slots=True)
 class _PartitionHistory:
-    """What was committed in a partition, and who led which of its epochs."""
+    """What was committed in a partition, and the leader of each epoch."""
 
     committed: dict[int, Batch] = field(default_factory=dict)
     end: int = 0
-    end_epoch: int = -1  # under which the end was seen
+    end_epoch: int = -1  # the epoch in which `end` was observed
     leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
     high_watermarks: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
 class Replicas:
-    """Judges replicas as they are seen, one after the other."""
+    """Checks replicas, one observation after the other."""
 
     def __init__(self) -> None:
         self.anomalies: list[str] = []
         self._partitions: dict[str, _PartitionHistory] = {}
 
     def check(self, seen: Seen) -> None:
+        """Check one observation against all earlier ones."""
         history = self._partitions.setdefault(seen.partition, _PartitionHistory())
         who = (
             f"broker {seen.broker} (incarnation {seen.incarnation}) at {seen.at_s:.3f} s in {seen.partition}"
@@ -79,7 +90,7 @@ class Replicas:
     def check_high_watermark(
         self, at_s: float, partition: str, broker: int, high_watermark: int, log_end: int
     ) -> None:
-        """At the moment at which a watermark moves: it is on the log."""
+        """Check a high watermark when it moves: it must not be above the log's end."""
         if high_watermark > log_end:
             who = f"broker {broker} at {at_s:.3f} s in {partition}"
             self._fault(f"watermark {high_watermark} above the log's end {log_end}: {who}")
@@ -87,7 +98,7 @@ class Replicas:
     def report_zombie(
         self, at_s: float, partition: str, broker: int, leader_epoch: int, ended_s: float
     ) -> None:
-        """A leader whose session ended because nothing was heard of it: it knew before the store did."""
+        """Report a leader whose session has timed out: it must stop leading before the store ends the session."""
         self._fault(
             f"zombie: broker {broker} leads {partition} in epoch {leader_epoch} at {at_s:.3f} s; "
             f"its session ended at {ended_s:.3f} s"
@@ -137,7 +148,7 @@ class Replicas:
 
 
 def state_anomalies(states: Iterable[State]) -> list[str]:
-    """`states` in the order in which they were written."""
+    """Anomalies among the states of all partitions, in the order in which they were written."""
     faults: list[str] = []
     last: dict[str, State] = {}
     for state in states:
@@ -163,7 +174,7 @@ def state_anomalies(states: Iterable[State]) -> list[str]:
 
 
 def copies_anomalies(ends: Mapping[str, Mapping[int, tuple[int, int]]]) -> list[str]:
-    """At rest: log end and watermark of each partition's replicas are all one."""
+    """Partitions whose replicas differ in log end offset or high watermark after recovery."""
     return [
         f"replicas of {partition} differ at rest: {dict(found)}"
         for partition, found in ends.items()

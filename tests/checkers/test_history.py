@@ -1,4 +1,4 @@
-"""The judge itself is judged: every kind of broken promise is found, and a good history passes."""
+"""The checker of histories finds every kind of anomaly and passes a good history."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_good_history_passes_whether_unacknowledged_records_are_there_or_not()
 
 
 @pytest.mark.parametrize(
-    ("plant", "said"),
+    ("damage", "said"),
     [
         (lambda h: h.read.remove(Read("w", 6, 0, 3)), "lost: record 6 of w"),
         (lambda h: h.read.__setitem__(3, Read("w", 6, 0, 9)), "moved: record 6 of w"),
@@ -33,27 +33,27 @@ def test_a_good_history_passes_whether_unacknowledged_records_are_there_or_not()
         (lambda h: h.read.append(Read("w", 9, 1, 3)), "offset 3 of partition 1 comes after 3"),
     ],
 )
-def test_a_broken_promise_is_found(plant, said: str) -> None:  # type: ignore[no-untyped-def]
+def test_an_anomaly_is_found(damage, said: str) -> None:  # type: ignore[no-untyped-def]
     history = good()
-    plant(history)
+    damage(history)
     assert any(said in fault for fault in anomalies(history))
 
 
 def lossy(lost: set[int]) -> tuple[History, dict[tuple[str, int, int], int]]:
-    """Five records of one writer, all acknowledged before the first loss of power, without these."""
+    """Five records of one writer, acknowledged before the first power failure, of which `lost` are not there."""
     written = [Written("w", n, 0, n) for n in range(5)]
     read = [Read("w", n, 0, n) for n in range(5) if n not in lost]
     return History(written, read), {("w", n, 0): 0 for n in range(5)}
 
 
-def test_a_lost_tail_is_forgiven_where_power_was_lost_after_it() -> None:
+def test_a_lost_tail_is_forgiven_if_the_power_failed_after_it() -> None:
     history, eras = lossy({3, 4})
     forgiven, faults = forgive_lost_tails(history, eras, power_failures=1)
     assert faults == []
     assert anomalies(forgiven) == []
 
 
-def test_a_tail_that_nothing_took_is_not_forgiven() -> None:
+def test_a_lost_tail_without_a_power_failure_is_not_forgiven() -> None:
     history, eras = lossy({3, 4})
     forgiven, _ = forgive_lost_tails(history, eras, power_failures=0)
     assert len(anomalies(forgiven)) == 2

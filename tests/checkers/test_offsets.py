@@ -1,4 +1,4 @@
-"""The judge of groups."""
+"""The checkers of committed offsets and of the owners of partitions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ COMMITS = [Commit(0, 5, 1.0, 1.1), Commit(0, 9, 2.0, 2.1), Commit(0, 12, 3.0)]
         [CommittedOffset(0, -1, 0.1, 0.2), CommittedOffset(0, 5, 1.5, 1.6), CommittedOffset(0, 9, 2.5, 2.6)],
         [CommittedOffset(0, 5, 1.05, 2.05)],
         [CommittedOffset(0, 12, 4.0, 4.1)],
-        # Asked at the same time: either may have been answered first.
+        # Requested at the same time: either may have been answered first.
         [CommittedOffset(0, 9, 2.05, 2.3), CommittedOffset(0, 5, 2.06, 2.4)],
     ],
 )
-def test_offsets_that_go_forward_are_good(observed: list[CommittedOffset]) -> None:
+def test_committed_offsets_that_go_forward_pass(observed: list[CommittedOffset]) -> None:
     assert commit_anomalies(COMMITS, observed) == []
 
 
@@ -33,7 +33,7 @@ def test_offsets_that_go_forward_are_good(observed: list[CommittedOffset]) -> No
         ([CommittedOffset(0, 12, 2.5, 2.6)], "invented: "),
     ],
 )
-def test_offsets_that_do_not_are_found(observed: list[CommittedOffset], said: str) -> None:
+def test_other_committed_offsets_are_found(observed: list[CommittedOffset], said: str) -> None:
     assert any(fault.startswith(said) for fault in commit_anomalies(COMMITS, observed))
 
 

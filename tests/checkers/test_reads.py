@@ -1,4 +1,4 @@
-"""The judge of what readers saw on the way."""
+"""The checkers of what readers saw during a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from checkers.reads import (
 FINAL = [Read("w", n, 0, n) for n in range(5)]
 
 
-def test_a_reader_that_goes_forward_without_a_gap_is_good() -> None:
+def test_a_reader_that_goes_forward_without_a_gap_passes() -> None:
     assert view_anomalies(FINAL[1:4], FINAL, is_dense=True) == []
     assert view_anomalies([FINAL[0], FINAL[3]], FINAL, is_dense=False) == []
 
@@ -32,17 +32,17 @@ def test_a_reader_that_goes_forward_without_a_gap_is_good() -> None:
         ([Read("w", 5, 0, 5)], "changed: "),
     ],
 )
-def test_a_view_that_cannot_be_is_found(seen: list[Read], said: str) -> None:
+def test_an_impossible_view_is_found(seen: list[Read], said: str) -> None:
     assert any(fault.startswith(said) for fault in view_anomalies(seen, FINAL, is_dense=True))
 
 
-def test_marks_do_not_go_back_once_they_were_told() -> None:
+def test_offsets_do_not_go_back_after_an_answer() -> None:
     first = ObservedOffsets(0, 2, 5, 1.0, 1.1)
     assert (
         offset_anomalies([first, ObservedOffsets(0, 2, 5, 1.2, 1.3), ObservedOffsets(0, 3, 6, 1.4, 1.5)])
         == []
     )
-    # Asked before the other was answered.
+    # Requested before the other was answered.
     assert offset_anomalies([first, ObservedOffsets(0, 2, 4, 1.05, 1.2)]) == []
     assert [f[:19] for f in offset_anomalies([first, ObservedOffsets(0, 2, 4, 1.2, 1.3)])] == [
         "high watermark back"

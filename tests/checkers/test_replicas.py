@@ -1,4 +1,4 @@
-"""The judge of replicas is judged: good histories pass, each kind of bad one is named."""
+"""The checker of replicas passes good histories and names each kind of bad one."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def anomalies_of(*looks: Seen) -> list[str]:
 GOOD = seen(batches=(A, B))
 
 
-def test_replicas_that_agree_are_well() -> None:
+def test_equal_replicas_pass() -> None:
     assert (
         anomalies_of(GOOD, seen(2, leads=False, mark=2, batches=(A,)), seen(2, epoch=1, batches=(A, B))) == []
     )
 
 
-def test_what_was_never_committed_may_go() -> None:
+def test_records_that_were_never_committed_may_disappear() -> None:
     assert anomalies_of(seen(mark=2, batches=(A,)), seen(2, epoch=1, end=2, mark=2)) == []
 
 
-def test_a_leader_of_the_past_may_be_shorter() -> None:
+def test_a_leader_of_an_old_epoch_may_have_a_shorter_log() -> None:
     assert anomalies_of(seen(2, epoch=5, batches=(A, B)), seen(1, epoch=4, end=2, mark=2)) == []
 
 
@@ -58,11 +58,11 @@ def test_a_leader_of_the_past_may_be_shorter() -> None:
         (seen(2, leads=False, mark=4), "watermark"),
     ],
 )
-def test_what_is_wrong_is_named(look: Seen, fault: str) -> None:
+def test_an_anomaly_is_named(look: Seen, fault: str) -> None:
     assert fault in anomalies_of(GOOD, look)[0]
 
 
-def test_a_watermark_is_judged_as_it_moves() -> None:
+def test_a_watermark_is_checked_when_it_moves() -> None:
     replicas = Replicas()
     replicas.check_high_watermark(1.0, "t-0", 2, 3, 3)
     assert replicas.anomalies == []
@@ -80,8 +80,8 @@ def state(leader: int, epoch: int, *isr: int, controller: int = 1, writer: int =
     return State(0.0, "t-0", leader, epoch, isr, controller, writer)
 
 
-def test_a_leadership_that_goes_as_it_should() -> None:
-    story = [
+def test_correct_states_pass() -> None:
+    states = [
         state(1, 0, 1, 2),
         state(1, 0, 1),
         state(1, 0, 1, 2, writer=1),
@@ -89,7 +89,7 @@ def test_a_leadership_that_goes_as_it_should() -> None:
         state(-1, 2, 2),
         state(2, 3, 2),
     ]
-    assert state_anomalies(story) == []
+    assert state_anomalies(states) == []
 
 
 @pytest.mark.parametrize(
@@ -104,16 +104,16 @@ def test_a_leadership_that_goes_as_it_should() -> None:
         (state(2, 5, 1, 2, 3, writer=2), "in sync, though no leader said so"),
     ],
 )
-def test_a_state_that_must_not_follow_is_named(next_state: State, fault: str) -> None:
+def test_an_impossible_next_state_is_named(next_state: State, fault: str) -> None:
     assert state_anomalies([state(1, 4, 1, 2), next_state])[0].startswith(fault)
 
 
-def test_partitions_are_judged_apart() -> None:
+def test_partitions_are_checked_separately() -> None:
     other = State(0.0, "t-1", 2, 0, (2,))
     assert state_anomalies([state(1, 4, 1, 2), other]) == []
 
 
-def test_replicas_at_rest_are_alike() -> None:
+def test_replicas_are_equal_after_recovery() -> None:
     assert copies_anomalies({"t-0": {1: (3, 3), 2: (3, 3)}}) == []
     assert copies_anomalies({"t-0": {1: (3, 3), 2: (3, 2)}}) != []
     assert copies_anomalies({"t-0": {1: (3, 3), 2: (4, 4)}}) != []

@@ -1,4 +1,4 @@
-"""The judge of transactions finds every kind of fault, and lets good stories pass."""
+"""The checker of transactions finds every kind of anomaly and passes good histories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNKNOWN_WHOLE = [Read("u", 0, 0, 2), Read("u", 1, 0, 3)]
 
 
 @pytest.mark.parametrize("final", [WHOLE, WHOLE + UNKNOWN_WHOLE])
-def test_all_of_it_or_nothing_is_good(final: list[Read]) -> None:
+def test_all_records_of_a_transaction_or_none_pass(final: list[Read]) -> None:
     assert anomalies(ATTEMPTS, final, [TransactionalRead(5.1, WHOLE[0])]) == []
 
 
@@ -32,14 +32,14 @@ def test_all_of_it_or_nothing_is_good(final: list[Read]) -> None:
         (WHOLE, [TransactionalRead(9.0, Read("x", 0, 0, 1))], "invented: "),
     ],
 )
-def test_a_broken_promise_is_found(final: list[Read], seen: list[TransactionalRead], said: str) -> None:
+def test_an_anomaly_is_found(final: list[Read], seen: list[TransactionalRead], said: str) -> None:
     assert any(fault.startswith(said) for fault in anomalies(ATTEMPTS, final, seen))
 
 
 SOURCE = [Read("w", n, 0, n) for n in range(3)]
 
 
-def test_a_copy_of_everything_once_in_order_is_good() -> None:
+def test_an_exact_copy_passes() -> None:
     assert copy_anomalies(SOURCE, [(0, "w", n) for n in range(3)]) == []
 
 
@@ -52,5 +52,5 @@ def test_a_copy_of_everything_once_in_order_is_good() -> None:
         ([0, 2, 1], "copied out of order"),
     ],
 )
-def test_a_copy_that_is_not_exact_is_found(copied: list[int], said: str) -> None:
+def test_an_inexact_copy_is_found(copied: list[int], said: str) -> None:
     assert any(fault.startswith(said) for fault in copy_anomalies(SOURCE, [(0, "w", n) for n in copied]))

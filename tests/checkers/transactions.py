@@ -1,8 +1,8 @@
-"""Transactions as their producers knew them, and the judge of what readers of committed records saw.
+"""Transactions as their producers knew them, and what read_committed consumers saw of them.
 
-A transaction's records are all seen or none: all where its commit was acknowledged, none where it was aborted or
-where nobody asked to commit, and nothing of it before somebody asked. An exactly-once copy holds every record of
-its source once, in its order.
+The records of a transaction are all there or none: all if the commit was acknowledged, none if the transaction was
+aborted or no commit was requested, and none before the request. An exactly-once copy holds every record of its source
+once, in order.
 """
 
 from __future__ import annotations
@@ -16,25 +16,27 @@ from checkers.history import Read
 
 
 class Outcome(Enum):
+    """What the producer knows about the end of a transaction."""
+
     COMMITTED = "committed"
     ABORTED = "aborted"
-    UNKNOWN = "unknown"  # to commit was asked for and not answered
+    UNKNOWN = "unknown"  # a commit was requested and not answered
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One transaction. `commit_asked_s` is None while nobody asked to commit it."""
+    """One transaction. `commit_asked_s` is the time of the commit request, None if there was none."""
 
     name: str
     records: list[tuple[int, int]] = field(default_factory=list)
-    """Partition and number of what was written, whether acknowledged or not."""
+    """Partition and number of every record written, acknowledged or not."""
     outcome: Outcome = Outcome.ABORTED
     commit_asked_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionalRead:
-    """A reader of committed records saw this, at that time."""
+    """A record that a read_committed consumer saw, and when."""
 
     time_s: float
     read: Read
@@ -43,7 +45,10 @@ class TransactionalRead:
 def anomalies(
     attempts: Iterable[Attempt], final: Iterable[Read], seen: Iterable[TransactionalRead]
 ) -> list[str]:
-    """`final` is one pass over everything when all is over; `seen` is what was seen on the way, too."""
+    """Anomalies of transactions.
+
+    `final` is one pass over the topic after the run; `seen` is what consumers saw during it.
+    """
     by_name = {attempt.name: attempt for attempt in attempts}
     found = Counter((read.writer, read.partition, read.number) for read in final)
     return [
@@ -68,7 +73,7 @@ def _atomic(attempt: Attempt, found: Counter[tuple[str, int, int]]) -> list[str]
 def _seen(by_name: Mapping[str, Attempt], seen_read: TransactionalRead) -> list[str]:
     attempt = by_name.get(seen_read.read.writer)
     if attempt is None:
-        return [f"invented: nobody wrote {seen_read.read}"]
+        return [f"invented: no transaction wrote {seen_read.read}"]
     if attempt.outcome is Outcome.ABORTED:
         return [
             f"aborted: {seen_read.read} was seen at {seen_read.time_s:.3f} s, and {attempt.name} was not committed"
@@ -81,7 +86,10 @@ def _seen(by_name: Mapping[str, Attempt], seen_read: TransactionalRead) -> list[
 
 
 def copy_anomalies(source: Iterable[Read], copied: Iterable[tuple[int, str, int]]) -> list[str]:
-    """`copied` names partition, writer and number of what was copied, in the order of the copy's partitions."""
+    """Anomalies of a copy.
+
+    `copied` lists partition, writer and number of each copied record, in the order of the copy.
+    """
     wanted: dict[int, list[tuple[str, int]]] = {}
     for read in source:
         wanted.setdefault(read.partition, []).append((read.writer, read.number))

@@ -1,22 +1,22 @@
-"""A cluster's metadata for stories: what happens to brokers, and what the controller makes of it.
+"""The metadata of a cluster for scenarios: what happens to brokers, and what the controller decides.
 
-The store is one in memory and nothing runs by itself. `look` is one look of the controller: what it decides on the
-image of that moment, and what of it could be written. Commands:
+The store is in memory, and nothing runs by itself. `look` runs the controller once: it prints what it decides on the
+current image, and which of its writes succeeded. Commands:
 
-    brokers 1 2@a 3@b           these are alive (@ names a rack)
+    brokers 1 2@a 3@b           these brokers are alive (@ names a rack)
     topic NAME P=1,2,3 ...      a topic with these replicas, as a client creates it; `unclean` allows such elections
-    dies N | returns N          a broker loses its registration, or gets it
-    restarts N                  the broker ends what its earlier life was given
-    stops N                     a controlled shutdown gives leaderships away, then the registration goes
+    dies N | returns N          a broker loses its registration, or registers
+    restarts N                  the broker resigns what its previous incarnation led
+    stops N                     a controlled shutdown: leaderships move, then the registration ends
     isr NAME-P 1,2              the leader writes the in-sync set
     elected                     another controller takes over, with the next epoch
-    look [stale]                the controller looks at the image, or at the one that it had before the last command
-    zombie                      the controller of before looks, with its old epoch
-    balance PERCENTAGE          leadership goes back to the preferred replicas
+    look [stale]                run the controller on the image, or on the one before the last command
+    zombie                      run the previous controller, with its old epoch
+    balance PERCENTAGE          move leaderships back to the preferred replicas
     reassign NAME-P 2,3 [same-factor] | cancel NAME-P
     prefer NAME-P | force NAME-P    ElectLeaders of either type
     show [NAME]                 every partition
-    handmade NAME P=1,2         a topic's node alone, as a person may write it
+    handmade NAME P=1,2         a topic's node alone, as an operator may write it
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ControllerWorld:
         for _ in range(20):
             await asyncio.sleep(0)
 
-    # What happens
+    # Events
 
     async def _do_brokers(self, *words: str) -> None:
         for word in words:

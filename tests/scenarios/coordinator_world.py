@@ -1,8 +1,8 @@
-"""What the worlds of both coordinators share: a shard with its log, its clock, who waits, and what becomes of writes.
+"""What the scenarios of both coordinators share: a shard with its log and clock, waiting requests, and pending writes.
 
-    advance MS    reload          hold | release | refuse ERROR   (what becomes of writes)
+    advance MS    reload          hold | release | refuse ERROR   (the outcome of later writes)
 
-`failover` moves the coordinator to another broker, whose log has what is on its way (`kept`) or has it not.
+`failover` moves the coordinator to another broker, whose log has the pending writes (`kept`) or lacks them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Scenarios as text: commands, each followed by the trace that it must leave.
+"""Scenarios as text: commands, each followed by the trace that it must produce.
 
-A file holds comments (`# ...`), commands, and under each command its trace, indented. A test runs the commands
-and compares; with `--rewrite` it writes what happened instead, to be read before it is committed.
+A file contains comments (`# ...`), commands, and below each command its trace, indented. A test runs the commands and
+compares the traces. With `--rewrite` it writes the actual traces into the file; read them before you commit them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ INDENT = "    "
 
 
 def run(path: Path, execute: Callable[[str], list[str]], *, rewrite: bool) -> None:
+    """Run a scenario file and compare its traces; with `rewrite`, replace them."""
     expected = path.read_text()
     actual = _replay(expected, execute)
     if rewrite:

@@ -1,16 +1,4 @@
-"""A group shard with its log, its clock and some clients, driven by one-line commands.
-
-    settings name=number ...              before anything else
-    join NAME [v= as= instance= protocols=range:meta,... type= session= rebalance= group=]
-    sync NAME [gen= assign=NAME:bytes,... type= protocol= as= instance=]
-    heartbeat NAME [gen= as= instance=]
-    leave NAME ... | leave instance=ID    commit [NAME] topic/0=5 [gen= v= metadata= retention=]
-    fetch topic/0 ...                     delete-offsets topic/0 ...
-    delete | describe | list [state= type=]
-    show
-
-A client's name stands for the member id that it was given last. The rest is `CoordinatorWorld`'s.
-"""
+"""A group shard with its log, its clock and some clients, driven by commands of one line."""
 
 from __future__ import annotations
 

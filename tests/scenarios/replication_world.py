@@ -1,22 +1,22 @@
 """Some brokers with a replica each of one partition, their shared store and its controller, driven by commands.
 
-    brokers 1 2 3 [min_isr=2] [lag=30000] [leader=1]   everybody in sync
-    produce N VALUE ... [acks=all]           one batch a value, to broker N; the answer appears when it comes
-    fetch F [from=L]                         one round of follower F with the leader that it knows of
-    ask F [from=L] | take F                  the two halves of it; `post F` holds the request on its way till `ask F`
+    brokers 1 2 3 [min_isr=2] [lag=30000] [leader=1]   all in sync
+    produce N VALUE ... [acks=all]           one batch a value, to broker N; the answer appears when it is sent
+    fetch F [from=L]                         one round of follower F with the leader that it knows
+    ask F [from=L] | take F                  its request and response; `post F` delays the request until `ask F`
     catchup F                                rounds until nothing changes
     elect N [isr=1,2]                        the controller: N leads under the next epoch
     isr 1 2                                  the controller: another ISR, same epoch
-    crash N [lost=K]                         its process dies; the last K batches never reached its disk
-    restart N                                registered again; its watermark is what it last saved
+    crash N [lost=K]                         its process dies; the last K batches are not on its disk
+    restart N                                registered again; its watermark is the last one saved
     save N                                   the watermark's checkpoint
-    deaf N | hear N                          N learns nothing of the store, or everything at once
+    deaf N | hear N                          N hears nothing from the store, or everything at once
     stall N | flow N                         N's writes to the store wait
-    tick N                                   N looks for members of the ISR that do not keep up
+    tick N                                   N checks the ISR for members that do not keep up
     advance MS    show    read N OFFSET    latest N    end N EPOCH [current=E]    trim N OFFSET    settle
 
-What a log holds is written value/epoch. A partition's commands run on its real objects; only disk, wire and time
-are the story's.
+What a log holds is written value/epoch. The commands use the real objects of a partition; only disk, network and time
+belong to the scenario.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ WALL_MS = 1_700_000_000_000
 
 
 class ScenarioClock:
+    """A clock that the scenario sets."""
+
     def __init__(self) -> None:
         self.elapsed_ms = 1_000_000
 
@@ -61,7 +63,7 @@ class ScenarioClock:
 
 
 class StallingStore:
-    """One session, whose writes wait while the story wants it."""
+    """A session whose writes wait while the scenario stalls them."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.flowing = asyncio.Event()
@@ -77,7 +79,7 @@ class StallingStore:
 
 
 class Replica:
-    """One broker, as far as one partition goes."""
+    """One broker, reduced to one partition."""
 
     def __init__(self, world: ReplicationWorld, broker_id: int) -> None:
         self.world = world
@@ -141,7 +143,7 @@ class Replica:
         await self.watcher.stop()
         self.partition.close()
         self.partition = None
-        # What it posted may yet arrive; what was answered finds nobody.
+        # A delayed request may still arrive; a response finds no follower.
         self.answer = None
         if lost:
             starts = [header.base_offset for header, _ in batches_of(self.log)]
@@ -411,7 +413,7 @@ class ReplicationWorld:
 
 
 class TraceHandler(logging.Handler):
-    """What a broker would write in its log for a person is part of the story."""
+    """Warnings that a broker logs for operators are part of the trace."""
 
     def __init__(self, world: ReplicationWorld) -> None:
         super().__init__(logging.WARNING)
@@ -422,7 +424,7 @@ class TraceHandler(logging.Handler):
 
 
 async def settle() -> None:
-    """Until everybody has heard of everything that has happened."""
+    """Wait until every broker has heard of every change."""
     for _ in range(60):
         await asyncio.sleep(0)
 

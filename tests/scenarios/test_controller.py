@@ -1,4 +1,4 @@
-"""The controller's decisions, told in text: every file in `controller/` is one story."""
+"""The controller's decisions as text: every file in `controller/` is one scenario."""
 
 from contextlib import closing
 from pathlib import Path
@@ -8,10 +8,10 @@ import pytest
 from scenarios import golden
 from scenarios.controller_world import ControllerWorld
 
-STORIES = sorted((Path(__file__).parent / "controller").glob("*.txt"))
+SCENARIOS = sorted((Path(__file__).parent / "controller").glob("*.txt"))
 
 
-@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_story(path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
     with closing(ControllerWorld()) as world:
         golden.run(path, world.execute, rewrite=request.config.getoption("--rewrite"))

@@ -1,4 +1,4 @@
-"""The classic group protocol, told in text: every file in `groups/` is one story."""
+"""The classic group protocol as text: every file in `groups/` is one scenario."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ import pytest
 from scenarios import golden
 from scenarios.group_world import GroupWorld
 
-STORIES = sorted((Path(__file__).parent / "groups").glob("*.txt"))
+SCENARIOS = sorted((Path(__file__).parent / "groups").glob("*.txt"))
 
 
-@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_story(path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
     golden.run(path, GroupWorld().execute, rewrite=request.config.getoption("--rewrite"))

@@ -1,4 +1,4 @@
-"""Replication, told in text: every file in `replication/` is one story, most of them a disaster that was avoided."""
+"""Replication as text: every file in `replication/` is one scenario, most of them a data loss that is prevented."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ import pytest
 from scenarios import golden
 from scenarios.replication_world import ReplicationWorld
 
-STORIES = sorted((Path(__file__).parent / "replication").glob("*.txt"))
+SCENARIOS = sorted((Path(__file__).parent / "replication").glob("*.txt"))
 
 
-@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_story(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenario(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     world = ReplicationWorld(tmp_path)
     try:
         golden.run(path, world.execute, rewrite=request.config.getoption("--rewrite"))

@@ -1,4 +1,4 @@
-"""The transaction coordinator, told in text: every file in `transactions/` is one story."""
+"""The transaction coordinator as text: every file in `transactions/` is one scenario."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ import pytest
 from scenarios import golden
 from scenarios.transaction_world import TransactionWorld
 
-STORIES = sorted((Path(__file__).parent / "transactions").glob("*.txt"))
+SCENARIOS = sorted((Path(__file__).parent / "transactions").glob("*.txt"))
 
 
-@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_story(path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
     golden.run(path, TransactionWorld().execute, rewrite=request.config.getoption("--rewrite"))

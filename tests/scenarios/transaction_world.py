@@ -1,16 +1,16 @@
-"""A transaction shard with its log, its clock and some producers, driven by one-line commands.
+"""A transaction shard with its log, its clock and some producers, driven by commands of one line.
 
     settings name=number ...                 before anything else
     init NAME [id= timeout= as=pid/epoch | resume]     NAME keeps the identity that it gets
     add NAME topic/0 ... [as=pid/epoch id=]  verify NAME topic/0 [as= id=]
     commit NAME [as= id=]                    abort NAME [as= id=]
     level NUMBER                             the finalized level of transaction.version
-    exhaust [NAME ...]                       the epoch is the last but two; these hold it
+    exhaust [NAME ...]                       set the epoch to the last but two; these producers hold it
     told [id]                                every partition has its marker
-    show    lose ERROR                       (what becomes of writes)
+    show    lose ERROR                       (the outcome of later writes)
 
-`add`, `commit` and `abort` with the word v2 are transaction V2's; then an end changes the identity that NAME keeps.
-`lose` leaves the records in the log, but says that they failed: a write that took too long. The rest is
+`add`, `commit` and `abort` with the word v2 use transaction V2, where an end changes the identity that NAME keeps.
+`lose` leaves the records in the log but reports a failure: a write that timed out. The other commands are
 `CoordinatorWorld`'s.
 """
 
@@ -95,7 +95,7 @@ class TransactionWorld(CoordinatorWorld[TransactionRecord]):
         self.carry_out(self.shard.initialise(requested, new_id, self.waiter(names[0]), self.now))
 
     def do_exhaust(self, names: list[str], options: dict[str, str]) -> None:
-        """As if the producer had asked for its next epoch very often."""
+        """Set the epoch as if the producer had requested its next epoch very often."""
         exhausted = replace(self.shard.transactions[ID], epoch=LAST_EPOCH - 2)
         self.shard.transactions[ID] = exhausted
         self.log.append(self.codec.encode(TransactionRecord(ID, exhausted)))

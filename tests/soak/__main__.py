@@ -1,4 +1,4 @@
-"""`python -m soak`: runs the load and judges it, or reads what an earlier (or running) one left."""
+"""`python -m soak`: runs the load and checks it, or reports on an earlier or running one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from soak.run import soak
 
 @click.group()
 def main() -> None:
-    """Mixed load on one broker process for as long as you like."""
+    """Mixed load on one broker process, for any time."""
 
 
 @main.command()
@@ -29,7 +29,7 @@ def main() -> None:
     "--out", type=click.Path(file_okay=False, path_type=Path), help="Where files go; made if needed."
 )
 def run(minutes: float, interval_s: float, round_s: float, out: Path | None) -> None:
-    """Start a broker, put load on it, judge; ends with 1 where a promise was broken."""
+    """Start a broker, put load on it, check it. The exit status is 1 after an anomaly."""
     directory = (out or Path(tempfile.mkdtemp(prefix="felice-soak-"))).absolute()
     click.echo(f"samples and reports go to {directory}")
     soak(directory, minutes, interval_s, round_s)
@@ -40,7 +40,7 @@ def run(minutes: float, interval_s: float, round_s: float, out: Path | None) -> 
 @main.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def report(directory: Path) -> None:
-    """Judge what is in DIRECTORY so far."""
+    """Check what is in DIRECTORY so far."""
     click.echo(write_report(directory.absolute()))
 
 

@@ -1,6 +1,6 @@
-"""One kind of load, again and again: each round does something, and judges what came of it.
+"""One kind of load, in rounds: each round does something and checks the result.
 
-Keeps true: a round forgets what it knew, so that an hour costs the driver no more memory than a minute; an
+Keeps true: a round keeps nothing for the next one, so that an hour costs the driver no more memory than a minute. An
 exception of a client is a fault like any other.
 """
 
@@ -19,14 +19,14 @@ class Actor(ABC):
 
     @abstractmethod
     def round(self, number: int, seconds: float) -> list[str]:
-        """About so many seconds of load; every broken promise in words."""
+        """About `seconds` of load; returns every anomaly, as text."""
 
-    def close(self) -> None:  # noqa: B027 most hold nothing from one round to the next
+    def close(self) -> None:  # noqa: B027 most actors hold nothing between rounds
         pass
 
 
 class Player(threading.Thread):
-    """Lets one actor play until it is stopped; a round is begun at most every `seconds`."""
+    """Runs the rounds of one actor until it is stopped; a round starts at most every `seconds`."""
 
     def __init__(self, actor: Actor, seconds: float) -> None:
         super().__init__(name=actor.name, daemon=True)
@@ -57,14 +57,14 @@ class Player(threading.Thread):
     def begin_no_more(self) -> None:
         self._stopping.set()
 
-    def wait_ended(self, patience_s: float) -> None:
-        self.join(patience_s)
+    def wait_ended(self, timeout_s: float) -> None:
+        self.join(timeout_s)
         if self.is_alive():
-            self._keep([f"the round did not end within {patience_s} s"])
+            self._keep([f"the round did not end within {timeout_s} s"])
 
 
 def passing(seconds: float, per_second: float) -> list[float]:
-    """The moments at which a steady load of that rate acts."""
+    """The moments at which a steady load of this rate acts."""
     began = time.monotonic()
     return [began + number / per_second for number in range(max(1, int(seconds * per_second)))]
 

@@ -1,4 +1,4 @@
-"""Producers, consumers and administrators of two libraries with one face: librdkafka's and our own."""
+"""Producers, consumers and administrators of two libraries behind one API: librdkafka's and our own."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ FELICE = Library("felice", felice.client, felice.client)
 
 
 def library_of(number: int) -> Library:
-    """They take turns."""
+    """The library for a round: they take turns."""
     return (CONFLUENT, FELICE)[number % 2]
 
 
 class Topics:
-    """Makes and deletes topics over one connection that lives as long as the load."""
+    """Creates and deletes topics over one connection that lasts as long as the load."""
 
     def __init__(self, bootstrap: str) -> None:
         self._admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
@@ -50,7 +50,7 @@ class Topics:
 
 
 class Ledger:
-    """What one writer sent, and what it was promised."""
+    """What one writer sent, and the acknowledgements."""
 
     def __init__(self, writer: str) -> None:
         self.writer = writer
@@ -87,7 +87,7 @@ def read_all(
     library: Library = CONFLUENT,
     isolation: str = "read_committed",
 ) -> Iterator[Any]:
-    """Every message of a topic, each partition from its beginning to its end."""
+    """Every message of a topic, each partition from the beginning to the end."""
     options = {
         "bootstrap.servers": bootstrap,
         "group.id": "reader",
@@ -104,7 +104,7 @@ def read_all(
         ended: set[int] = set()
         deadline = time.monotonic() + WAIT_S
         while len(ended) < partitions:
-            assert time.monotonic() < deadline, f"{library.name} did not come to the end of {topic}"
+            assert time.monotonic() < deadline, f"{library.name} did not reach the end of {topic}"
             for message in consumer.consume(1000, 1):
                 if message.error() is None:
                     yield message

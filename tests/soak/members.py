@@ -1,4 +1,4 @@
-"""Groups whose members come, go and are killed while somebody writes: every record reaches a member."""
+"""Groups whose members join, leave and are killed while a producer writes: every record reaches a member."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from soak.actor import Actor, passing, wait_until
 from soak.clients import WAIT_S, Ledger, Topics, library_of, read_of
 
 SESSION_TIMEOUT_MS = 6000
-# What a commit is told while the group rebalances, and after somebody else took the partitions over.
+# Errors of a commit during a rebalance, and after another member got the partitions.
 OVERTAKEN = ("REBALANCE", "GENERATION", "UNKNOWN_MEMBER", "NO_OFFSET")
 
 
@@ -34,7 +34,7 @@ def options_of(bootstrap: str, group: str) -> dict[str, Any]:
 
 
 class Member(threading.Thread):
-    """Polls and commits until it is told to leave."""
+    """Polls and commits until it leaves."""
 
     def __init__(self, package: Any, bootstrap: str, group: str, topic: str) -> None:
         super().__init__(daemon=True)
@@ -71,7 +71,7 @@ class Member(threading.Thread):
 
 
 class Victim:
-    """A member in a process of its own, killed: it says what it read before it commits."""
+    """A member in a process of its own, which is killed. It prints what it read before it commits."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self._process = subprocess.Popen(
@@ -116,7 +116,7 @@ class Groups(Actor):
         killed = victim.kill()
         producer.flush(WAIT_S)
         everybody = [*gone, *members]
-        faults = self._judge(ledger.written(), everybody, killed)
+        faults = self._check(ledger.written(), everybody, killed)
         for member in members:
             member.leave()
         faults += [member.failure for member in everybody if member.failure]
@@ -126,11 +126,11 @@ class Groups(Actor):
         return faults + ledger.failures
 
     def _delete(self, group: str) -> list[str]:
-        """A member that was killed stays until its session ends."""
+        """Delete a group. A killed member stays in it until its session ends."""
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
-            # A new one each time: librdkafka's that was idle may wait for ever for a connection that it does not make
-            # (2.16, state TRY_CONNECT, against Apache Kafka as well).
+            # A new client each time: an idle librdkafka client may wait for ever for a connection that it does not
+            # open (2.16, state TRY_CONNECT, with Apache Kafka too).
             admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self._bootstrap})
             try:
                 admin.delete_consumer_groups([group])[group].result(WAIT_S)
@@ -146,8 +146,8 @@ class Groups(Actor):
         member.start()
         return member
 
-    def _judge(self, written: list[Written], members: list[Member], killed: list[Read]) -> list[str]:
-        """Records may come to several members (one left before it committed): each position counts once."""
+    def _check(self, written: list[Written], members: list[Member], killed: list[Read]) -> list[str]:
+        """A record may reach several members (one left before it committed): each position counts once."""
         wanted = {(record.number, record.partition) for record in written if record.offset is not None}
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:

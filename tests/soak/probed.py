@@ -1,7 +1,7 @@
-"""`felice start` that writes a census of its objects when it gets SIGUSR2: run as a script, in the broker's process.
+"""`felice start` that writes a census of its objects on SIGUSR2. Runs as a script, in the broker's process.
 
-The first argument is the file that gets a line of JSON a signal: tasks, objects, and the most frequent types.
-With PYTHONTRACEMALLOC set, also where the memory came from.
+The first argument is the file that receives one line of JSON for each signal: tasks, objects, and the most frequent
+types. With PYTHONTRACEMALLOC set, also where memory was allocated.
 """
 
 from __future__ import annotations

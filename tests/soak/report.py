@@ -1,4 +1,4 @@
-"""A run as a table in Markdown and a chart: readable while it still goes on, from its files alone."""
+"""A run as a table in Markdown and a chart, made from its files alone, also while it is still running."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def load_so_far(directory: Path) -> dict[str, Any]:
     return found
 
 
-def faults_of(directory: Path, judge_growth: bool = True) -> list[str]:
-    """Everything that broke a promise, empty for a good run."""
+def faults_of(directory: Path, checks_growth: bool = True) -> list[str]:
+    """Every anomaly; empty for a good run."""
     samples = read_samples(directory / SAMPLES)
     errors = [f"the broker's log: {line}" for line in errors_in((directory / BROKER_LOG).read_text())]
-    return [*load_so_far(directory)["faults"], *errors, *(growth(samples) if judge_growth else [])]
+    return [*load_so_far(directory)["faults"], *errors, *(growth(samples) if checks_growth else [])]
 
 
 def write_report(directory: Path) -> str:
@@ -46,7 +46,7 @@ def _summary(directory: Path, samples: Sequence[Sample]) -> list[str]:
     rounds = ", ".join(f"{count} of {name}" for name, count in load["rounds"].items())
     minutes = samples[-1].at_s / 60 if samples else 0
     return [
-        f"# Soak of {minutes:.0f} minutes: {'FAULTS' if faults else 'flat, no broken promise'}",
+        f"# Soak of {minutes:.0f} minutes: {'FAULTS' if faults else 'flat, no anomaly'}",
         "",
         f"Rounds: {rounds}." + ("" if load["is_complete"] else " The run has not ended."),
         "",

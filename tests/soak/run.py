@@ -1,4 +1,4 @@
-"""One run: a broker, every actor on a thread, a sampler; then everything is stopped and what came of it written."""
+"""One run: a broker, each actor on a thread, a sampler; then everything is stopped and the results are written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ACTORS: Sequence[Callable[[str], Actor]] = (
     Java,
 )
 PATIENCE_S = 180
-# Whatever Kafka keeps for days is kept for a minute or two, so that an hour sees it go again and again.
+# What Kafka keeps for days is kept for a minute or two, so that it expires many times in an hour.
 OPTIONS = {
     "offsets.topic.num.partitions": "4",
     "offsets.topic.segment.bytes": "1048576",
@@ -53,7 +53,7 @@ OPTIONS = {
 
 
 def soak(directory: Path, minutes: float, interval_s: float, round_s: float) -> None:
-    """Leaves samples, the load's account and the broker's log in `directory`."""
+    """Write the samples, the record of the load, and the broker's log into `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
     census = directory / "census.jsonl"
     with LiveProcess(directory / "data", options=OPTIONS, program=(PROBED, str(census))) as broker:
@@ -64,13 +64,13 @@ def soak(directory: Path, minutes: float, interval_s: float, round_s: float) -> 
         end = time.monotonic() + 60 * minutes
         while time.monotonic() < end and broker.is_alive():
             time.sleep(min(interval_s, max(0.0, end - time.monotonic())))
-            _account(directory, players, is_complete=False)
+            _write_load(directory, players, is_complete=False)
         sampler.stop()
         for player in players:
             player.begin_no_more()
         for player in players:
             player.wait_ended(PATIENCE_S)
-        _account(directory, players, is_complete=broker.is_alive())
+        _write_load(directory, players, is_complete=broker.is_alive())
 
 
 def _actors(bootstrap: str) -> list[Actor]:
@@ -83,7 +83,7 @@ def _actors(bootstrap: str) -> list[Actor]:
     return found
 
 
-def _account(directory: Path, players: Sequence[Player], is_complete: bool) -> None:
+def _write_load(directory: Path, players: Sequence[Player], is_complete: bool) -> None:
     account = {
         "rounds": {player.name: player.rounds for player in players},
         "faults": [fault for player in players for fault in player.faults],

@@ -1,6 +1,6 @@
-"""What one broker process weighs, over and over: a line of JSON every interval, from outside the process.
+"""Repeated measurements of one broker process from outside: one line of JSON for each interval.
 
-Keeps true: a sample costs the broker one small request and, where it was started by `soak.probed`, one signal.
+Keeps true: a sample costs the broker one small request and, if it was started by `soak.probed`, one signal.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class Sample:
     at_s: float
     rss_mib: float
     heap_mib: float
-    """Anonymous memory alone: what is resident less pages of files."""
+    """Anonymous memory in MiB: resident memory without pages of files."""
     log_files: int
-    """Open files below the data directory."""
+    """The number of open files below the data directory."""
     sockets: int
     other_files: int
     threads: int
     cpu_percent: float
     log_mib: float
     ping_ms: float
-    """Median and worst time that an answer took which needs nothing but the event loop."""
+    """Median and longest time, in milliseconds, of a response that needs nothing but the event loop."""
     worst_ping_ms: float
     tasks: int
     objects: int
@@ -51,7 +51,7 @@ def read_samples(path: Path) -> list[Sample]:
 
 
 class Sampler(threading.Thread):
-    """Appends a sample to `path` every `interval_s` until it is stopped."""
+    """Appends a sample to `path` every `interval_s` seconds until it is stopped."""
 
     def __init__(self, broker: LiveProcess, path: Path, census: Path, interval_s: float) -> None:
         super().__init__(name="sampler", daemon=True)
@@ -109,7 +109,7 @@ class Sampler(threading.Thread):
         return round(100 * (self._last[1] - before) / max(self._last[0] - before_at, 0.001), 1)
 
     def _counted(self) -> tuple[int, int]:
-        """The count that the last signal brought about; asks for the next one."""
+        """The counts of the last signal; sends the next signal."""
         last = self._census.read_text().splitlines()[-1:] if self._census.exists() else []
         os.kill(self._broker.pid, signal.SIGUSR2)
         counted = json.loads(last[0]) if last else {"tasks": 0, "objects": 0}
@@ -127,13 +127,13 @@ def memory_mib(pid: int) -> dict[str, float]:
 
 
 def open_files(pid: int, data_dir: Path) -> tuple[int, int, int]:
-    """Files below the data directory, sockets, everything else."""
+    """The numbers of open files below the data directory, of sockets, and of other descriptors."""
     names: list[str] = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:
             names.append(str(entry.readlink()))
         except OSError:
-            continue  # closed while we looked
+            continue  # closed meanwhile
     logs = sum(name.startswith(str(data_dir)) for name in names)
     sockets = sum(name.startswith("socket:") for name in names)
     return logs, sockets, len(names) - logs - sockets
@@ -146,5 +146,5 @@ def size_of(directory: Path) -> int:
             try:
                 total += os.stat(os.path.join(place, name)).st_blocks * 512
             except OSError:
-                continue  # deleted while we looked
+                continue  # deleted meanwhile
     return total

@@ -1,4 +1,4 @@
-"""The judge of a soak is judged: a leak of each kind is found, a flat run passes, a short one is not believed."""
+"""The checks of a soak: a leak of each kind is found, a flat run passes, and a short run is not accepted as flat."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FLAT = Sample(
 
 
 def run_of(count: int = 360, **slopes: float) -> list[Sample]:
-    """An hour of samples around `FLAT` with some noise; a slope is what a figure gains over the hour."""
+    """An hour of samples around `FLAT` with some noise; a slope is the growth of a figure over the hour."""
     dice = random.Random(1)
     made = []
     for number in range(count):
@@ -62,7 +62,7 @@ def test_a_warm_up_is_not_growth() -> None:
         ({"threads": 5.0}, "threads went from"),
     ],
 )
-def test_what_grows_is_named(slopes: dict[str, float], said: str) -> None:
+def test_a_figure_that_grows_is_named(slopes: dict[str, float], said: str) -> None:
     [fault] = growth(run_of(**slopes))
     assert said in fault
 
@@ -71,13 +71,13 @@ def test_a_pool_that_fills_is_not_growth() -> None:
     assert growth(run_of(threads=2.0)) == []
 
 
-def test_a_figure_without_a_bound_is_told_and_not_judged() -> None:
+def test_a_figure_without_a_bound_is_reported_and_not_checked() -> None:
     samples = run_of(log_mib=100.0)
     assert growth(samples) == []
     assert {change.figure: round(change.last) for change in changes(samples)}["log_mib"] == 112
 
 
-def test_a_run_that_is_too_short_is_not_judged_flat() -> None:
+def test_a_run_that_is_too_short_is_not_accepted_as_flat() -> None:
     assert growth(run_of(29)) == ["29 samples are too few to judge growth: at least 30 are needed"]
 
 

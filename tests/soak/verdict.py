@@ -1,6 +1,6 @@
-"""Whether a run was flat: two windows of samples are compared, one after the warm-up and the last one.
+"""Whether a run was flat: compares two windows of samples, one after the warm-up and the last one.
 
-Keeps true: pure arithmetic on samples; what it could not judge (a run too short) is a fault, not silence.
+Keeps true: pure arithmetic on samples. A run that is too short to be compared is an anomaly.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from soak.samples import Sample
 
 PARTS = 6
-"""The first part is warm-up, the second is compared with the last."""
+"""The run is divided into this many parts: the first is warm-up, the second is compared with the last."""
 MEMORY_BOUND = 0.05
-# Topics come and go within a window; what leaks leaks every round, and there are hundreds of rounds in an hour.
+# Topics come and go within a window. A leak grows in every round, and an hour has hundreds of rounds.
 FILES_BOUND = 0.05
 SAMPLES_NEEDED = 5 * PARTS
 
@@ -34,7 +34,7 @@ FIGURES = (
     "tasks",
     "objects",
 )
-# A pool makes its few threads one by one.
+# A pool creates its few threads one by one.
 THREADS_BOUND = 2
 BOUNDS = {"rss_mib": MEMORY_BOUND, "open_files": FILES_BOUND}
 
@@ -51,14 +51,14 @@ class Change:
 
     @property
     def bound(self) -> str:
-        """In words; empty where a figure is only told."""
+        """The bound as text; empty if the figure is only reported."""
         if self.figure == "threads":
             return f"{THREADS_BOUND} more"
         return f"{BOUNDS[self.figure]:.0%}" if self.figure in BOUNDS else ""
 
     @property
     def is_kept(self) -> bool:
-        """Memory must be flat; files and threads must not become more."""
+        """Whether the figure is within its bound: memory must be flat, files and threads must not grow."""
         if self.figure == "threads":
             return self.last - self.first <= THREADS_BOUND
         change = abs(self.ratio) if self.figure == "rss_mib" else self.ratio
@@ -80,7 +80,7 @@ def _median(samples: Sequence[Sample], figure: str) -> float:
 
 
 def growth(samples: Sequence[Sample]) -> list[str]:
-    """Every figure that left its bound, in words."""
+    """Every figure beyond its bound, as text."""
     if len(samples) < SAMPLES_NEEDED:
         return [f"{len(samples)} samples are too few to judge growth: at least {SAMPLES_NEEDED} are needed"]
     return [
@@ -92,7 +92,7 @@ def growth(samples: Sequence[Sample]) -> list[str]:
 
 
 def errors_in(broker_log: str) -> list[str]:
-    """Lines of the broker's log that tell of a fault of its own."""
+    """The lines of the broker's log that report an error of its own."""
     return [
         line for line in broker_log.splitlines() if re.search(r" (ERROR|CRITICAL) |Traceback|Error: ", line)
     ]

@@ -1,4 +1,4 @@
-"""A group member that says what it read, then commits; somebody kills it. Arguments: bootstrap, group, topic."""
+"""A group member that prints what it read and then commits, until it is killed. Arguments: bootstrap, group, topic."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ if __name__ == "__main__":
             try:
                 consumer.commit(asynchronous=False)
             except confluent_kafka.KafkaException:
-                continue  # the group rebalances; what was read is said and may be read again
+                continue  # the group rebalances; the printed records may be read again

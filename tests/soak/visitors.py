@@ -1,4 +1,4 @@
-"""Load that mostly asks: administrators, connections that come and go or break off, Java's clients."""
+"""Load of requests: administrators, connections that come and go or break off, Java's clients."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from soak.actor import Actor, passing, wait_until
 from soak.clients import WAIT_S, Topics, library_of
 
 SET = AlterConfigOpType.SET
-# Large enough for pooled memory of its own (it comes in 128 KiB), and more at once than the pool holds (8 MiB).
+# Large enough for pooled memory of its own (from 128 KiB), and in total more than the pool holds (8 MiB).
 FRAME_BYTES = 131_000
 FRAMES_AT_ONCE = 70
 
 
 class Administrator(Actor):
-    """Makes topics, asks about everything, changes configurations, deletes the topics."""
+    """Creates topics, describes everything, changes configurations, deletes the topics."""
 
     name = "administration"
 
@@ -87,7 +87,7 @@ class Administrator(Actor):
 
 
 class Connections(Actor):
-    """Many short ones: some ask, some say nothing, some break off within a frame, some while they wait."""
+    """Many short connections: some send requests, some nothing, some break off within a frame, some while they wait."""
 
     name = "connections"
 
@@ -108,7 +108,9 @@ class Connections(Actor):
         return []
 
     def _fill_the_pool(self) -> None:
-        """At once: overlapping frames are rare, and would fill it over the whole hour, as a leak does."""
+        """Fill the pool at the start: overlapping frames are rare and would fill it over the whole hour, like a
+        leak.
+        """
         with contextlib.ExitStack() as held:
             for _ in range(FRAMES_AT_ONCE):
                 self._send_part(held.enter_context(Wire(self._bootstrap)), FRAME_BYTES - 1)
@@ -143,7 +145,7 @@ class Connections(Actor):
 
 
 class Java(Actor):
-    """Kafka's own clients: produce, consume, and a group that reads the same again."""
+    """Kafka's Java clients: produce, consume, and a group that reads the same records again."""
 
     name = "Java's clients"
 

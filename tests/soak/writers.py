@@ -1,4 +1,4 @@
-"""Load that writes: idempotent producers, transactions, exactly-once copies, a compacted topic, one with retention."""
+"""Load of writes: idempotent producers, transactions, exactly-once copies, a compacted topic, one with retention."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class Idempotent(Actor):
-    """A new topic a round: what was acknowledged is there once, in order; then the topic goes."""
+    """A new topic each round: acknowledged records are there once, in order; then the topic is deleted."""
 
     name = "idempotent producers"
 
@@ -54,7 +54,9 @@ class Idempotent(Actor):
 
 
 class Transactions(Actor):
-    """Transactions of a few records under few transactional ids; some are aborted, some left for the next owner."""
+    """Transactions of a few records with few transactional ids; some are aborted, some are left open for the next
+    producer.
+    """
 
     name = "transactions"
     IDS = 7
@@ -74,13 +76,13 @@ class Transactions(Actor):
         for ledger, fate, moment in zip(ledgers, fates, moments, strict=True):
             self._transaction(producer, topic, ledger, fate)
             wait_until(moment)
-        if number % 3 == 0:  # somebody else's to abort: the one that takes the id over, or time
+        if number % 3 == 0:  # left for the next producer with this id, or for the timeout, to abort
             abandoned = Ledger(f"w-{number}-abandoned")
             producer.begin_transaction()
             abandoned.send(producer, topic, 0, 0)
             producer.flush(WAIT_S)
             producer = self._producer(transactional_id)
-        faults = self._judge(topic, [(x, fate) for x, fate in zip(ledgers, fates, strict=True)])
+        faults = self._check(topic, [(x, fate) for x, fate in zip(ledgers, fates, strict=True)])
         self._topics.delete(topic)
         return faults
 
@@ -105,7 +107,7 @@ class Transactions(Actor):
             producer.flush(WAIT_S)
             producer.abort_transaction(WAIT_S)
 
-    def _judge(self, topic: str, fates: list[tuple[Ledger, str]]) -> list[str]:
+    def _check(self, topic: str, fates: list[tuple[Ledger, str]]) -> list[str]:
         written = [record for ledger, fate in fates if fate == "commit" for record in ledger.written()]
         read = [read_of(message) for message in read_all(self._bootstrap, topic, PARTITIONS)]
         failures = [failure for ledger, _ in fates for failure in ledger.failures]
@@ -113,7 +115,7 @@ class Transactions(Actor):
 
 
 class Copies(Actor):
-    """Consume, produce and commit offsets in one transaction, aborted at random: one copy of everything is left."""
+    """Consume, produce and commit offsets in one transaction, aborted at random: exactly one copy remains."""
 
     name = "exactly-once copies"
 
@@ -127,7 +129,7 @@ class Copies(Actor):
         values = self._fill(source, int(seconds * 20))
         group = f"copier-{number % 5}"
         left = len(values)
-        while left > 0:  # a life of a copier ends with every abort, as an application's that starts again
+        while left > 0:  # every abort ends a copier, as with an application that starts again
             left -= self._live(group, source, target, left)
         found = Counter(m.value() for m in read_all(self._bootstrap, target, 2))
         self._topics.delete(source, target)
@@ -147,7 +149,7 @@ class Copies(Actor):
         return set(values)
 
     def _live(self, group: str, source: str, target: str, wanted: int) -> int:
-        """Copies until a transaction is aborted or nothing is left; how many were copied for good."""
+        """Copy until a transaction is aborted or nothing is left; returns how many records were copied."""
         producer = confluent_kafka.Producer(
             {"bootstrap.servers": self._bootstrap, "transactional.id": f"id-of-{group}"}
         )
@@ -184,7 +186,7 @@ class Copies(Actor):
 
 
 class Compacted(Actor):
-    """One topic that the cleaner works on for as long as the load lasts: each key's last value is there."""
+    """One topic that the cleaner compacts during the whole run: each key's last value is there."""
 
     name = "compaction"
     KEYS = 1500
@@ -214,17 +216,18 @@ class Compacted(Actor):
             producer.poll(0)
             wait_until(moment)
         left = producer.flush(WAIT_S)
-        return [f"{left} records were not delivered in {WAIT_S} s"] if left else self._judge(number)
+        return [f"{left} records were not delivered in {WAIT_S} s"] if left else self._check(number)
 
     def _write(self, producer: Any) -> None:
         key = b"key-%d" % self._dice.randrange(self.KEYS)
         value = None if self._dice.random() < 0.05 else (b"%d:" % self._count).ljust(300, b"x")
         self._count += 1
         self._last[key] = value
-        # By hand: the libraries' own partitioners differ, and a key's order is kept within a partition alone.
+        # An explicit partition: the libraries' partitioners differ, and a key's order is kept only within a
+        # partition.
         producer.produce(self._topic, value, key, partition=zlib.crc32(key) % PARTITIONS)
 
-    def _judge(self, number: int) -> list[str]:
+    def _check(self, number: int) -> list[str]:
         found: dict[bytes, bytes | None] = {}
         offsets: dict[int, int] = {}
         faults: list[str] = []
@@ -241,7 +244,7 @@ class Compacted(Actor):
 
 
 class Retained(Actor):
-    """One topic whose old segments are deleted all the time: what was just written is there once, in order."""
+    """One topic whose old segments are deleted during the whole run: the newest records are there once, in order."""
 
     name = "retention"
     PARTITIONS = 2
@@ -287,7 +290,7 @@ class Retained(Actor):
         return found
 
     def _unreachable(self, written: list[Written]) -> list[str]:
-        """After long enough the log begins later than it did."""
+        """After enough time the log starts later than before."""
         low, high = self._consumer.get_watermark_offsets(self._at(0), WAIT_S)
         kept = 12 * SEGMENT_BYTES // 1000
         if high - low > kept:

@@ -1,1 +1,1 @@
-"""Chaos with real processes: brokers and a ZooKeeper ensemble that are killed, stopped, cut off and filled up."""
+"""Chaos with real processes: brokers and a ZooKeeper ensemble are killed, stopped, cut off, and their disks filled."""

@@ -1,4 +1,4 @@
-"""What goes wrong, and how it is made good again: one fault at a time, drawn from a seed."""
+"""The faults of a chaos run and their repair: one fault at a time, chosen from a seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from chaos.cluster.processes import BrokerNode, Network, Node, ZooKeeperNode
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Everything that a fault may be done to."""
+    """The processes and the network that a fault may affect."""
 
     network: Network
     brokers: Sequence[BrokerNode]
@@ -26,7 +26,7 @@ class Targets:
 
 
 Fault = Callable[[Targets, random.Random], contextlib.AbstractContextManager[str]]
-"""Entered, it does harm and says which; left, it makes good."""
+"""A context manager: entering it causes the fault and yields its description; leaving it repairs the fault."""
 
 
 @contextlib.contextmanager
@@ -39,7 +39,7 @@ def killed_broker(targets: Targets, dice: random.Random) -> Iterator[str]:
 
 @contextlib.contextmanager
 def paused_broker(targets: Targets, dice: random.Random) -> Iterator[str]:
-    """Long enough now and then to lose its session without knowing it: a zombie when it wakes."""
+    """Stop a broker, sometimes for long enough that its session ends without its knowledge."""
     broker = dice.choice(targets.brokers)
     broker.pause()
     yield f"SIGSTOP of {broker.name}"
@@ -66,7 +66,7 @@ def killed_zookeeper_leader(targets: Targets, dice: random.Random) -> Iterator[s
 
 @contextlib.contextmanager
 def isolated_broker(targets: Targets, dice: random.Random) -> Iterator[str]:
-    """No other broker is reached, nor reaches it; ZooKeeper is."""
+    """Cut a broker off from all other brokers, but not from ZooKeeper."""
     broker = dice.choice(targets.brokers)
     with _cut(
         targets.network, [broker], [other for other in targets.brokers if other is not broker], both=True
@@ -76,10 +76,10 @@ def isolated_broker(targets: Targets, dice: random.Random) -> Iterator[str]:
 
 @contextlib.contextmanager
 def deaf_link(targets: Targets, dice: random.Random) -> Iterator[str]:
-    """One broker's packets to another are lost; the other direction works."""
+    """Drop what one broker sends to another; the other direction works."""
     source, target = dice.sample(list(targets.brokers), 2)
     with _cut(targets.network, [source], [target], both=False):
-        yield f"what {source.name} sends to {target.name} is lost"
+        yield f"packets from {source.name} to {target.name} are lost"
 
 
 @contextlib.contextmanager
@@ -91,7 +91,7 @@ def without_zookeeper(targets: Targets, dice: random.Random) -> Iterator[str]:
 
 @contextlib.contextmanager
 def full_disk(targets: Targets, dice: random.Random) -> Iterator[str]:
-    """Takes what is left of a small file system that the broker's data has for itself."""
+    """Fill the small file system that holds only this broker's data."""
     broker = dice.choice(targets.brokers)
     ballast = broker.data / "ballast"
     subprocess.run(
@@ -117,7 +117,7 @@ def _cut(network: Network, some: Sequence[Node], others: Sequence[Node], *, both
 
 
 def faults_for(network: Network, *, small_disks: bool) -> list[Fault]:
-    """What this machine lets us do to the cluster."""
+    """The faults that are possible on this machine."""
     found: list[Fault] = [
         killed_broker,
         killed_broker,
@@ -134,7 +134,7 @@ def faults_for(network: Network, *, small_disks: bool) -> list[Fault]:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long a fault lasts, and how long the cluster is left alone: from, to."""
+    """Shortest and longest duration, in seconds, of a fault and of the pause after it."""
 
     fault_s: tuple[float, float] = (1.0, 15.0)
     rest_s: tuple[float, float] = (3.0, 10.0)
@@ -144,7 +144,7 @@ USUAL_PACE = Pace()
 
 
 class Nemesis(threading.Thread):
-    """Does one fault after another, with rests between, until it is told to stop."""
+    """Causes one fault after another, with pauses between, until it is stopped."""
 
     def __init__(
         self, targets: Targets, faults: Sequence[Fault], seed: int, pace: Pace, journal: Path

@@ -1,6 +1,6 @@
 """A network for processes: one namespace each, on one bridge, with links that can be cut in one direction.
 
-Needs root, as namespaces do; `Loopback` is the network of a machine that has none to give: nothing can be cut there.
+Namespaces need root. Without it, `Loopback` is used, where no link can be cut.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _ip(*words: str, check: bool = True) -> None:
 
 
 class Loopback:
-    """Every node at 127.0.0.1, on ports of its own."""
+    """Every node at 127.0.0.1, with ports of its own."""
 
     can_cut = False
     host_address = "127.0.0.1"
@@ -36,7 +36,7 @@ class Loopback:
         return list(command)
 
     def ports(self, count: int) -> list[int]:
-        """Free ones, for processes that share an address."""
+        """Free ports, because all processes share one address."""
         probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
         numbers = [int(probe.getsockname()[1]) for probe in probes]
         for probe in probes:
@@ -48,7 +48,7 @@ class Loopback:
 
 
 class Namespaces:
-    """A namespace and an address for each node; the host reaches all of them."""
+    """A namespace and an address for each node; the host can reach all of them."""
 
     can_cut = True
     host_address = HOST_ADDRESS
@@ -63,7 +63,7 @@ class Namespaces:
 
     @staticmethod
     def is_possible() -> bool:
-        """Whether this process may make namespaces."""
+        """Whether this process may create namespaces."""
         if os.geteuid() != 0 or shutil.which("ip") is None:
             return False
         probe = "felice-chaos-probe"
@@ -73,7 +73,7 @@ class Namespaces:
         return made
 
     def add(self, name: str) -> str:
-        """Makes the node's namespace; returns its address."""
+        """Create the node's namespace; returns its address."""
         number = len(self.addresses) + 11
         address = f"{SUBNET}.{number}"
         outside, space = f"fc{number}", _space(name)
@@ -93,7 +93,7 @@ class Namespaces:
         return ["ip", "netns", "exec", _space(name), *command]
 
     def cut(self, source: str, target: str) -> None:
-        """What `source` sends to `target` is lost from now on; the other direction stays."""
+        """Drop what `source` sends to `target` from now on; the other direction works."""
         if (source, target) not in self._cuts:
             self._cuts.add((source, target))
             _neighbour(source, "replace", self.addresses[target], "lladdr", _NOBODY, "nud", "permanent")
@@ -113,7 +113,7 @@ class Namespaces:
         self._clean()
 
     def _clean(self) -> None:
-        """Also what a run that was killed left behind."""
+        """Remove all namespaces, also those that a killed run left behind."""
         listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
         for line in listed.splitlines():
             if line.startswith(f"{BRIDGE}-"):
@@ -122,7 +122,7 @@ class Namespaces:
 
 
 def _neighbour(name: str, act: str, address: str, *words: str) -> None:
-    """Whom packets for an address go to: nobody, and they vanish without a word, as in a network that is cut."""
+    """Set where packets for an address go; to nowhere, they are dropped silently, as in a network that is cut."""
     _ip("-n", _space(name), "neigh", act, address, "dev", "eth0", *words)
 
 

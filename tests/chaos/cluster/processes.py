@@ -1,4 +1,4 @@
-"""Brokers and ZooKeeper servers as processes: started, killed, stopped in mid-breath, started again."""
+"""Brokers and ZooKeeper servers as processes: start, kill, pause, start again."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from felice.env.java import find_java
 
 Network = Loopback | Namespaces
 STOP_TIMEOUT_S = 60.0
-# Sessions may be as short as two of these.
+# The shortest session is two of these.
 TICK_MS = 500
 SERVER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
 class Node(ABC):
-    """One process and its place in the network; what it prints goes to a file."""
+    """One process with its address in the network; its output goes to a file."""
 
     def __init__(self, name: str, network: Network, directory: Path) -> None:
         self.name = name
@@ -61,7 +61,7 @@ class Node(ABC):
             )
 
     def pause(self) -> None:
-        """Stops it where it stands, as a long pause of its machine would."""
+        """Stop the process (SIGSTOP), as a long pause of its machine would."""
         self._signal(signal.SIGSTOP)
         self.is_paused = True
 
@@ -74,7 +74,7 @@ class Node(ABC):
         self._wait()
 
     def terminate(self) -> int:
-        """Asks it to end; its exit code."""
+        """Ask the process to end; returns its exit code."""
         if self.is_paused:
             self.resume()
         self._signal(signal.SIGTERM)
@@ -98,7 +98,7 @@ class Node(ABC):
 
 
 class ZooKeeperNode(Node):
-    """A server of an ensemble, from PySpark's jars."""
+    """A server of a ZooKeeper ensemble, from PySpark's jars."""
 
     def __init__(self, number: int, network: Network, directory: Path) -> None:
         super().__init__(f"zk{number}", network, directory)
@@ -128,7 +128,7 @@ class ZooKeeperNode(Node):
 
     @property
     def mode(self) -> str | None:
-        """leader, follower or standalone; None while it does not serve."""
+        """`leader`, `follower` or `standalone`; None while the server does not serve."""
         try:
             status = node_status(self.address, self.ports[0])
         except OSError:
@@ -151,7 +151,7 @@ class ZooKeeperNode(Node):
 
 
 class BrokerNode(Node):
-    """`felice broker`, from a file in Kafka's keys."""
+    """`felice broker`, with a configuration file in Kafka's format."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class BrokerNode(Node):
         return [sys.executable, "-m", "felice.cli.main", "broker", str(self._file)]
 
     def wait_until_ready(self, since: int = 0, timeout_s: float = 30.0) -> None:
-        """Until it has said, after byte `since` of its output, that it is ready."""
+        """Wait until the output after byte `since` says that the broker is ready."""
         deadline = time.monotonic() + timeout_s
         while b"Felice is ready" not in self.log.read_bytes()[since:]:
             assert self.is_alive, f"{self.name} ended: {self.log.read_text()[-2000:]}"

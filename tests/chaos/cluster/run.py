@@ -1,11 +1,11 @@
-"""Chaos: a cluster of real processes under load and faults, and the judgement of what its clients were promised.
+"""Chaos: a cluster of real processes under load and faults, and the check of what its clients recorded.
 
     make chaos MINUTES=30 ARGS="--seed 7"
 
 Three brokers and three ZooKeeper servers, in network namespaces where that is allowed, are killed, paused, cut off,
-restarted and filled up, one fault after another. Idempotent producers, a group of consumers and transactional
-copiers (Java, librdkafka, ours) run all the while.
-Exit code 0 means: not one promise was broken.
+restarted, and their disks are filled, one fault after another. Idempotent producers, a group of consumers and
+transactional copiers (Java, librdkafka, ours) run all the while.
+Exit code 0 means that the checkers found no anomaly.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ PATIENT = {"message.timeout.ms": 600_000, "request.timeout.ms": 5_000, "socket.t
 
 @dataclass(slots=True)
 class Outcome:
+    """What a chaos run did, and the anomalies that were found."""
+
     minutes: float
     faults: dict[str, int] = field(default_factory=dict)
     acknowledged: int = 0
@@ -70,7 +72,7 @@ class Outcome:
 def running_cluster(
     directory: Path, brokers: int = 3, zookeepers: int = 3, network: Network | None = None
 ) -> Iterator[Targets]:
-    """Everything up, with leaders for all that is made next; torn down whatever happens."""
+    """Start everything and wait until topics can be created; stop everything at the end, whatever happens."""
     with ExitStack() as stack:
         network = network or (Namespaces() if Namespaces.is_possible() else Loopback())
         stack.callback(network.close)
@@ -96,12 +98,12 @@ def running_cluster(
 
 
 def has_small_disks(network: Network) -> bool:
-    """Mounting takes the same rights as namespaces do."""
+    """Whether small file systems can be mounted: that needs the same rights as namespaces."""
     return network.can_cut
 
 
 def _mount(path: Path) -> None:
-    """A file system of its own, small enough to be filled."""
+    """Mount a file system of its own, small enough to be filled."""
     path.mkdir(parents=True, exist_ok=True)
     subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_MB}m", "tmpfs", str(path)],
@@ -115,7 +117,7 @@ def _unmount(path: Path) -> None:
 
 
 def require_zookeeper() -> None:
-    """A Java and the jars of a ZooKeeper; raises `PeerMissing`."""
+    """Check that Java and ZooKeeper's jars are there; raises `PeerMissing`."""
     try:
         find_java()
         find_jars(with_logs=False, with_tls=False)
@@ -173,9 +175,9 @@ def put_under_load(
         faults_found += copy_anomalies(f"copy by {client}", source, copied)
     faults_found += [f"{writer.name}: {error}" for writer in writers for error in writer.failures]
     if nemesis.failure is not None:
-        faults_found.append(f"a fault could not be made good: {nemesis.failure!r}")
+        faults_found.append(f"a fault could not be repaired: {nemesis.failure!r}")
     copies = {
-        copying.name: f"{copying.transactions} transactions in {copying.lives} lives, {copying.kills} killed"
+        copying.name: f"{copying.transactions} transactions in {copying.lives} runs, {copying.kills} killed"
         for copying in copyings
     }
     return Outcome(minutes, dict(nemesis.done), len(history.acknowledged), len(read), copies, faults_found)
@@ -204,7 +206,7 @@ def _let_readers_finish(
 
 
 def _complaints(targets: Targets) -> list[str]:
-    """Tracebacks in the brokers' output: a fault of ours, whatever was done to them."""
+    """Tracebacks in the brokers' output: they are errors of the code, whatever the faults were."""
     return [
         f"{broker.name} has {count} tracebacks in {broker.log}"
         for broker in targets.brokers
@@ -220,19 +222,17 @@ def _complaints(targets: Targets) -> list[str]:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def main(minutes: float, seed: int, directory: Path | None, as_json: bool) -> None:
-    """Put a cluster of real processes under load and faults, and judge what its clients were promised."""
+    """Put a cluster of real processes under load and faults, and check what its clients recorded."""
     where = directory or Path(tempfile.mkdtemp(prefix="felice-chaos-"))
     if where.exists() and any(where.iterdir()):
-        raise click.UsageError(
-            f"{where} is not empty: what an earlier run left would be judged as this one's"
-        )
+        raise click.UsageError(f"{where} is not empty: files of an earlier run would count as this one's")
     where.mkdir(parents=True, exist_ok=True)
     with running_cluster(where) as targets:
         faults = faults_for(targets.network, small_disks=has_small_disks(targets.network))
         outcome = put_under_load(targets, faults, seed, minutes, where)
     _show(outcome, as_json)
     if outcome.anomalies:
-        click.echo(f"what the processes said is in {where}", err=True)
+        click.echo(f"the output of the processes is in {where}", err=True)
         sys.exit(1)
     if directory is None:
         shutil.rmtree(where, ignore_errors=True)
