@@ -231,11 +231,13 @@ class Log:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         zstd_allowed: bool = True,
         transaction_version: int = 0,
+        header: BatchHeader | None = None,
         verdict: Verdict | None = None,
     ) -> AppendInfo:
         """Appends one batch of a client or coordinator, or all batches that a leader sent.
 
-        From `transaction_version` 2 on, every transaction has its own producer epoch. `verdict` is the result of
+        From `transaction_version` 2 on, every transaction has its own producer epoch. `header` is the result of
+        `records.validate.only_batch` for this batch, if the caller has it already. `verdict` is the result of
         `records.validate.validation_result` for this batch under `produce_rules`, if the caller has it already.
 
         Stamps a writable buffer in place. Raises `ApiError` if the batch is invalid or the disk fails.
@@ -245,7 +247,7 @@ class Log:
             return self._append_replicated(records, leader_epoch, now_ms)
         from_client = origin is AppendOrigin.CLIENT
         if verdict is None:
-            header = only_batch(records, zstd_allowed=zstd_allowed)
+            header = header or only_batch(records, zstd_allowed=zstd_allowed)
             valid = validate_batch(records, header, self._rules, now_ms=now_ms, from_client=from_client)
         elif isinstance(verdict, ApiError):
             raise verdict

@@ -26,6 +26,7 @@ from felice.log.errors import FlushPostponed
 from felice.log.log import AppendInfo, AppendOrigin, Log
 from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.records.batch import BatchHeader
 from felice.records.validate import Verdict
 from felice.replication import follower
 from felice.replication.dependencies import PartitionDependencies
@@ -241,6 +242,7 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         zstd_allowed: bool = True,
         transaction_version: int = 0,
+        header: BatchHeader | None = None,
         verdict: Verdict | None = None,
     ) -> AppendInfo:
         """Appends as the leader. `is_acknowledged` of the result says whether the answer may leave at once."""
@@ -257,6 +259,7 @@ class Partition:
                 origin=origin,
                 zstd_allowed=zstd_allowed,
                 transaction_version=transaction_version,
+                header=header,
                 verdict=verdict,
             )
         except ApiError as error:

@@ -7,11 +7,11 @@ from typing import Final, Protocol
 from felice.server.services import Services
 
 
-class _NoReply:
+class NoReply:
     """The type of `NO_REPLY`."""
 
 
-NO_REPLY: Final = _NoReply()
+NO_REPLY: Final = NoReply()
 """Result of a handler whose request has no response (Produce with acks=0)."""
 
 

@@ -65,6 +65,15 @@ def test_any_buffer_may_be_appended(tmp_path: Path, make: Any) -> None:
     assert values_in(log) == ["a"]
 
 
+def test_a_header_that_the_caller_has_is_not_parsed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, data = open_log(tmp_path), batch(["a"])
+    monkeypatch.setattr("felice.log.log.only_batch", None)
+    log.append(data, header=BatchHeader.parse(data), leader_epoch=0, now_ms=NOW)
+    assert values_in(log) == ["a"]
+
+
 def test_the_stored_batch_differs_from_the_request_only_in_the_stamped_fields(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     data = bytes(batch(["a", "b"], codec=Codec.LZ4))

@@ -10,8 +10,8 @@ thread, the connection's next requests wait: batches of one producer must be app
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
 
 from felice.controller.topic_names import INTERNAL_TOPICS
 from felice.coordinator.transaction.metadata import V1, V2
@@ -31,11 +31,11 @@ from felice.protocol.messages.produce import (
 )
 from felice.protocol.primitives import ZERO_UUID, Buffer
 from felice.protocol.topic_partition import TopicPartition
-from felice.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE
-from felice.records.validate import ProduceRules, Verdict, may_need_thread, only_batch
+from felice.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader
+from felice.records.validate import ProduceRules, Validated, Verdict, may_need_thread, only_batch
 from felice.replication.partition import ACKS_ALL, Partition
 from felice.server.admission import Flow, PartitionErrors
-from felice.server.context import NO_REPLY, CloseConnection
+from felice.server.context import NO_REPLY, CloseConnection, NoReply
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -66,9 +66,18 @@ _WITHOUT_LOG_START = (
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
 
-# Of the compressed and the large batches, by the `id` of their part of the request.
-_Judged: TypeAlias = dict[int, Verdict]
+ProduceAnswer: TypeAlias = ProduceResponse | NoReply
 _Pending: TypeAlias = list[tuple[PartitionProduceResponse, Partition, AppendInfo]]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was found out about batches before they are appended, by the `id` of their part of the request."""
+
+    # Of compressed and large batches.
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    # Of transactional batches without a verdict.
+    headers: dict[int, BatchHeader] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +87,16 @@ class _LargeBatch:
     rules: ProduceRules
 
 
-def handle(
-    request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Awaitable[ProduceResponse] | Any:
-    judged: _Judged = {}
-    large = _judge_small(request, context, judged)
+def handle(request: ProduceRequest, context: RequestContext) -> ProduceAnswer | Awaitable[ProduceAnswer]:
+    known = _Known()
+    large = _judge_small(request, context, known)
     if not large:
-        return _write(request, context, judged)
+        return _write(request, context, known)
     context.session.hold()
-    return _write_later(request, context, judged, large)
+    return _write_later(request, context, known, large)
 
 
-def _judge_small(request: ProduceRequest, context: RequestContext, judged: _Judged) -> list[_LargeBatch]:
+def _judge_small(request: ProduceRequest, context: RequestContext, known: _Known) -> list[_LargeBatch]:
     """Validates what may have to be decompressed; returns the batches that would hold the event loop too long.
 
     Those are the large batches, and in a request with many small ones all that follow after some milliseconds.
@@ -113,53 +120,51 @@ def _judge_small(request: ProduceRequest, context: RequestContext, judged: _Judg
             if verdict is None:
                 large.append(_LargeBatch(id(data), data.records, rules))
             else:
-                judged[id(data)] = verdict
+                known.verdicts[id(data)] = verdict
     return large
 
 
 async def _write_later(
-    request: ProduceRequest, context: RequestContext, judged: _Judged, large: list[_LargeBatch]
-) -> Any:
+    request: ProduceRequest, context: RequestContext, known: _Known, large: list[_LargeBatch]
+) -> ProduceAnswer:
     try:
         for batch in large:
-            judged[batch.key] = await context.services.batch_validation.judge_large(
+            known.verdicts[batch.key] = await context.services.batch_validation.judge_large(
                 batch.records,
                 batch.rules,
                 now_ms=context.now_ms,
                 zstd_allowed=context.version >= _ZSTD_FROM,
             )
-        answer = _write(request, context, judged)
+        answer = _write(request, context, known)
     finally:
         context.session.release()
     return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _write(
-    request: ProduceRequest, context: RequestContext, judged: _Judged
-) -> ProduceResponse | Awaitable[ProduceResponse] | Any:
+    request: ProduceRequest, context: RequestContext, known: _Known
+) -> ProduceAnswer | Awaitable[ProduceAnswer]:
     if request.transactional_id is None:
-        return _append(request, context, {}, judged)
-    writes = _transactional_writes(request, context)
+        return _append(request, context, {}, known)
+    writes = _transactional_writes(request, context, known)
     if len(writes) != 1:
         several = (where for partitions in writes.values() for where in partitions)
-        return _append(
-            request, context, dict.fromkeys(several, ErrorCode.INVALID_PRODUCER_ID_MAPPING), judged
-        )
+        return _append(request, context, dict.fromkeys(several, ErrorCode.INVALID_PRODUCER_ID_MAPPING), known)
     ((who, partitions),) = writes.items()
     flow = Flow(adds=context.version >= _ADDS_FROM, knows_abortable=context.version >= _ABORTABLE_FROM)
 
-    def write(refusals: PartitionErrors) -> ProduceResponse | Awaitable[ProduceResponse] | Any:
-        return _append(request, context, {**dict.fromkeys(partitions, ErrorCode.NONE), **refusals}, judged)
+    def write(refusals: PartitionErrors) -> ProduceAnswer | Awaitable[ProduceAnswer]:
+        return _append(request, context, {**dict.fromkeys(partitions, ErrorCode.NONE), **refusals}, known)
 
     return context.services.coordinators.admission.enter(who, list(partitions.values()), flow, write)
 
 
 def _append(
-    request: ProduceRequest, context: RequestContext, verdicts: PartitionErrors, judged: _Judged
-) -> ProduceResponse | Awaitable[ProduceResponse] | Any:
+    request: ProduceRequest, context: RequestContext, verdicts: PartitionErrors, known: _Known
+) -> ProduceAnswer | Awaitable[ProduceAnswer]:
     pending: _Pending = []
     response = ProduceResponse(
-        responses=[_topic(topic, request, context, verdicts, judged, pending) for topic in request.topic_data]
+        responses=[_topic(topic, request, context, verdicts, known, pending) for topic in request.topic_data]
     )
     if request.acks == 0:
         _close_on_error(response)
@@ -177,7 +182,7 @@ def _topic(
     request: ProduceRequest,
     context: RequestContext,
     verdicts: PartitionErrors,
-    judged: _Judged,
+    known: _Known,
     pending: _Pending,
 ) -> TopicProduceResponse:
     name = _name_of(topic, context)
@@ -186,7 +191,7 @@ def _topic(
         try:
             if not name and context.version >= _TOPIC_IDS_FROM:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-            rows.append(_partition(name, data, request, context, verdicts, judged, pending))
+            rows.append(_partition(name, data, request, context, verdicts, known, pending))
         except ApiError as error:
             rows.append(_failed(data.index, error))
     return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
@@ -198,7 +203,7 @@ def _partition(
     request: ProduceRequest,
     context: RequestContext,
     verdicts: PartitionErrors,
-    judged: _Judged,
+    known: _Known,
     pending: _Pending,
 ) -> PartitionProduceResponse:
     try:
@@ -218,12 +223,13 @@ def _partition(
             now_ms=context.now_ms,
             zstd_allowed=context.version >= _ZSTD_FROM,
             transaction_version=V2 if is_transactional and context.version >= _ADDS_FROM else V1,
-            verdict=judged.get(id(data)),
+            header=known.headers.get(id(data)),
+            verdict=known.verdicts.get(id(data)),
         )
     except ApiError as error:
         _raise_earlier_fault(topic, data, context)
-        known = error.code not in _WITHOUT_LOG_START
-        return _failed(data.index, error, partition.log_start_offset if known else -1)
+        has_log_start = error.code not in _WITHOUT_LOG_START
+        return _failed(data.index, error, partition.log_start_offset if has_log_start else -1)
     row = PartitionProduceResponse(
         index=data.index,
         base_offset=info.base_offset,
@@ -265,7 +271,7 @@ def _name_of(topic: TopicProduceData, context: RequestContext) -> str:
 
 
 def _transactional_writes(
-    request: ProduceRequest, context: RequestContext
+    request: ProduceRequest, context: RequestContext, known: _Known
 ) -> dict[Identity, dict[TopicPartition, Partition]]:
     """Which transactions write, and to which partitions here. A client's request has only one."""
     found: dict[Identity, dict[TopicPartition, Partition]] = {}
@@ -276,12 +282,22 @@ def _transactional_writes(
             if partition is None or data.records is None or not _is_transactional(data.records):
                 continue
             try:
-                header = only_batch(data.records, zstd_allowed=context.version >= _ZSTD_FROM)
+                header = _header_of(data, context, known)
             except ApiError:
                 continue  # refused before the transaction gains a partition
             who = Identity(request.transactional_id or "", header.producer_id, header.producer_epoch)
             found.setdefault(who, {})[where] = partition
     return found
+
+
+def _header_of(data: PartitionProduceData, context: RequestContext, known: _Known) -> BatchHeader:
+    """The header of a batch, which is not parsed again when the batch is appended. Raises `ApiError`."""
+    verdict = known.verdicts.get(id(data))
+    if isinstance(verdict, Validated):
+        return verdict.header
+    assert data.records is not None
+    header = known.headers[id(data)] = only_batch(data.records, zstd_allowed=context.version >= _ZSTD_FROM)
+    return header
 
 
 def _is_transactional(records: Buffer) -> bool:

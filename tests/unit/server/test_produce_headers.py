@@ -1,0 +1,87 @@
+"""A transactional batch's header is parsed once: who writes is read from it, and it goes to the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from felice.records.batch import BatchHeader
+from felice.records.builder import BatchBuilder
+from felice.records.compression import Codec
+from felice.records.validate import Validated
+from felice.server.handlers import produce
+
+VERSION = 12
+
+
+class World:
+    """One partition, whose appends are noted, and an admission that agrees at once."""
+
+    def __init__(self) -> None:
+        self.writers: list[Any] = []
+        self.appended: list[dict[str, Any]] = []
+        partition = SimpleNamespace(append=self._append, is_acknowledged=lambda info, acks: True)
+        self.services = SimpleNamespace(
+            partitions=SimpleNamespace(get=lambda *where: partition, find=lambda *where: partition),
+            coordinators=SimpleNamespace(admission=SimpleNamespace(enter=self._enter)),
+            image=SimpleNamespace(topic_names={}),
+        )
+
+    def _enter(self, who: Any, partitions: Any, flow: Any, write: Callable[[Any], Any]) -> Any:
+        self.writers.append(who)
+        return write({})
+
+    def _append(self, records: Any, **given: Any) -> Any:
+        self.appended.append(given)
+        return SimpleNamespace(base_offset=0, log_append_time_ms=-1, log_start_offset=0)
+
+    def write(self, records: bytes, known: produce._Known) -> None:
+        data = PartitionProduceData(index=0, records=records)
+        if known.verdicts:
+            known.verdicts[id(data)] = known.verdicts.pop(0)
+        topic = TopicProduceData(name="t", partition_data=[data])
+        request = ProduceRequest(transactional_id="x", acks=1, timeout_ms=1000, topic_data=[topic])
+        context: Any = SimpleNamespace(
+            services=self.services, version=VERSION, client_id=None, now_ms=0, listener_name="PLAINTEXT"
+        )
+        produce._write(request, context, known)
+
+
+def batch(codec: Codec = Codec.NONE) -> bytes:
+    builder = BatchBuilder(codec=codec, producer_id=7, producer_epoch=2, base_sequence=0, transactional=True)
+    builder.append(1, b"k", b"v")
+    return bytes(builder.build())
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    found: list[bytes] = []
+    parse = produce.only_batch
+
+    def counted(records: Any, **rules: Any) -> BatchHeader:
+        found.append(bytes(records))
+        return parse(records, **rules)
+
+    monkeypatch.setattr(produce, "only_batch", counted)
+    return found
+
+
+def test_the_header_that_was_parsed_for_the_transaction_goes_to_the_log(parsed: list[bytes]) -> None:
+    world = World()
+    world.write(batch(), produce._Known())
+    assert [(who.transactional_id, who.producer_id, who.epoch) for who in world.writers] == [("x", 7, 2)]
+    assert world.appended[0]["header"] == BatchHeader.parse(batch())
+    assert len(parsed) == 1
+
+
+def test_the_header_of_a_batch_that_was_validated_is_not_parsed_again(parsed: list[bytes]) -> None:
+    world, records = World(), batch(Codec.GZIP)
+    valid = Validated(bytearray(records), BatchHeader.parse(records), 0, -1)
+    world.write(records, produce._Known(verdicts={0: valid}))
+    assert world.writers[0].producer_id == 7
+    assert world.appended[0]["verdict"] is valid
+    assert not parsed
