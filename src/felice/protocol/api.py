@@ -1,7 +1,7 @@
 """The table of APIs: key, request, response, versions.
 
-Keeps true:  each API that can travel has one row. `versions` is what the declarations can carry; `advertised`
-             is what a broker offers, which for two APIs is another range, for the reasons beside them.
+Keeps true:  each API has one row. `versions` is the range that the declarations can encode; `advertised` is the range
+             that a broker offers. For two APIs the ranges differ; comments give the reasons.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ class Api:
     versions: Versions
     advertised: Versions
     flexible_from: int | None
-    # Ranges, for they are asked for every request and reply.
+    # Precomputed ranges, because every request and response looks them up.
     accepted: range
-    """The versions that a broker which offers this API takes."""
+    """The versions that a broker accepts if it offers this API."""
     flexible: range
     """The versions that have compact types and tagged fields."""
 
     def accepts(self, version: int) -> bool:
-        """Whether a broker that offers this API takes requests of this version."""
+        """Whether a broker that offers this API accepts requests of this version."""
         return version in self.accepted
 
     def is_flexible(self, version: int) -> bool:
@@ -87,11 +87,14 @@ class Api:
         return version in self.flexible
 
     def request_header_version(self, version: int) -> int:
-        """2 has a tag buffer."""
+        """Returns 2 (with a tag buffer) for flexible versions, otherwise 1."""
         return 2 if self.is_flexible(version) else 1
 
     def response_header_version(self, version: int) -> int:
-        """1 has a tag buffer. ApiVersions never does, or a client could not read an answer in version 0."""
+        """Returns 1 (with a tag buffer) for flexible versions, otherwise 0.
+
+        It is always 0 for ApiVersions: otherwise a client could not read a response in version 0.
+        """
         return 1 if version in self.flexible and self.key != API_VERSIONS_KEY else 0
 
 

@@ -1,10 +1,10 @@
-"""Messages to bytes and back.
+"""Encodes and decodes messages.
 
 Keeps true:  decoding consumes exactly the bytes of one message, or raises `MalformedMessage` that names the
              message, the field and the position. Decoding what was encoded gives an equal message.
              Nothing but `MalformedMessage` comes out of decoding, whatever the bytes are.
 How:         the first use of a message in a version compiles its reader or writer (`decoder`, `encoder`); later
-             uses find it in a table. Error texts are worked out from the failing line only when there is an error.
+             uses find it in a table. Error texts are derived from the failing line only if an error occurs.
 Leaves:      sizes, correlation ids and headers to `frames`.
 """
 
@@ -34,7 +34,7 @@ M = TypeVar("M")
 Part: TypeAlias = Buffer | SizedSource
 
 ANY_NUMBER = 2**62
-"""No limit on the elements of a message: for what comes from a broker that was chosen, or from our own disk."""
+"""No limit on the elements of a message: for messages from a broker that the client chose, or from the own disk."""
 
 _decoders: dict[tuple[type, int], Compiled] = {}
 _encoders: dict[tuple[type, int], Compiled] = {}
@@ -65,7 +65,7 @@ def decode_prefix(
 
 
 def encode(message: object, version: int) -> bytes:
-    """The bytes of `message`; records that live elsewhere are read."""
+    """Return the bytes of `message`. Records in files are read."""
     return join_parts(encode_parts(message, version))
 
 
@@ -85,7 +85,7 @@ def encode_element(element: object, message: type, version: int) -> Encoded:
 
 
 def encode_parts(message: object, version: int, head: bytes = b"") -> list[Part]:
-    """The bytes of `head` and `message` in parts; records that live elsewhere are parts as they are."""
+    """Return `head` and `message` as parts. Records in files are parts of their own and are not read."""
     cls = type(message)
     compiled = _encoders.get((cls, version)) or _encoder(cls, version)
     parts: list[Part] = []
@@ -97,29 +97,29 @@ def encode_parts(message: object, version: int, head: bytes = b"") -> list[Part]
 
 
 def join_parts(parts: Sequence[Part]) -> bytes:
-    """One bytes object of all parts."""
+    """Concatenate all parts."""
     if len(parts) == 1 and isinstance(parts[0], bytearray):
         return bytes(parts[0])
     return b"".join(part.read() if isinstance(part, SizedSource) else part for part in parts)
 
 
 def parts_size(parts: Sequence[Part]) -> int:
-    """The bytes in all parts together."""
+    """Return the size of all parts together in bytes."""
     return sum(map(size_of, parts))
 
 
 def encode_data(message: object, version: int = 0) -> bytes:
-    """`message` with its version in front; for a record's key, its record type."""
+    """Encode `message` after its version, or after its record type if it is the key of a record."""
     schema = schema_of(type(message))
     lead = schema.api_key if schema.kind == "key" else version
     return join_parts(encode_parts(message, version, struct.pack(">h", lead)))
 
 
 def decode_data(cls: type[M], buffer: Buffer) -> M:
-    """Read what `encode_data` wrote.
+    """Decode the result of `encode_data`.
 
-    Kafka's rule for data between consumers: a version newer than the newest known is read as the newest known,
-    and what follows is ignored.
+    As Kafka requires for data between consumers, data of an unknown newer version is decoded as the newest known
+    version, and further bytes are ignored.
     """
     schema = schema_of(cls)
     lead = data_version(buffer, schema.name)
@@ -135,7 +135,7 @@ def decode_data(cls: type[M], buffer: Buffer) -> M:
 
 
 def data_version(buffer: Buffer, name: str = "data") -> int:
-    """The number in front: a version, or in a record's key the type of the record."""
+    """Return the leading number: a version, or in a record's key the type of the record."""
     if len(buffer) < 2:
         raise MalformedMessage(name, "version", 0, f"expected 2 bytes, got {len(buffer)}")
     return int.from_bytes(buffer[:2], "big", signed=True)
@@ -172,7 +172,7 @@ def _explain_decode(cls: type, version: int, compiled: Compiled, error: Exceptio
     if isinstance(error, UnicodeDecodeError):
         reason = "not UTF-8"
     elif not isinstance(error, Fault):
-        for name, width in fields:  # noqa: B007  the field that does not fit is the one to name
+        for name, width in fields:  # noqa: B007  the error names the first field that does not fit
             if position + width > end:
                 break
             position += width

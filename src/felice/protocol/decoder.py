@@ -1,12 +1,12 @@
 """Compiles the reader of one message in one version.
 
-Keeps true:  nothing is read past the end; every length is checked against the bytes left before anything is
-             made, and an array's length against the least its elements can take, so a lying count allocates
-             nothing. A message takes at most `limit` elements: those of its arrays
-             and its tagged fields. Unknown tagged fields are skipped in every struct.
-How:         one function of straight-line code, nested structs inlined as loops. Fixed-width neighbours, with
-             the length or tag count that follows them, are one `unpack_from` straight into the attributes.
-             Reading past the end surfaces as `struct.error` or `IndexError`, which `codec` explains.
+Keeps true:  nothing is read past the end. Every length is compared with the remaining bytes before memory is
+             allocated, and an array's length with the minimal size of its elements, so a false count allocates
+             nothing. A message has at most `limit` elements: those of its arrays and its tagged fields. Unknown
+             tagged fields are skipped in every struct.
+How:         one function of straight-line code; nested structs are inlined as loops. Adjacent fixed-width fields,
+             and the length or tag count that follows them, are read by one `unpack_from` into the attributes.
+             Reading past the end raises `struct.error` or `IndexError`, which `codec` explains.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Decoder:
         self.after.clear()
 
     def length(self, non_flexible: str, path: str) -> str:
-        """Read a length; below zero it stands for null, whichever way it was written."""
+        """Emit the reading of a length, in either encoding. A negative length means null."""
         name = self.source.fresh("n")
         self.fixed("B" if self.flexible else non_flexible, name, path)
         self.flush()
@@ -95,7 +95,7 @@ class _Decoder:
         return name
 
     def null(self, name: str, target: str, nullable: bool, path: str) -> None:
-        """Emit what happens when length `name` is below zero."""
+        """Emit the handling of a negative length `name`."""
         if nullable:
             with self.source.block(f"elif {name} == -1:"):
                 self.source.add(f"{target} = None")
@@ -148,7 +148,7 @@ class _Decoder:
                 self.tag(target, tagged, place)
 
     def take(self, count: str, path: str) -> None:
-        """Emit the check of `count` further elements against the limit."""
+        """Emit the check that `count` further elements are within the limit."""
         self.source.add(f"room -= {count}")
         with self.source.block("if room < 0:"):
             self.source.add("raise TooManyElements(limit, limit - room)", (path, 0))
@@ -216,7 +216,7 @@ class _Decoder:
             self.new_struct(name, cls, path)
             self.after.append((f"{target} = {name}", path))
             return
-        # A struct that may be null has a byte in front: 1, or -1 for null.
+        # A nullable struct has a leading byte: 1, or -1 for null.
         flag = self.source.fresh("n")
         self.fixed("b", flag, path)
         self.flush()
@@ -270,7 +270,7 @@ def _reaches_records(kind: FieldType, version: int) -> bool:
 
 
 def _least_size(kind: FieldType, version: int, flexible: bool) -> int:
-    """The fewest bytes an array's element can take; never zero, so that every count is bounded."""
+    """Return the minimal size of an array's element in bytes. It is never zero, so that every count is bounded."""
     if kind.kind in FIXED_FORMATS:
         return struct.calcsize(">" + FIXED_FORMATS[kind.kind])
     if kind.kind == "uuid":

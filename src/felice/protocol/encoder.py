@@ -1,10 +1,10 @@
 """Compiles the writer of one message in one version.
 
-Keeps true:  a value that this version cannot carry is an error unless it is the default or may be ignored.
-             Records and large bytes are never copied: they become parts of their own, between the parts that
-             hold the fields around them.
-How:         one function of straight-line code; fixed-width neighbours, with the string length that follows
-             them, are one `pack`. Wrong values surface as `struct.error`, `TypeError` or `AttributeError`,
+Keeps true:  a value that this version cannot encode is an error, unless it is the default or the field is ignorable.
+             Records and large bytes are never copied: they become separate parts, between the parts with the
+             fields around them.
+How:         one function of straight-line code. Adjacent fixed-width fields, and the string length that follows
+             them, are written by one `pack`. Wrong values raise `struct.error`, `TypeError` or `AttributeError`,
              which `codec` explains.
 """
 
@@ -19,11 +19,11 @@ from felice.protocol.schema import EMPTY, FIXED_FORMATS, Field, FieldType, schem
 from felice.protocol.source import Compiled, Source
 
 COPIED_BYTES = 1024
-"""Bytes up to this size are copied into the surrounding part: cheaper than one more buffer to send."""
+"""Bytes up to this size are copied into the surrounding part, which costs less than sending another buffer."""
 
 
 def compile_encoder(cls: type, version: int) -> Compiled:
-    """Return `encode(message, out, parts)`: appends to bytearray `out`, then `out` and what follows to `parts`."""
+    """Return `encode(message, out, parts)`. It fills bytearray `out`, and appends it and further parts to `parts`."""
     return _Encoder(cls, cls, version).compile()
 
 
@@ -77,7 +77,7 @@ class _Encoder:
         self.run.clear()
 
     def length(self, size: str, non_flexible: str, path: str) -> None:
-        """Write a length (-1 for null) with the run before it. `size` must be a name."""
+        """Emit the writing of a length (-1 for null) and the run before it. `size` must be a name."""
         if not self.flexible:
             self.fixed(non_flexible, size, path)
             self.flush()
@@ -111,7 +111,7 @@ class _Encoder:
             self.tags(value, tagged, path)
 
     def absent(self, value: str, field: Field, path: str) -> None:
-        """A field this version lacks may only hold its default, unless it is ignorable."""
+        """Emit the check that a field which this version lacks has its default, unless it is ignorable."""
         if field.ignorable:
             return
         with self.source.block(f"if {self.differs(value, field)}:"):
@@ -120,7 +120,7 @@ class _Encoder:
             )
 
     def differs(self, value: str, field: Field) -> str:
-        """An expression for `value` not being the default of `field`."""
+        """Return an expression that is true if `value` is not the default of `field`."""
         if field.default is EMPTY:
             if field.type.kind == "array":
                 return f"{value} is None or {value}" if field.nullable.max >= 0 else value
@@ -165,7 +165,7 @@ class _Encoder:
         return self.differs(value, field)
 
     def tag(self, value: str, field: Field, path: str) -> None:
-        with self.apart() as buffer:
+        with self.separate_buffer() as buffer:
             self.value(value, field.type, self.version in field.nullable, path)
             self.flush()
         self.source.add(f"{self.out} += {uvarint(field.tag or 0)!r}")
@@ -173,8 +173,8 @@ class _Encoder:
         self.source.add(f"{self.out} += {buffer}")
 
     @contextmanager
-    def apart(self) -> Iterator[str]:
-        """Write into a buffer of its own what must have its size in front."""
+    def separate_buffer(self) -> Iterator[str]:
+        """Collect code that writes into a separate buffer, because its size must precede it."""
         outer, self.out = self.out, self.source.fresh("out")
         self.source.add(f"{self.out} = bytearray()")
         yield self.out
@@ -214,7 +214,7 @@ class _Encoder:
         self.source.add(f"{self.out} += {raw}")
 
     def bytes(self, value: str, nullable: bool, path: str) -> None:
-        """Bytes and records: large ones, and those that live elsewhere, become parts of their own."""
+        """Emit the writing of bytes or records. Large ones, and records in files, become separate parts."""
         name, size = self.source.fresh("v"), self.source.fresh("n")
         self.source.add(f"{name} = {value}", (path, 0))
         self.not_null(name, nullable, path)

@@ -1,6 +1,6 @@
-"""Every error code of the protocol, what a client should do about it, and the exception that carries one.
+"""Every error code of the protocol with its message and the client's reaction, and the exception with a code.
 
-Keeps true:  a client's mistake, and whatever else a client must be told, is a row here.
+Keeps true:  every error that a client can receive is a row here.
              `retriable` and `refreshes_metadata` agree with Apache Kafka's Java client.
 """
 
@@ -11,7 +11,7 @@ from typing import Self
 
 
 class _Advice(IntEnum):
-    """What the Java client does about an error."""
+    """The reaction of the Java client to an error."""
 
     FAIL = 0
     RETRY = 1
@@ -23,14 +23,14 @@ _FAIL, _RETRY, _REFRESH = _Advice
 
 
 class ErrorCode(IntEnum):
-    """A number from the wire, with its meaning."""
+    """An error code of the wire protocol, with its message."""
 
     retriable: bool
     refreshes_metadata: bool
     message: str
 
     def __new__(cls, code: int, message: str = "", advice: _Advice = _FAIL) -> Self:
-        """Make the member an int that knows its row."""
+        """Create a member that is an int and has the fields of its row."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.message = message
@@ -40,7 +40,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The row of `code`; a code from a newer broker counts as UNKNOWN_SERVER_ERROR."""
+        """Return the row of `code`. An unknown code, from a newer broker, becomes UNKNOWN_SERVER_ERROR."""
         try:
             return cls(code)
         except ValueError:
@@ -202,9 +202,10 @@ def _cut(message: str) -> str:
 
 
 class ApiError(Exception):
-    """A failure with a code, to be answered to a client or raised to its user.
+    """A failure with an error code, which a handler returns to a client, or a client raises to its user.
 
-    A message that repeats what the client sent, such as a name of 32 KB, is cut, so that it fits into every answer.
+    A long message is cut, because it may repeat a text of the client such as a name of 32 KB, and must fit into every
+    response.
     """
 
     def __init__(self, code: int, message: str = "") -> None:

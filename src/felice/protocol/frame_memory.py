@@ -1,10 +1,10 @@
-"""Where received bytes go: one small buffer for all connections of a thread, and large ones for large frames.
+"""Memory for received bytes: one small buffer for all connections of a thread, and large buffers for large frames.
 
-Keeps true:  memory that is handed out is nobody else's for as long as anybody has a view of it.
-             No more than `pool_bytes` are kept for reuse, and none after a while in which no large frame came.
-How:         memory used before costs a fraction of fresh memory, which the kernel clears page by page and
-             `bytearray` clears again (at 1 MiB a tenth of what fresh pages cost). So the pool keeps a hold of
-             the buffers it gave out. Nobody gives one back: that it is free is asked when the next is wanted.
+Keeps true:  a buffer is not reused while a view of it exists.
+             The pool keeps at most `pool_bytes` for reuse, and none after a while without large frames.
+How:         reused memory is much cheaper than fresh memory, which the kernel clears page by page and `bytearray`
+             clears again (at 1 MiB reuse costs a tenth of fresh pages). So the pool keeps references to the buffers
+             that it returned. Callers do not give buffers back: the pool checks which are free when it needs one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _MIN_BUFFER_BYTES = 128 * 1024
 
 
 class FrameMemory:
-    """`scratch` for what is received next, and `take` for a frame that does not fit it.
+    """`scratch` is for the next received bytes; `take` returns memory for a frame that does not fit into it.
 
-    A frame of `map_from_bytes` or more, where the pool has no place for it, gets untouched pages from the kernel:
-    dear once bytes come for them, but a peer who only announces such a frame costs nothing.
+    A frame of `map_from_bytes` or more that does not fit into the pool gets untouched pages from the kernel. They cost
+    more when bytes arrive, but a peer that only announces such a frame costs nothing.
     """
 
     def __init__(self, *, pool_bytes: int = 0, map_from_bytes: int | None = None) -> None:
@@ -32,19 +32,19 @@ class FrameMemory:
         self._was_used = False
 
     def take(self, size: int) -> memoryview:
-        """Writable memory of exactly this size, with any content."""
+        """Return writable memory of exactly this size. Its content is undefined."""
         if size <= _MAX_POOLED_BYTES and self._pool_bytes:
             self._was_used = True
             buffer = self._reused(size) or self._added(size)
             if buffer is not None:
                 return memoryview(buffer)[:size]
         if self._map_from_bytes is not None and size >= self._map_from_bytes:
-            # Private: pages that are shared with nobody cost less than half as much.
+            # A private mapping costs less than half of a shared one.
             return memoryview(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         return memoryview(bytearray(size))
 
     def forget_unused(self) -> None:
-        """Lets the pool go if nothing was taken since the last call."""
+        """Release the pool if no memory was taken since the last call."""
         if not self._was_used:
             self._pool.clear()
         self._was_used = False
@@ -56,10 +56,10 @@ class FrameMemory:
         return None
 
     def _added(self, size: int) -> bytearray | None:
-        # Frames of one producer differ a little: by powers of two, the next one fits as well.
+        # The frames of one producer differ slightly in size. With powers of two the next frame fits, too.
         wanted = max(_MIN_BUFFER_BYTES, 1 << (size - 1).bit_length())
         if sum(map(len, self._pool)) + wanted > self._pool_bytes:
-            # Those that are free were too small.
+            # The free buffers were too small.
             self._pool = [buffer for buffer in self._pool if not _is_free(buffer)]
             if sum(map(len, self._pool)) + wanted > self._pool_bytes:
                 return None
@@ -69,7 +69,7 @@ class FrameMemory:
 
 
 def _is_free(buffer: bytearray) -> bool:
-    """Whether nobody has a view of it: Python lets a bytearray change its size only then."""
+    """Whether no view of the buffer exists: only then can Python resize a bytearray."""
     try:
         buffer.append(buffer.pop())
     except BufferError:

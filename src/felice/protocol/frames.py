@@ -1,7 +1,7 @@
-"""Headers and sizes around requests and responses.
+"""Encodes and decodes the sizes and headers of requests and responses.
 
-Keeps true:  a request header is read whatever version it announces, so that an ApiVersions request of an unknown
-             version can be answered. The client id keeps its plain 16-bit length in flexible headers too, and
+Keeps true:  a request header can be read in any version, so that the broker can answer an ApiVersions request of an
+             unknown version. The client id keeps its plain 16-bit length in flexible headers too, and
              the response to ApiVersions has header v0 (KIP-511).
 """
 
@@ -25,7 +25,7 @@ _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 class RequestHeader(NamedTuple):
-    """What stands in front of every request."""
+    """The header of a request."""
 
     api_key: int
     api_version: int
@@ -34,10 +34,10 @@ class RequestHeader(NamedTuple):
 
 
 def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """Read a header; return it and the position of the body.
+    """Read a header. Return it and the position of the body.
 
-    Of an unknown API or version only what all header versions share is read, and the position is not that of
-    the body.
+    For an unknown API or version it reads only the fields that all header versions share, and the position is not that
+    of the body.
     """
     try:
         api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
@@ -79,14 +79,14 @@ def _skip_header_tags(frame: Buffer, position: int, header: str = "RequestHeader
 def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, message: object
 ) -> bytes:
-    """A whole request, its size in front."""
+    """Return a complete request after its size."""
     return join_parts(encode_request_parts(api_key, version, correlation_id, client_id, message))
 
 
 def encode_request_parts(
     api_key: int, version: int, correlation_id: int, client_id: str | None, message: object
 ) -> list[Part]:
-    """A whole request, its size in front, with records left where they are."""
+    """Return a complete request after its size, in parts. Records are not copied."""
     raw = b"" if client_id is None else client_id.encode()
     length = struct.pack(">h", -1 if client_id is None else len(raw))
     tags = _NO_TAGS if API.by_key[api_key].is_flexible(version) else b""
@@ -95,7 +95,7 @@ def encode_request_parts(
 
 
 def encode_response_parts(api_key: int, version: int, correlation_id: int, message: object) -> list[Part]:
-    """A whole response, its size in front, with records left where they are."""
+    """Return a complete response after its size, in parts. Records are not copied."""
     head = _RESPONSE_FRAME.pack(0, correlation_id)
     if API.by_key[api_key].response_header_version(version) == 1:
         head += _NO_TAGS
@@ -103,21 +103,21 @@ def encode_response_parts(api_key: int, version: int, correlation_id: int, messa
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, message: object) -> bytes:
-    """A whole response, its size in front."""
+    """Return a complete response after its size."""
     return join_parts(encode_response_parts(api_key, version, correlation_id, message))
 
 
 def decode_correlation_id(frame: Buffer) -> int:
-    """The correlation id at the start of a response."""
+    """Return the correlation id at the start of a response."""
     if len(frame) < 4:
         raise MalformedMessage("ResponseHeader", "correlation_id", 0, f"{len(frame)} bytes are too few")
     return int.from_bytes(frame[:4], "big", signed=True)
 
 
 def decode_response(api: Api, version: int, frame: Buffer) -> object:
-    """Read the body of a whole response to a request of `version`.
+    """Decode the body of a complete response to a request of `version`.
 
-    A broker that does not know this version of ApiVersions says so in version 0 (KIP-511).
+    A broker that does not know this version of ApiVersions responds in version 0 (KIP-511).
     """
     if api.key == API_VERSIONS_KEY and frame[4:6] == _UNSUPPORTED_VERSION:
         version = 0

@@ -1,10 +1,10 @@
-"""Regular expressions from outside, matched in linear time by RE2.
+"""Matches regular expressions from clients in linear time, with RE2.
 
 Keeps true:  the time to match a text grows with its length times the size of the pattern, never faster, and a
              compiled pattern takes at most `PATTERN_MAX_MEMORY_BYTES`.
-             Whatever is wrong with a pattern becomes `PatternError`: a syntax that RE2 does not have (look-around,
-             back references), a repetition that is too high, a program that is too large, text that is not Unicode.
-RE2 is imported with the first pattern: a broker that is never sent one does not load it.
+             Every fault of a pattern raises `PatternError`: syntax that RE2 does not support (look-around, back
+             references), a repetition that is too high, a program that is too large, text that is not Unicode.
+The first pattern imports RE2, so a broker that never receives a pattern does not load it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import re
 from typing import Any, Protocol
 
 PATTERN_MAX_MEMORY_BYTES = 256 * 1024
-"""For the program of one pattern and the states met while it matches; RE2 itself would allow 8 MiB."""
+"""Memory for the program of one pattern and the states of its matching. RE2's own default is 8 MiB."""
 
-# RE2 takes a repetition of a hundred million or more for literal text. Kafka's engine refuses it.
+# RE2 treats a repetition of a hundred million or more as literal text. Kafka's engine refuses it.
 _HUGE_REPETITION = re.compile(r"(?<!\\)\{(?:[0-9]{9,}(?:,[0-9]*)?|[0-9]+,[0-9]{9,})\}")
 
 
 class PatternError(ValueError):
-    """A text that is no regular expression, or one that cannot be matched within the limits."""
+    """The text is not a regular expression, or cannot be matched within the limits."""
 
 
 class Pattern(Protocol):
@@ -32,14 +32,14 @@ class Pattern(Protocol):
 
 
 def linear_pattern(text: str) -> Pattern:
-    """Compiles a pattern that anybody may have sent. Raises `PatternError`."""
+    """Compiles a pattern from an untrusted client. Raises `PatternError`."""
     import re2
 
     if _HUGE_REPETITION.search(text):
         raise PatternError("a repetition is too high")
     options = re2.Options()
     options.max_mem = PATTERN_MAX_MEMORY_BYTES
-    options.never_capture = True  # groups cost time and memory, and nobody asks what they matched
+    options.never_capture = True  # groups cost time and memory, and their matches are not used
     options.log_errors = False
     try:
         compiled: Pattern = re2.compile(text, options)
@@ -47,15 +47,15 @@ def linear_pattern(text: str) -> Pattern:
         raise PatternError(_reason(error)) from None
     except UnicodeEncodeError:
         raise PatternError("not Unicode text") from None
-    re2.purge()  # its cache would keep the last 128 patterns
+    re2.purge()  # RE2's cache would keep the last 128 patterns
     return compiled
 
 
 def own_pattern(text: str) -> Pattern:
-    """Compiles a pattern of the user of this process: as `linear_pattern`, with Python's engine for the rest.
+    """Compiles a pattern of this process's user with RE2, or with Python's engine if RE2 does not support it.
 
-    Look-around and back references are common in patterns for topics, and a user who writes one that takes for
-    ever stops nobody else. Raises `PatternError`.
+    Look-around and back references are common in topic patterns, and a pattern that never finishes affects only its own
+    user. Raises `PatternError`.
     """
     try:
         return linear_pattern(text)

@@ -1,8 +1,8 @@
-"""The smallest pieces of the wire format: varints, uuids, and the two ways a message can be wrong.
+"""The basic types of the wire format: varints and uuids, and the errors of decoding and encoding.
 
 Keeps true:  reading never goes past the buffer, and no varint is longer than its type allows.
-             Whatever is wrong with bytes from outside becomes `MalformedMessage`, with message, field and position.
-             Whatever is wrong with a message of ours becomes `UnencodableMessage`.
+             Every fault of received bytes raises `MalformedMessage`, with message, field and position.
+             Every fault of a message to encode raises `UnencodableMessage`.
 The compiled readers and writers of `decoder` and `encoder` inline the one-byte case and call here for the rest.
 """
 
@@ -21,7 +21,7 @@ _MAX_UVARINT_BYTES = 5
 
 @runtime_checkable
 class SizedSource(Protocol):
-    """Bytes that live elsewhere, such as a slice of a file: only their size is needed to frame them."""
+    """Bytes that are not in memory, such as a slice of a file. Framing needs only their size."""
 
     @property
     def size_bytes(self) -> int: ...
@@ -30,7 +30,7 @@ class SizedSource(Protocol):
 
 
 class Fault(Exception):
-    """Raised inside compiled code; the codec adds message, field and position."""
+    """An error in compiled code. The codec adds message, field and position."""
 
 
 class Encoded:
@@ -46,7 +46,7 @@ class Encoded:
 
 
 class TooManyElements(Fault):
-    """A message has more elements than the reader takes: so many as far as was read."""
+    """A message has more elements than the limit. `elements` counts those read so far."""
 
     def __init__(self, limit: int, elements: int) -> None:
         super().__init__(f"{elements} elements, at most {limit} are taken")
@@ -54,7 +54,7 @@ class TooManyElements(Fault):
 
 
 class MalformedMessage(ValueError):
-    """Bytes that are not the message they claim to be."""
+    """The bytes are not a valid message."""
 
     def __init__(self, message: str, field: str, position: int, reason: str) -> None:
         super().__init__(f"{message}: {field} at byte {position}: {reason}")
@@ -65,7 +65,7 @@ class MalformedMessage(ValueError):
 
 
 class OversizedMessage(MalformedMessage):
-    """A message, well formed so far, with more elements than the reader takes."""
+    """A message, valid so far, has more elements than the limit."""
 
     def __init__(self, message: str, field: str, position: int, reason: str, elements: int) -> None:
         super().__init__(message, field, position, reason)
@@ -73,7 +73,7 @@ class OversizedMessage(MalformedMessage):
 
 
 class UnencodableMessage(ValueError):
-    """A message that has no encoding in the version asked for."""
+    """A message cannot be encoded in the requested version."""
 
     def __init__(self, message: str, field: str, reason: str) -> None:
         super().__init__(f"{message}: {field}: {reason}")
@@ -91,7 +91,7 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_uvarint_rest(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
-    """Finish a varint whose first byte, already read, said that more follow."""
+    """Read the rest of a varint of more than one byte, whose first byte was already read."""
     value = first & 0x7F
     for count in range(1, _MAX_UVARINT_BYTES):
         byte = buffer[position]
@@ -117,7 +117,7 @@ def uvarint(value: int) -> bytes:
 
 
 def skip_tags(buffer: Buffer, position: int, end: int, count: int) -> int:
-    """Skip `count` tagged fields, none of which we know; the caller bounds their number."""
+    """Skip `count` unknown tagged fields. The caller limits their number."""
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)
@@ -129,12 +129,12 @@ def skip_tags(buffer: Buffer, position: int, end: int, count: int) -> int:
 
 @lru_cache(maxsize=1024)
 def uuid_from_bytes(data: bytes) -> uuid.UUID:
-    """Topic ids repeat in every request and `uuid.UUID` takes a microsecond to make: remember them."""
+    """Return a UUID from a cache: topic ids repeat in every request, and creating a `uuid.UUID` takes a microsecond."""
     return uuid.UUID(bytes=data)
 
 
 def size_of(value: object) -> int:
-    """The size in bytes of anything that can stand in a `bytes` or `records` field."""
+    """Return the size in bytes of a value of a `bytes` or `records` field."""
     if isinstance(value, memoryview):
         return value.nbytes
     if isinstance(value, bytes | bytearray):

@@ -1,20 +1,20 @@
-"""How messages are declared: classes whose attributes say how they travel.
+"""Declares messages as classes whose attributes define their encoding.
 
     @request(api_key=26, versions="0-5", flexible="3+")
     class EndTxnRequest:
         transactional_id: str = string()
         producer_id: int = int64()
 
-Keeps true:  a declared class is a plain mutable record: slotted, every field has a default, keywords only,
-             compared by value. What travels, and in which versions, is data in `schema_of(cls)`.
+Keeps true:  a declared class is a plain mutable record: it has slots, every field has a default, the constructor takes
+             keywords only, and objects compare by value. `schema_of(cls)` has the fields and their versions as data.
              One class serves every version; a field that a version lacks keeps its default.
-How:         the decorator rebuilds the class with slots. `__init__` is compiled on the first construction, so
-             that declaring some two hundred classes costs an importing process only milliseconds.
-Leaves:      the bytes to `decoder`, `encoder` and `codec`.
+How:         the decorator rebuilds the class with slots. The first construction compiles `__init__`, so that the
+             declaration of about two hundred classes takes only milliseconds at import.
+Leaves:      encoding and decoding to `decoder`, `encoder` and `codec`.
 
-Three conventions differ from Kafka's generated classes. Versions of a nested struct's fields are meant within
-the versions of the field that holds it. A tagged struct that is absent is None, where Java has an object full
-of defaults. Default of `records` is None.
+Three conventions differ from Kafka's generated classes. The versions of a nested struct's fields apply within the
+versions of the field that contains the struct. A missing tagged struct is None, where Java has an object of defaults.
+The default of `records` is None.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNBOUNDED = 32767
 
 
 FIRST_OWN_TAG = 10_000
-"""Tagged fields from here on are Felice's own. Kafka numbers its tags from 0, and skips tags that it does not know."""
+"""The first tag of Felice's own tagged fields. Kafka numbers its tags from 0, and skips unknown tags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class FieldType:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One attribute of a message."""
+    """One field of a message."""
 
     name: str
     type: FieldType
@@ -111,7 +111,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a decorator was told, and the fields in the order in which they travel."""
+    """The arguments of the decorator, and the fields in the order of their encoding."""
 
     name: str
     kind: str
@@ -122,7 +122,7 @@ class Schema:
 
 
 def schema_of(cls: type) -> Schema:
-    """The declaration of a message class or struct."""
+    """Return the schema of a message class or struct."""
     schema = getattr(cls, "__schema__", None)
     if not isinstance(schema, Schema):
         raise TypeError(f"{cls.__name__} is not a declared message")
@@ -144,7 +144,7 @@ class _Spec:
 
 
 class _Empty:
-    """Stands for a default that must be made afresh for each object: an empty list or a struct."""
+    """Marks a default that each object gets as a new value: an empty list or a struct."""
 
     def __repr__(self) -> str:
         return "EMPTY"
@@ -210,7 +210,7 @@ def binary(
 
 
 def records(*, versions: str = "0+", nullable: str = "0+") -> Any:
-    """Declare record batches: a view into the frame when decoded; bytes or a slice of a file when encoded."""
+    """Declare record batches: decoded as a view of the frame; encoded from bytes or a slice of a file."""
     return _Spec(FieldType("records"), versions, nullable, None, None, False)
 
 
@@ -271,25 +271,25 @@ def response(*, api_key: int, versions: str, flexible: str = "none") -> Callable
 
 @dataclass_transform(kw_only_default=True)
 def data(*, versions: str, flexible: str = "none") -> Callable[[type[T]], type[T]]:
-    """Declare bytes that carry their own version in front, such as a consumer's subscription."""
+    """Declare bytes that begin with their version, such as a consumer's subscription."""
     return _declare("data", versions, flexible)
 
 
 @dataclass_transform(kw_only_default=True)
 def record_key(*, record_type: int) -> Callable[[type[T]], type[T]]:
-    """Declare the key of a coordinator's record: the type of the record stands in front."""
+    """Declare the key of a coordinator's record, which begins with the type of the record."""
     return _declare("key", "0", "none", record_type)
 
 
 @dataclass_transform(kw_only_default=True)
 def record_value(*, record_type: int, versions: str, flexible: str = "none") -> Callable[[type[T]], type[T]]:
-    """Declare the value of a coordinator's record: its version stands in front."""
+    """Declare the value of a coordinator's record, which begins with its version."""
     return _declare("value", versions, flexible, record_type)
 
 
 @dataclass_transform(kw_only_default=True)
 def struct(cls: type[T]) -> type[T]:
-    """Declare a struct to be nested in messages; its flexibility is that of the message around it."""
+    """Declare a struct to be nested in messages. It is flexible if the message that contains it is."""
     return _declare("struct", "0+", "none")(cls)
 
 
@@ -319,7 +319,7 @@ def _slots(schema: Schema) -> dict[str, object]:
 
 
 class _Message:
-    """What every declared class can do."""
+    """The methods of every declared class."""
 
     __slots__: tuple[str, ...] = ()
     __hash__ = None  # type: ignore[assignment]

@@ -1,8 +1,8 @@
-"""Python source under construction, for the compiled readers and writers.
+"""Builds the Python source of compiled readers and writers.
 
-Keeps true:  every line remembers the field it serves, so an error found in compiled code names its field
-             though the code itself carries no names around.
-             Neighbouring fixed-width values become one `struct.Struct` call.
+Keeps true:  every line is linked to the fields that it handles, so that an error in compiled code can name its field,
+             although the code contains no field names.
+             Adjacent fixed-width values become one `struct.Struct` call.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 
 @dataclass(slots=True)
 class Compiled:
-    """A compiled function, and for each of its lines the fields it serves with the width of each."""
+    """A compiled function, and for each of its lines the fields that it handles, with their widths."""
 
     call: Callable[..., Any]
     lines: list[list[tuple[str, int]]]
 
     def fields_at(self, traceback: TracebackType | None) -> tuple[list[tuple[str, int]], dict[str, Any]]:
-        """The fields served where an exception passed through this function, and the locals there."""
+        """Return the fields of the line at which an exception left this function, and the local variables there."""
         while traceback is not None:
             if traceback.tb_frame.f_code is self.call.__code__:
                 return self.lines[traceback.tb_lineno - 1], traceback.tb_frame.f_locals
@@ -33,7 +33,7 @@ class Compiled:
 
 @dataclass(slots=True)
 class Source:
-    """Lines of one function, with the constants they use."""
+    """The lines of one function, and the constants that they use."""
 
     namespace: dict[str, Any]
     text: list[str] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Source:
     names: int = 0
 
     def add(self, line: str, *fields: tuple[str, int]) -> None:
-        """Append a line that serves `fields`, each given as (path, width in bytes)."""
+        """Append a line that handles `fields`, each given as (path, width in bytes)."""
         self.text.append("    " * self.depth + line)
         self.lines.append(list(fields))
 
@@ -55,12 +55,12 @@ class Source:
         self.depth -= 1
 
     def fresh(self, prefix: str) -> str:
-        """A name not used before."""
+        """Return a new unique name."""
         self.names += 1
         return f"{prefix}{self.names}"
 
     def constant(self, prefix: str, value: object) -> str:
-        """The name under which compiled code finds `value`."""
+        """Return the name by which compiled code refers to `value`."""
         for name, known in self.namespace.items():
             if known is value and name.startswith(prefix):
                 return name
@@ -69,7 +69,7 @@ class Source:
         return name
 
     def packer(self, formats: str, method: str) -> str:
-        """The name of the bound method of a big-endian Struct."""
+        """Return the name of the bound method of a big-endian Struct."""
         name = f"{method}_{formats.replace('?', 'bool')}"
         self.namespace.setdefault(name, getattr(struct.Struct(">" + formats), method))
         return name

@@ -7,9 +7,10 @@ from uuid import UUID
 
 
 def format_uuid(value: UUID) -> str:
+    """Returns the 22 characters of an id."""
     return urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
 
 
 def parse_uuid(text: str) -> UUID:
-    """Raises `ValueError`."""
+    """Parses the 22 characters of an id. Raises `ValueError`."""
     return UUID(bytes=urlsafe_b64decode(text + "=" * (-len(text) % 4)))
