@@ -1,11 +1,12 @@
 """The first write of a transaction to a partition: after its coordinator agreed, and in the order of the requests.
 
-Keeps true:  T5  a transaction writes to a partition only after its coordinator agreed, so that it hears the end of it,
-                 and not if that end came while the coordinator's answer was on its way.
-             What a producer sends waits behind what it sent before, and nobody else waits.
-How:         with transaction V2 the coordinator is told to add the partition; before, it is asked whether the client
-             did (KIP-890, part 1). A partition where the transaction is open already needs neither. `channel` is the
-             way to the coordinator, in the words of AddPartitionsToTxn.
+Keeps true:  T5  a transaction writes to a partition only after its coordinator agreed, so that the partition receives
+                 the marker that ends the transaction. It does not write if that marker arrived while the
+                 coordinator's answer was under way.
+             A producer's request waits behind earlier requests of this producer. Other producers do not wait.
+How:         with transaction V2 this broker asks the coordinator to add the partition. With earlier clients it asks
+             whether the client added it (KIP-890, part 1). Neither is needed where the transaction is open already.
+             `channel` sends AddPartitionsToTxn to the coordinator.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class Admission:
         flow: Flow,
         write: Callable[[PartitionErrors], T | Awaitable[T]],
     ) -> T | Awaitable[T]:
-        """Calls `write` with what was refused: at once, or when the coordinator has answered for every partition."""
+        """Calls `write` with the refused partitions: at once, or after the coordinator answered for every partition."""
         must_ask = flow.adds or self._config().transaction_partition_verification_enable
         missing = must_ask and any(not _is_open(partition, who) for partition in partitions)
         before = self._last.get(who.producer_id)
@@ -119,7 +120,7 @@ class Admission:
         self._last[who.producer_id] = turn
         asked = partitions if must_ask else ()
         task = asyncio.ensure_future(self._enter(before, turn, who, asked, flow, write))
-        # Even if it is cancelled before it began.
+        # A callback also runs if the task is cancelled before it begins.
         task.add_done_callback(lambda _: self._leave(who.producer_id, turn))
         return task
 
@@ -136,7 +137,7 @@ class Admission:
             await asyncio.wait([before])
         refused = await self._ask(who, partitions, flow)
         answer = write(refused)
-        # What follows is appended behind this; it need not wait until this is replicated.
+        # The producer's next request may be appended now. It need not wait until this one is replicated.
         self._leave(who.producer_id, turn)
         return await answer if isinstance(answer, Awaitable) else answer
 
@@ -147,10 +148,10 @@ class Admission:
             del self._last[producer_id]
 
     async def _ask(self, who: Identity, partitions: Sequence[Partition], flow: Flow) -> PartitionErrors:
-        """In V2 the transaction before may still be on its way to its end: that is waited for a little.
+        """Asks the coordinator, and with V2 waits a little if it is still ending the producer's last transaction.
 
-        What the coordinator said of a partition is worth nothing once a marker has come there: it may have been said
-        before, and nothing would end what is written now.
+        An agreement for a partition is void once a marker arrived there: the coordinator may have agreed before it
+        sent the marker, and no marker would end what is written now.
         """
         config = self._config()
         deadline = self._clock.monotonic() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
@@ -221,7 +222,7 @@ def _last_epoch(partition: Partition, who: Identity) -> int:
 
 
 def _is_open(partition: Partition, who: Identity) -> bool:
-    """Whether the transaction has written here; then its coordinator knows of it."""
+    """Whether the transaction has written to the partition; then its coordinator knows the partition."""
     state = partition.log.producers.get(who.producer_id)
     return state is not None and state.has_open_transaction and state.epoch == who.epoch
 

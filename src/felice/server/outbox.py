@@ -18,7 +18,7 @@ from felice.env.network import SliceSender
 from felice.protocol.codec import Part
 from felice.server.turns import UnsentMemory
 
-# Below this a slice is cheaper read and joined to its neighbours than sent by a system call of its own.
+# A smaller slice is read and joined to its neighbours: that is cheaper than a system call of its own.
 _MIN_SENDFILE_BYTES = 16 * 1024
 # The transport copies what the kernel does not take at once: at most this much for each connection.
 _WRITE_BYTES = 64 * 1024
@@ -57,7 +57,7 @@ class Outbox:
         return not self._parts and not self._is_sending_slice and not self._in_transport
 
     def count(self, parts: Sequence[Part]) -> int:
-        """Takes note of a reply that was made, though it may not leave yet. Returns its bytes in memory."""
+        """Counts the parts of a reply when it is made, before it may leave. Returns its bytes in memory."""
         if self._is_closed:
             return 0
         memory_bytes = 0
@@ -70,15 +70,15 @@ class Outbox:
         return memory_bytes
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Sends the parts of replies whose turn it is; they were counted before."""
+        """Sends parts that `count` has counted, after all earlier parts."""
         self._parts.extend(parts)
         self.pump()
 
     def pump(self) -> None:
-        """Hands on as much as can leave now: joined bytes to the transport, slices to sendfile."""
+        """Sends as much as can leave now: joined bytes through the transport, slices of files by sendfile."""
         while self._parts and not self._is_sending_slice and not self._is_closed:
             if self._transport.get_write_buffer_size():
-                return  # `on_writable` goes on
+                return  # `on_writable` continues
             try:
                 joined = self._next_write()
             except OSError as error:
@@ -99,7 +99,7 @@ class Outbox:
             self._go_on()
 
     def close(self) -> None:
-        """Nothing leaves any more."""
+        """Drops everything that has not left, and returns its memory."""
         self._is_closed = True
         self._sender.close()
         self._parts.clear()
@@ -117,7 +117,7 @@ class Outbox:
         self._change_memory(self._in_transport - len(data))
 
     def _next_write(self) -> Buffer | None:
-        """What the transport is given next; None if a slice for sendfile is next."""
+        """The next bytes for the transport; None if a slice for sendfile is next."""
         found: list[Buffer] = []
         room = _WRITE_BYTES
         while self._parts and room > 0 and not self._goes_by_sendfile(self._parts[0]):
@@ -128,7 +128,7 @@ class Outbox:
         return found[0] if len(found) == 1 else b"".join(found)
 
     def _take(self, room: int) -> Buffer:
-        """The next part, which is read or in memory, or as much of it as there is room for."""
+        """At most `room` bytes of the next part. A slice of a file is read whole."""
         part = self._parts.popleft()
         if isinstance(part, FileSlice):
             data = _read_whole(part)
@@ -162,7 +162,7 @@ class Outbox:
         if error is not None:
             self._on_failure(f"the reply could not be sent: {error}")
         elif not self._is_closed:
-            # Not from here: `pump` may be the caller.
+            # In a later turn of the event loop, because `pump` may be the caller.
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:

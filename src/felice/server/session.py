@@ -1,11 +1,12 @@
 """One connection: bytes in, requests handled, replies out in the order of the requests.
 
-Keeps true: reading pauses while too many requests wait, while requests that were read wait for a turn, or while too
-            many bytes of replies are unsent, so one client can neither make the broker's memory grow nor keep it
-            from the others. What a connection that was lost waited for is stopped, and its requests are dropped.
-How:        `protocol.connection` cuts and decodes requests and orders the replies (S1). `turns` says when, and for how
-            long, requests are handled; a handler that answers at once costs no task. Replies of one turn leave
-            together, by `outbox`.
+Keeps true: the session stops reading its socket while too many requests are unanswered, while requests wait for a
+            turn, while too many bytes of replies are unsent, or while memory for large requests is short. So one
+            client can neither fill the broker's memory nor delay the other clients.
+            When a connection is lost, its waiting handlers are cancelled and its requests are dropped.
+How:        `protocol.connection` cuts and decodes requests and orders the replies (S1). `turns` decides when, and for
+            how long, requests are handled. A handler that answers at once needs no task. `outbox` sends the replies
+            of one turn together.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Session(asyncio.BufferedProtocol):
         self._clock = services.env.clock
         self._turns = services.turns
         self._request_memory = services.request_memory
-        self._held_bytes = 0  # as `_request_memory` was told
+        self._held_bytes = 0  # the bytes that `_request_memory` counts for this session
         self._request_counts = services.metrics.request_counts
         self._connection = ServerConnection(
             services.config.socket_request_max_bytes,
@@ -62,7 +63,7 @@ class Session(asyncio.BufferedProtocol):
         )
         self._max_pending = services.config.queued_max_requests
         self._max_unsent = services.config.felice_connection_unsent_max_bytes
-        self._answers: dict[asyncio.Future[Any], None] = {}  # that handlers are to give
+        self._answers: dict[asyncio.Future[Any], None] = {}  # of handlers that have not answered
         self._reading = True
         self._holds = 0
         self._closing = False
@@ -71,14 +72,14 @@ class Session(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether every request that came whole was answered, and the answers have left."""
+        """Whether every whole request was answered and every reply has left."""
         connection = self._connection
         has_sent = self._outbox is None or self._outbox.is_empty
         return has_sent and not connection.unanswered and not connection.has_frames
 
     @property
     def unsent_bytes(self) -> int:
-        """Of replies in memory."""
+        """Bytes of replies in memory that have not left."""
         return 0 if self._outbox is None else self._outbox.memory_bytes
 
     @property
@@ -88,7 +89,7 @@ class Session(asyncio.BufferedProtocol):
 
     @property
     def client_id(self) -> str | None:
-        """As its last request gave it."""
+        """The client id of the last request."""
         return self._connection.client_id
 
     @property
@@ -116,7 +117,7 @@ class Session(asyncio.BufferedProtocol):
         self._drop()
 
     def _drop(self) -> None:
-        """Nothing more is handled, and nobody is left to hear an answer."""
+        """Stops handling: drops requests and replies, and cancels handlers that have not answered."""
         self._closing = True
         self._turns.forget(self)
         self._connection.drop()
@@ -128,17 +129,17 @@ class Session(asyncio.BufferedProtocol):
             answer.cancel()
 
     def begin(self) -> None:
-        """The broker is ready: what the client sent meanwhile is read now."""
+        """Starts reading, once the broker is ready."""
         self._adjust_reading()
 
     def close(self) -> None:
-        """Closes once what was answered has left."""
+        """Closes the connection after the replies that were made have left."""
         self._closing = True
         if self._transport is not None:
             self._transport.close()
 
     def abort(self, reason: str, kind: Closing = Closing.OTHER) -> None:
-        """Closes at once because of what the client did."""
+        """Closes the connection at once and logs the reason. Replies that have not left are lost."""
         if not self._closing:
             self._services.closings.report(self, kind, reason)
         self._drop()
@@ -194,7 +195,7 @@ class Session(asyncio.BufferedProtocol):
         self._wait_or_read()
 
     def _wait_or_read(self) -> None:
-        """Waits for another turn where requests and room are left; reads on where none are left."""
+        """Waits for another turn if requests are left and there is room; reads on if none are left."""
         has_room = self._has_room()
         has_frames = self._connection.has_frames
         if has_frames and has_room:
@@ -213,14 +214,14 @@ class Session(asyncio.BufferedProtocol):
                 return
             made_bytes = self._handle(request)
             if not connection.has_frames:
-                return  # as most turns: what is left of the turn need not be known
+                return  # most turns handle one request, and need no limits
             if turn is None:
                 turn = self._turns.limits(begun_s)
             if not turn.spend(request.size_bytes + made_bytes) or self._turns.is_full:
                 return
 
     def hold(self) -> None:
-        """Lets the requests behind wait until `release`: what is done for the one before must come first."""
+        """Keeps later requests waiting until `release`, so that work on the current request comes first."""
         self._holds += 1
 
     def release(self) -> None:
@@ -255,7 +256,7 @@ class Session(asyncio.BufferedProtocol):
     # Requests
 
     def _handle(self, request: Request) -> int:
-        """Returns the bytes in memory of the reply, if it was made at once."""
+        """Returns the bytes of the reply in memory; 0 if the handler has not answered yet."""
         answer = self._call(request)
         if type(answer) is request.api.response:
             return self._answer(request, answer)
@@ -286,7 +287,7 @@ class Session(asyncio.BufferedProtocol):
         task.add_done_callback(lambda _: self._answers.pop(task, None))
 
     async def _take_large(self, request: Request) -> None:
-        """As `_handle`, in steps that let other connections have their turns between them."""
+        """Handles a large request in steps. Other connections have their turns between the steps."""
         try:
             answer = await self._call_in_turn(request)
             if not (type(answer) is request.api.response or answer is NO_REPLY):
@@ -337,7 +338,7 @@ class Session(asyncio.BufferedProtocol):
         self.abort(str(error), Closing.NOT_UNDERSTOOD if is_clients_fault else Closing.OTHER)
 
     def _fail(self, error: Exception) -> None:
-        """After a fault of ours."""
+        """Logs a fault of the broker and closes the connection."""
         self._services.closings.report_fault(self, error)
         self.abort("internal error")
 
@@ -350,12 +351,12 @@ class Session(asyncio.BufferedProtocol):
             self._outbox.send(parts)
 
     def _on_room(self) -> None:
-        """Something has left or was answered: requests that wait for room may have it now."""
+        """A reply was made or has left, so that waiting requests may have room."""
         if not self._closing:
             self._wait_or_read()
 
     def pause_writing(self) -> None:
-        """Asyncio's word that its buffer is not empty; `outbox` asks for that itself."""
+        """Called by asyncio when its buffer is not empty. `outbox` asks the transport itself."""
 
     def resume_writing(self) -> None:
         if self._outbox is not None:

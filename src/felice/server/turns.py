@@ -23,15 +23,15 @@ from felice.config import BrokerConfig
 from felice.env import Clock
 from felice.server.closings import Closing
 
-# Turns that follow each other without a look at the sockets end after this long.
+# For this long turns follow each other before the event loop looks at its sockets.
 _SLICE_S = 0.010
-# Clients get this long to read, once replies fill the memory allowed for them, before connections are closed.
+# When unsent replies exceed their memory, clients have this long to read before connections are closed.
 PATIENCE_S = 0.5
 _LOOK_AGAIN_S = 0.02
 
 
 class Turn:
-    """What is left of one turn."""
+    """The requests, bytes and time that are left of one turn."""
 
     __slots__ = ("_bytes", "_clock", "_deadline", "_requests")
 
@@ -42,18 +42,18 @@ class Turn:
         self._deadline = begun_s + config.felice_turn_max_ms / 1000
 
     def spend(self, size_bytes: int) -> bool:
-        """Takes note of a request that was handled; whether another may follow."""
+        """Counts a request that was handled. Returns whether another request may follow in this turn."""
         self._requests -= 1
         self._bytes -= size_bytes
         return self._requests > 0 and self._bytes > 0 and self._clock.monotonic() < self._deadline
 
 
 class Waiting(Protocol):
-    """A connection, as the queue sees it."""
+    """A connection that can wait in the queue."""
 
     @property
     def unsent_bytes(self) -> int:
-        """Of replies in memory."""
+        """Bytes of replies in memory that have not left."""
         ...
 
     def take_turn(self, begun_s: float) -> None:
@@ -85,18 +85,18 @@ class Turns:
         self._connections = connections
         self._queue: OrderedDict[Waiting, None] = OrderedDict()
         self._arrived: OrderedDict[Waiting, None] = OrderedDict()
-        # How much of this slice was used by turns that were taken at once.
+        # Time of this slice that was used by turns taken at once.
         self._used_s = 0.0
         self._is_scheduled = False
         self._full_since: float | None = None
 
     def limits(self, begun_s: float) -> Turn:
-        """What a turn that began at `begun_s` may use."""
+        """The limits of a turn that began at `begun_s`."""
         return Turn(self._config(), self._clock, begun_s)
 
     @property
     def is_full(self) -> bool:
-        """Whether too many replies wait in memory for any request to be handled."""
+        """Whether so many bytes of replies are unsent that no request may be handled."""
         return self.unsent.total_bytes > self._config().felice_unsent_max_bytes
 
     def take_or_wait(self, connection: Waiting) -> bool:
@@ -118,7 +118,7 @@ class Turns:
         return True
 
     def wait(self, connection: Waiting) -> None:
-        """A turn for the connection, behind those that wait."""
+        """Queues the connection for a turn, behind those that wait already."""
         if connection not in self._arrived:
             self._queue[connection] = None
         self._schedule()
@@ -138,7 +138,7 @@ class Turns:
             loop.call_soon(self._serve)
 
     def _serve(self) -> None:
-        """One slice."""
+        """Gives turns to waiting connections for one slice of time."""
         self._is_scheduled = False
         if self._memory_is_full():
             self._schedule(_LOOK_AGAIN_S)
@@ -156,7 +156,7 @@ class Turns:
             self._schedule()
 
     def _alternating(self) -> Iterator[OrderedDict[Waiting, None]]:
-        """The queues that are not empty, in turns, as often as there are connections now."""
+        """Yields the queues alternately while they have connections; connections that are queued later wait."""
         for _ in range(max(len(self._queue), len(self._arrived))):
             if self._arrived:
                 yield self._arrived
@@ -164,7 +164,7 @@ class Turns:
                 yield self._queue
 
     def _memory_is_full(self) -> bool:
-        """Whether to look again later. Clients that go on not reading lose their connections."""
+        """Whether to look again later. After `PATIENCE_S` the connections with most unsent bytes are closed."""
         if not self.is_full:
             self._full_since = None
             return False
@@ -178,7 +178,7 @@ class Turns:
         return False
 
     def _make_room(self) -> None:
-        """Down to half, or the clients that stay would fill the rest before anybody else has a turn."""
+        """Frees half of the memory: clients that do not read would fill a smaller part before others have a turn."""
         enough = self._config().felice_unsent_max_bytes // 2
         by_size = sorted(self._connections(), key=lambda connection: connection.unsent_bytes, reverse=True)
         for connection in by_size:
