@@ -25,7 +25,7 @@ def test_error_equals_its_code() -> None:
     assert KafkaError(3) != 4
 
 
-def test_what_is_retriable_is_what_the_protocol_says() -> None:
+def test_protocol_codes_are_retriable_as_the_protocol_defines() -> None:
     assert error_of(ErrorCode.NOT_LEADER_OR_FOLLOWER).retriable()
     assert not error_of(ErrorCode.TOPIC_AUTHORIZATION_FAILED).retriable()
     assert not error_of(KafkaError._INVALID_ARG).retriable()
@@ -43,12 +43,12 @@ def test_exceptions_can_be_pickled() -> None:
     assert error.args[0].code() == 3 and error.args[0].retriable() and error.args[0].str() == "text"
 
 
-def test_code_of_a_newer_broker_is_no_crash() -> None:
+def test_unknown_code_of_a_newer_broker_is_accepted() -> None:
     assert "9999" in KafkaError(9999).str()
     assert KafkaError(9999).name() == "ERR_9999?"
 
 
-def test_what_is_an_exception_of_ours_stays_itself_and_others_keep_what_they_say() -> None:
+def test_our_exceptions_are_kept_and_other_exceptions_keep_their_text() -> None:
     ours = failure(3)
     assert kafka_exception(ours) is ours
     foreign = kafka_exception(ConnectionResetError("gone"))

@@ -37,7 +37,9 @@ def broker() -> Iterator[Coordinator]:
     ids=["poll", "consume", "columns"],
 )
 @pytest.mark.parametrize("why", [REBALANCE, GONE], ids=["revoked", "lost"])
-def test_blocking_consumer_hands_out_nothing_meanwhile(broker: Coordinator, ask: Asks, why: Any) -> None:
+def test_blocking_consumer_delivers_nothing_during_a_revocation(
+    broker: Coordinator, ask: Asks, why: Any
+) -> None:
     found: list[Any] = []
     with Consumer(settings(broker, enable_auto_commit=False)) as consumer:
         consumer.subscribe(["t"], on_revoke=lambda _, tps: found.append(ask(consumer)))
@@ -59,7 +61,7 @@ def test_blocking_consumer_hands_out_nothing_meanwhile(broker: Coordinator, ask:
     ],
     ids=["poll", "consume", "columns"],
 )
-def test_asyncio_consumer_hands_out_nothing_meanwhile(broker: Coordinator, ask: Asks) -> None:
+def test_asyncio_consumer_delivers_nothing_during_a_revocation(broker: Coordinator, ask: Asks) -> None:
     async def main() -> None:
         found: list[Any] = []
 
@@ -79,7 +81,7 @@ def test_asyncio_consumer_hands_out_nothing_meanwhile(broker: Coordinator, ask: 
     asyncio.run(main())
 
 
-def test_partition_that_the_application_keeps_goes_on(broker: Coordinator) -> None:
+def test_partition_kept_by_the_application_continues(broker: Coordinator) -> None:
     async def main() -> None:
         told: list[int] = []
 

@@ -29,12 +29,12 @@ def facts(message: Any) -> tuple[Any, ...]:
 
 
 @BOTH
-def test_message_without_arguments_has_nothing(kafka: Any) -> None:
+def test_message_without_arguments_is_empty(kafka: Any) -> None:
     assert facts(kafka.Message()) == (None, None, None, None, None, None, (0, 0), None, None, None, 0)
 
 
 @BOTH
-def test_message_has_what_it_was_made_with_and_set_to(kafka: Any) -> None:
+def test_message_has_its_constructor_arguments_and_set_values(kafka: Any) -> None:
     message = kafka.Message("t", 2, 0, b"k", b"value", [("h", b"x")], None, (1, 55), 0.5, 7)
     assert facts(message) == ("t", 2, 0, b"k", b"value", [("h", b"x")], (1, 55), None, 0.5, 7, 5)
     error = kafka.KafkaError(kafka.KafkaError._TIMED_OUT)
@@ -54,7 +54,7 @@ def test_message_has_what_it_was_made_with_and_set_to(kafka: Any) -> None:
         kafka.Message("t", timestamp=5)
 
 
-def test_topic_of_one_message_is_not_that_of_its_neighbours() -> None:
+def test_set_topic_changes_one_message_only() -> None:
     message = Message("t", 0, 1)
     neighbour = Message("t", 0, 2)
     neighbour._origin = message._origin

@@ -16,12 +16,12 @@ def refused(kind: str, **keys: object) -> KafkaError:
     return error
 
 
-def test_unknown_key_is_refused_by_name_with_the_nearest_known_one() -> None:
+def test_error_for_an_unknown_key_suggests_the_nearest_known_key() -> None:
     text = refused("p", lingerr_ms=5).str()
     assert '"lingerr.ms"' in text and "'linger.ms'" in text
 
 
-def test_what_this_client_cannot_do_yet_is_refused_as_such() -> None:
+def test_unsupported_feature_is_refused_as_unsupported() -> None:
     for name in ("sasl_mechanism", "ssl_ca_location"):
         assert "not supported by this client" in refused("p", **{name: "x"}).str()
 
@@ -40,11 +40,13 @@ def test_one_dict_serves_both_kinds_of_clients(caplog: pytest.LogCaptureFixture)
     ]
 
 
-def test_values_of_the_other_client_are_checked_all_the_same() -> None:
+def test_values_of_the_other_kind_of_client_are_checked_too() -> None:
     assert "expected" in refused("p", auto_offset_reset="never").str()
 
 
-def test_what_tunes_librdkafka_alone_is_accepted_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_keys_that_tune_only_librdkafka_are_accepted_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     keys = {"broker.address.ttl": 1000, "log.connection.close": False, "broker.address.family": "v4"}
     assert parse_settings("p", {**BASE, **keys}).without_effect == tuple(sorted(keys))
     assert len(caplog.messages) == 1 and all(key in caplog.messages[0] for key in keys)
@@ -68,7 +70,7 @@ def test_debug_lines_need_a_context_even_where_the_logger_is_at_debug(registered
     assert heard == ["but this", "and this"]
 
 
-def test_what_this_client_does_anyway_needs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_values_that_match_this_client_cause_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     keys = {"broker.address.family": "any", "api.version.request": "true", "queuing.strategy": "fifo"}
     assert parse_settings("p", {**BASE, **keys}).without_effect == ()
     assert caplog.messages == []
@@ -101,7 +103,7 @@ def test_guarantee_that_this_client_does_not_give_is_refused() -> None:
         assert "not supported by this client" in refused("c", **{name: "x"}).str()
 
 
-def test_topic_defaults_may_be_nested_and_yield_to_what_is_beside_them() -> None:
+def test_nested_topic_defaults_have_lower_priority() -> None:
     settings = accepted("p", acks="all", default_topic_config={"acks": "0", "compression.type": "lz4"})
     assert (settings["acks"], settings["compression.type"]) == (-1, 3)
     assert "expected a dict" in refused("p", default_topic_config="acks=1").str()
@@ -148,7 +150,7 @@ def test_every_default_is_a_value_its_own_parser_accepts() -> None:
             assert key.parse(key.default) == key.default, key.name
 
 
-def test_idempotence_gives_way_to_explicit_acks_but_not_when_it_was_asked_for() -> None:
+def test_default_idempotence_yields_to_explicit_acks_but_explicit_idempotence_does_not() -> None:
     assert parse_settings("p", BASE)["enable.idempotence"]
     assert not parse_settings("p", {**BASE, "acks": 1})["enable.idempotence"]
     assert "acks" in refused("p", enable_idempotence=True, acks="1").str()
@@ -191,10 +193,10 @@ def test_bootstrap_servers_are_required() -> None:
         ("from 1 to", {"transactional_id": "t", "delivery_timeout_ms": 0}),
     ],
 )
-def test_what_a_transactional_producer_cannot_be_is_refused(said: str, keys: dict[str, object]) -> None:
+def test_invalid_settings_of_a_transactional_producer_are_refused(said: str, keys: dict[str, object]) -> None:
     assert said in refused("p", **keys).str()
 
 
-def test_records_are_not_delivered_behind_the_end_of_their_transaction() -> None:
+def test_delivery_timeout_does_not_exceed_the_transaction_timeout() -> None:
     keys = {"bootstrap.servers": "h", "transactional.id": "t", "transaction.timeout.ms": 5000}
     assert parse_settings("p", keys)["delivery.timeout.ms"] == 5000

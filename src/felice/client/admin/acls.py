@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from felice.client.admin.enumerations import (
     AclOperation,
@@ -22,7 +22,7 @@ from felice.client.error import failure
 from felice.client.net.cluster import Cluster
 from felice.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from felice.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from felice.protocol.messages.describe_acls import DescribeAclsRequest
+from felice.protocol.messages.describe_acls import AclDescription, DescribeAclsRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ async def delete_acls(cluster: Cluster, filters: Iterable[AclBindingFilter]) -> 
     }
 
 
-def _rule(resource_type: int, name: str, pattern_type: int, row: Any) -> AclBinding:
+def _rule(resource_type: int, name: str, pattern_type: int, row: AclDescription) -> AclBinding:
     return AclBinding(
         ResourceType(resource_type),
         name,

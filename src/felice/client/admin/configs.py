@@ -20,7 +20,11 @@ from felice.client.admin.topics import Results, outcome
 from felice.client.error import KafkaError, failure
 from felice.client.net.cluster import Cluster
 from felice.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from felice.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from felice.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+)
 from felice.protocol.messages.incremental_alter_configs import (
     AlterableConfig as IncrementalConfig,
 )
@@ -94,7 +98,7 @@ async def describe_configs(cluster: Cluster, resources: Iterable[ConfigResource]
     return await _per_broker(cluster, resources, ask, take)
 
 
-def _entry(config: Any) -> ConfigEntry:
+def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(
         config.name,
         config.value,

@@ -527,5 +527,5 @@ class Admin:
         )
 
 
-def _passes(result: Any) -> bool:
+def _passes(result: object) -> bool:
     return isinstance(result, KafkaException) and result.code in _PASSING

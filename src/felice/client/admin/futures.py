@@ -87,7 +87,7 @@ class FutureCalls:
         return futures
 
 
-def _settle(future: Future[Any], outcome: Any) -> None:
+def _settle(future: Future[Any], outcome: object) -> None:
     if isinstance(outcome, BaseException):
         future.set_exception(outcome)
     else:

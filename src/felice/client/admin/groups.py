@@ -6,7 +6,6 @@ Each function sends one request and returns a result or an error per item; `aio.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from felice.client.admin.coordinators import ask_coordinator, raise_if_moved
 from felice.client.admin.enumerations import ConsumerGroupState, ConsumerGroupType, authorized_operations
@@ -37,9 +36,13 @@ from felice.protocol.codec import decode_data
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from felice.protocol.messages.delete_groups import DeleteGroupsRequest
-from felice.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
+from felice.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+)
 from felice.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from felice.protocol.messages.list_groups import ListGroupsRequest
+from felice.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 from felice.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -73,7 +76,7 @@ async def list_groups(
     return result
 
 
-def _listing(row: Any) -> ConsumerGroupListing:
+def _listing(row: ListedGroup) -> ConsumerGroupListing:
     return ConsumerGroupListing(
         row.group_id,
         row.protocol_type == "",
@@ -144,7 +147,7 @@ async def describe_group(
     )
 
 
-def _member(member: Any) -> MemberDescription:
+def _member(member: DescribedGroupMember) -> MemberDescription:
     return MemberDescription(
         member.member_id,
         member.client_id,

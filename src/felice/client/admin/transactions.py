@@ -24,6 +24,7 @@ from felice.client.net.cluster import Cluster
 from felice.client.net.requests import LAST_INIT_PRODUCER_ID, by_topic
 from felice.client.net.wire import ByVersion
 from felice.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from felice.protocol.messages.describe_producers import ProducerState as ProducerStateRow
 from felice.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from felice.protocol.messages.find_coordinator import TRANSACTION_KEY_TYPE
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -143,7 +144,7 @@ async def describe_producers(
     return found
 
 
-def _producer(row: Any) -> ProducerState:
+def _producer(row: ProducerStateRow) -> ProducerState:
     return ProducerState(
         row.producer_id,
         row.producer_epoch,

@@ -30,6 +30,9 @@ from felice.client.net.requests import fetch_request, list_offsets_request, meta
 from felice.client.net.topology import NO_LEADER, Topology
 from felice.client.options import parse_addresses
 from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.fetch import FetchResponse, PartitionData
+from felice.protocol.messages.list_offsets import ListOffsetsResponse
+from felice.protocol.messages.produce import ProduceResponse
 
 LATEST = -1
 EARLIEST = -2
@@ -351,7 +354,7 @@ class BlockingClient:
         )
 
     def _take_fetch(
-        self, response: Any, left: list[_Range], options: _FetchOptions
+        self, response: FetchResponse, left: list[_Range], options: _FetchOptions
     ) -> tuple[list[RawBatches], KafkaException | None]:
         if response.error_code:
             return [], failure(response.error_code)
@@ -373,7 +376,7 @@ class BlockingClient:
                     problem = problem or self._stalled(piece, row)
         return pieces, problem
 
-    def _stalled(self, piece: _Range, row: Any) -> KafkaException | None:
+    def _stalled(self, piece: _Range, row: PartitionData) -> KafkaException | None:
         """Return an error if the log stays shorter than the requested end: the wait must be bounded."""
         since = piece.failing_since
         if since is None or (time.monotonic() - since) * 1000 < self.config.retry_timeout_ms:
@@ -471,7 +474,7 @@ class BlockingClient:
             return error
 
     def _take_produced(
-        self, response: Any, indexes: dict[Partition, int], results: dict[int, Appended]
+        self, response: ProduceResponse, indexes: dict[Partition, int], results: dict[int, Appended]
     ) -> KafkaException | None:
         problem: KafkaException | None = None
         for topic in response.responses:
@@ -500,7 +503,7 @@ def _turned(left: list[_Range]) -> list[_Range]:
     return left[1:] + left[:1]
 
 
-def _advance(piece: _Range, row: Any, isolation_level: int) -> list[RawBatches]:
+def _advance(piece: _Range, row: PartitionData, isolation_level: int) -> list[RawBatches]:
     """Advance the position past the whole batches of a response, and return the visible ones."""
     records = memoryview(row.records) if row.records is not None else memoryview(b"")
     headers = [header for header in whole_batches(records) if header.next_offset > piece.position]
@@ -537,7 +540,9 @@ def _next_request(
     return taken, rest
 
 
-def _take_offsets(response: Any, found: dict[Partition, OffsetAndTimestamp]) -> KafkaException | None:
+def _take_offsets(
+    response: ListOffsetsResponse, found: dict[Partition, OffsetAndTimestamp]
+) -> KafkaException | None:
     problem: KafkaException | None = None
     for topic in response.topics:
         for row in topic.partitions:

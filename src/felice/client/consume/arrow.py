@@ -7,7 +7,7 @@ Keeps true:  The table holds the rows that polling would have delivered next, pa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from felice.client.consume.delivery import Delivery, Fetched
 from felice.client.consume.subscription import AssignedPartition
@@ -105,7 +105,7 @@ class ArrowDelivery:
             check_crcs=self._check_crcs,
         )
 
-    def _keep(self, piece: Any) -> None:
+    def _keep(self, piece: pa.RecordBatch) -> None:
         if piece.num_rows:
             self._pieces.append(piece)
             self.rows += piece.num_rows
@@ -121,5 +121,5 @@ class ArrowDelivery:
         return pa.Table.from_batches(self._pieces, schema=schema)
 
 
-def _bytes_of(fetched: Fetched, header: Any) -> memoryview:
+def _bytes_of(fetched: Fetched, header: BatchHeader) -> memoryview:
     return fetched.records[header.position : header.end]

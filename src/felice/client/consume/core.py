@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from felice.client.consume.delivery import Delivery
 from felice.client.consume.fetcher import Fetcher
@@ -39,7 +38,10 @@ from felice.client.net.statistics import Document, Statistics
 from felice.client.options import Settings
 from felice.protocol.errors import ErrorCode
 
-AskApplication = Callable[[Any, list[TopicPartition]], Awaitable[None]]
+PartitionsCallback = Callable[[list[TopicPartition]], object]
+"""A rebalance callback of the application: on_assign, on_revoke or on_lost."""
+
+AskApplication = Callable[[PartitionsCallback, list[TopicPartition]], Awaitable[None]]
 """Runs a rebalance callback of the application, in the thread that the API chooses."""
 
 _LAST_COMMIT_TIMEOUT_S = 5.0
@@ -67,7 +69,7 @@ class ConsumerCore:
         self.last_poll = asyncio.get_running_loop().time()
         self._ask = ask
         self._tell = tell
-        self._callbacks: dict[str, Any] = {}
+        self._callbacks: dict[str, PartitionsCallback | None] = {}
         self._assigned_by_application = False
         self._auto_commit: asyncio.Task[None] | None = None
         self._commit_lock = asyncio.Lock()
@@ -97,7 +99,9 @@ class ConsumerCore:
 
     # Subscription and assignment
 
-    async def subscribe(self, topics: Sequence[str], callbacks: Mapping[str, Any]) -> None:
+    async def subscribe(
+        self, topics: Sequence[str], callbacks: Mapping[str, PartitionsCallback | None]
+    ) -> None:
         """Subscribe to topics (names, or patterns that begin with ^) and join the group."""
         if not self.settings["group.id"]:
             raise failure(KafkaError._UNKNOWN_GROUP, 'subscribe() needs "group.id"')

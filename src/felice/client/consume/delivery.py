@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from felice.client.consume.subscription import AssignedPartition
 from felice.client.error import KafkaError, error_of
@@ -28,6 +27,7 @@ from felice.protocol.errors import ApiError
 from felice.records.batch import BatchHeader, verify_crc
 from felice.records.errors import CorruptBatch
 from felice.records.reader import read_batch
+from felice.records.record import Record
 
 
 class Fetched:
@@ -67,7 +67,7 @@ class Delivery:
         self.on_drained = on_drained
         self._fetched: Fetched | None = None
         self._headers: Iterator[BatchHeader] = iter(())
-        self._records: Iterator[Any] = iter(())
+        self._records: Iterator[Record] = iter(())
         self._origin = Origin("", -1)
         self._listeners: list[Callable[[], None]] = []
         # The loop writes the first, the application the second.

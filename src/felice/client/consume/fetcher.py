@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from felice.client.consume.delivery import Delivery, Fetched
 from felice.client.consume.isolation import READ_COMMITTED, visible_batches, whole_batches
@@ -35,6 +35,7 @@ from felice.client.net.requests import fetch_request
 from felice.client.net.topology import NO_LEADER
 from felice.client.options import Settings
 from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.fetch import FetchResponse, PartitionData
 
 Asked: TypeAlias = tuple[AssignedPartition, Lease, int | None]
 """A partition, its lease and its fetch offset at the time of the request."""
@@ -153,7 +154,7 @@ class Fetcher:
             or self._delivery.buffered_bytes >= settings["queued.max.messages.kbytes"] * 1024
         )
 
-    async def _fetch(self, leader: int, lane: str, asked: dict[Any, Asked]) -> None:
+    async def _fetch(self, leader: int, lane: str, asked: dict[Partition, Asked]) -> None:
         settings = self._settings
         wait_ms = settings["fetch.wait.max.ms"]
         if self.starved and lane != _LANES[0]:
@@ -191,7 +192,7 @@ class Fetcher:
         if not error.error.retriable():
             self._delivery.put(error_message(error.error))
 
-    def _take(self, response: Any, asked: dict[Any, Asked]) -> None:
+    def _take(self, response: FetchResponse, asked: dict[Partition, Asked]) -> None:
         names = self._cluster.topology.names_by_id
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
@@ -204,7 +205,7 @@ class Fetcher:
                 else:
                     self._on_records(partition, row)
 
-    def _on_records(self, partition: AssignedPartition, row: Any) -> None:
+    def _on_records(self, partition: AssignedPartition, row: PartitionData) -> None:
         partition.high_watermark = row.high_watermark
         partition.log_start_offset = row.log_start_offset
         records = memoryview(row.records) if row.records is not None else memoryview(b"")
@@ -232,7 +233,7 @@ class Fetcher:
             eof = error_of(KafkaError._PARTITION_EOF)
             self._delivery.put(Fetched(partition, memoryview(b""), [], offset, eof))
 
-    def _on_error(self, partition: AssignedPartition, row: Any) -> None:
+    def _on_error(self, partition: AssignedPartition, row: PartitionData) -> None:
         code = row.error_code
         where = f"{partition.topic}-{partition.partition}"
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -301,7 +302,7 @@ class Fetcher:
             logical[partition] = OFFSET_BEGINNING if policy == "earliest" else OFFSET_END
 
     async def _resolve_committed(
-        self, partitions: list[AssignedPartition], leases: dict[AssignedPartition, Any]
+        self, partitions: list[AssignedPartition], leases: dict[AssignedPartition, Lease]
     ) -> None:
         keys = [partition.key for partition in partitions]
         group_id = self._settings["group.id"]
@@ -319,7 +320,7 @@ class Fetcher:
             partition.committed = committed.offset
 
     async def _resolve_logical(
-        self, wanted: dict[AssignedPartition, int], leases: dict[AssignedPartition, Any]
+        self, wanted: dict[AssignedPartition, int], leases: dict[AssignedPartition, Lease]
     ) -> None:
         if not wanted:
             return

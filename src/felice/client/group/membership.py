@@ -23,6 +23,8 @@ from felice.client.net.cluster import Cluster, backoff_s
 from felice.client.net.waiting import Waiting
 from felice.client.options import Settings
 from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.join_group import JoinGroupResponse
+from felice.protocol.messages.sync_group import SyncGroupRequestAssignment
 from felice.protocol.patterns import Pattern
 from felice.protocol.primitives import MalformedMessage
 
@@ -201,7 +203,7 @@ class GroupMembership:
         await self._take_up(answer.assignment)
         return True
 
-    async def _assign(self, response: Any) -> list[Any]:
+    async def _assign(self, response: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
         subscriptions = self.member.subscriptions(response)
         topics = {topic for subscription in subscriptions.values() for topic in subscription.topics}
         self._cluster.interesting |= topics
@@ -210,7 +212,7 @@ class GroupMembership:
         counts = {topic: count for topic, count in self._counts.items() if count}
         return self.member.assignments(subscriptions, counts)
 
-    def _partition_counts(self, topics: Any) -> dict[str, int]:
+    def _partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         return {topic: self._cluster.topology.partition_count(topic) for topic in topics}
 
     async def _take_up(self, data: bytes) -> None:

@@ -166,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._frames.failure is not None and not self.closed:
             self._on_violation(self._frames.failure)
 
-    def _on_reply(self, waiting: _Waiting, message: Any, seconds: float) -> None:
+    def _on_reply(self, waiting: _Waiting, message: object, seconds: float) -> None:
         if self._traffic is not None:
             self._traffic.on_reply(message, seconds)
         if self._log.isEnabledFor(logging.DEBUG):

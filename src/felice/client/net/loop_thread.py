@@ -61,7 +61,7 @@ class LoopThread:
             future.cancel()
             raise
 
-    def post(self, function: Callable[..., object], *arguments: Any) -> None:
+    def post(self, function: Callable[..., object], *arguments: object) -> None:
         """Call a function on the loop soon; does nothing if the loop has ended."""
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(function, *arguments)

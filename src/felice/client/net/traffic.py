@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import Any
 
 # Its own generator, used only to choose samples: a client's other random choices must not depend on how much was
 # measured.
@@ -91,7 +90,7 @@ class BrokerTraffic:
         self.requests[api_name] += 1
         self.sent_bytes += size_bytes
 
-    def on_reply(self, message: Any, seconds: float) -> None:
+    def on_reply(self, message: object, seconds: float) -> None:
         """Count a response. A broker that delayed it because of a quota reports the delay in the response."""
         self.replies += 1
         self.round_trips_us.add(seconds * 1e6)

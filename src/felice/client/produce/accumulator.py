@@ -21,6 +21,7 @@ from felice.client.error import KafkaError, KafkaException, failure, kafka_error
 from felice.client.produce.batches import PartitionQueue, ProducerBatch, Report
 from felice.client.produce.partitioners import Partitioner
 from felice.client.produce.transaction import Transaction
+from felice.client.produce.values import Headers
 from felice.records.builder import BatchBuilder
 from felice.records.compression import Codec
 
@@ -52,7 +53,7 @@ class HeldRecord:
     timestamp: int
     key: bytes | None
     value: bytes | None
-    headers: Any
+    headers: Headers | None
     report: Report | None
     size_bytes: int
 
@@ -104,7 +105,7 @@ class Accumulator:
         timestamp: int,
         key: bytes | None,
         value: bytes | None,
-        headers: Any,
+        headers: Headers | None,
         report: Report | None,
         now: float,
     ) -> bool:
@@ -187,7 +188,7 @@ class Accumulator:
         timestamp: int,
         key: bytes | None,
         value: bytes | None,
-        headers: Any,
+        headers: Headers | None,
         report: Report | None,
         size: int,
         now: float,

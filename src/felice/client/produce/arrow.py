@@ -26,7 +26,10 @@ _CONTENT = ("key", "value", "timestamp", "headers")
 
 
 def batches_of_table(
-    table: Any, names: Mapping[str, str | None], partition_count: int, settings: Settings
+    table: pa.Table | pa.RecordBatch,
+    names: Mapping[str, str | None],
+    partition_count: int,
+    settings: Settings,
 ) -> Iterator[tuple[int, Any, int]]:
     """Yield partition, batch and record count. `names` maps parts of a record (key, value...) to columns."""
     import pyarrow as pa
@@ -44,7 +47,7 @@ def batches_of_table(
             yield partition, data, BatchHeader.parse(data).record_count
 
 
-def _check_columns(table: Any, names: Mapping[str, str | None]) -> None:
+def _check_columns(table: pa.Table, names: Mapping[str, str | None]) -> None:
     """Raise unless every column becomes a part of the records: no column may be dropped silently."""
     known = [name for name in names.values() if name is not None]
     unused = [name for name in table.schema.names if name not in known]
@@ -63,18 +66,18 @@ def _check_columns(table: Any, names: Mapping[str, str | None]) -> None:
         raise failure(KafkaError._INVALID_ARG, f"the table has several columns {repeated[0]!r}")
 
 
-def _content(table: Any, names: Mapping[str, str | None]) -> Any:
+def _content(table: pa.Table, names: Mapping[str, str | None]) -> pa.Table:
     import pyarrow as pa
 
     columns = {part: _column(table, names[part]) for part in _CONTENT}
     return pa.table({part: column for part, column in columns.items() if column is not None})
 
 
-def _column(table: Any, name: str | None) -> Any:
+def _column(table: pa.Table, name: str | None) -> pa.ChunkedArray | None:
     return table.column(name) if name is not None and name in table.schema.names else None
 
 
-def _batches(rows: Any, settings: Settings) -> Iterator[Any]:
+def _batches(rows: pa.Table, settings: Settings) -> Iterator[Any]:
     level = settings["compression.level"]
     return arrow_to_batches(
         rows,
@@ -86,7 +89,9 @@ def _batches(rows: Any, settings: Settings) -> Iterator[Any]:
     )
 
 
-def _by_partition(content: pa.Table, numbers: Any, count: int) -> Iterator[tuple[int, pa.Table]]:
+def _by_partition(
+    content: pa.Table, numbers: pa.ChunkedArray | None, count: int
+) -> Iterator[tuple[int, pa.Table]]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -107,7 +112,7 @@ def _by_partition(content: pa.Table, numbers: Any, count: int) -> Iterator[tuple
         yield from _runs(content.filter(pc.is_null(targets)), count)
 
 
-def _check_range(targets: Any, count: int) -> None:
+def _check_range(targets: pa.Int32Array, count: int) -> None:
     import pyarrow.compute as pc
 
     bounds = pc.min_max(targets).as_py()

@@ -27,7 +27,7 @@ from felice.records.builder import BatchBuilder
 from felice.records.compression import Codec
 from felice.records.reader import read_batch
 
-Report: TypeAlias = Callable[[KafkaError | None, Message], Any]
+Report: TypeAlias = Callable[[KafkaError | None, Message], object]
 
 MAX_PARTITION_IN_FLIGHT = 5
 """A broker remembers the last five batches of a producer and recognises a retry only among them."""

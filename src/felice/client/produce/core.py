@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from felice.client.error import KafkaError, failure
 from felice.client.model import ClusterMetadata, ThrottleEvent
@@ -52,7 +52,7 @@ class Inbox(Protocol):
     def on_dropped(self, record: HeldRecord, error: KafkaError) -> None:
         """A record failed before it was assigned to a partition."""
 
-    def tell(self, callback: Callable[..., Any], *arguments: Any) -> None:
+    def tell(self, callback: Callable[..., object], *arguments: object) -> None:
         """Call a callback of the application with these arguments."""
 
 

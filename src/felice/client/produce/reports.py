@@ -6,7 +6,6 @@ Keeps true:  A message is decoded from the batch that was sent, with the offset 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from felice.client.error import KafkaError
 from felice.client.model import (
@@ -22,6 +21,7 @@ from felice.client.produce.batches import ProducerBatch, Report
 from felice.client.produce.sender import Delivered
 from felice.records.batch import BatchHeader
 from felice.records.reader import read_batch
+from felice.records.record import Record
 
 
 def reports_of(delivered: Delivered) -> Iterator[tuple[Report, KafkaError | None, Message]]:
@@ -34,7 +34,7 @@ def reports_of(delivered: Delivered) -> Iterator[tuple[Report, KafkaError | None
         yield report, delivered.error, message_of(delivered.origin, records[index], delivered.error)
 
 
-def _records(batch: ProducerBatch, delivered: Delivered) -> list[Any]:
+def _records(batch: ProducerBatch, delivered: Delivered) -> list[Record]:
     batch.seal()
     header = BatchHeader.parse(batch.data)
     if delivered.base_offset < 0:

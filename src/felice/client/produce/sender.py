@@ -15,10 +15,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from felice.client.error import KafkaError, KafkaException, error_of, kafka_error
-from felice.client.model import Origin
+from felice.client.model import Origin, Partition
 from felice.client.net.cluster import Cluster, backoff_s
 from felice.client.net.connection import Connection
 from felice.client.net.requests import LAST_INIT_PRODUCER_ID, produce_request
@@ -31,6 +30,7 @@ from felice.client.produce.counts import ProducerCounts
 from felice.client.produce.transaction import Transaction
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest
+from felice.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
 _REQUEST_TARGET_BYTES = 4 << 20
 # Only one request opens a connection: if it fails, later requests would open the next one and overtake it.
@@ -352,7 +352,7 @@ class Sender:
             self._count_sent(leader, [batch for _, batch in batches])
             if self._acks == 0:
                 connection.send_unanswered(request)
-                rows: dict[tuple[str, int], Any] = {}
+                rows: dict[Partition, PartitionProduceResponse] = {}
             else:
                 response = await connection.call(request, self._cluster.timeout_s)
                 rows = self._rows(response)
@@ -380,7 +380,7 @@ class Sender:
             elif traffic is not None:
                 traffic.internal_latency_us.add((now - batch.created) * 1e6)
 
-    def _rows(self, response: Any) -> dict[tuple[str, int], Any]:
+    def _rows(self, response: ProduceResponse) -> dict[Partition, PartitionProduceResponse]:
         names = self._cluster.topology.names_by_id
         return {
             (topic.name or names.get(topic.topic_id, ""), row.index): row
@@ -395,7 +395,9 @@ class Sender:
 
     # Results
 
-    def _on_row(self, queue: PartitionQueue, batch: ProducerBatch, row: Any) -> None:
+    def _on_row(
+        self, queue: PartitionQueue, batch: ProducerBatch, row: PartitionProduceResponse | None
+    ) -> None:
         if batch not in queue.in_flight:
             return  # purged: it has its result already
         if self._acks == 0:

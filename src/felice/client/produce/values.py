@@ -15,7 +15,7 @@ HeadersInput: TypeAlias = Mapping[str, Content] | Iterable[tuple[str, Content]] 
 """The types that an application may pass as headers."""
 
 
-def as_bytes(value: Any, what: str) -> bytes | None:
+def as_bytes(value: object, what: str) -> bytes | None:
     """Convert a key or value: bytes stay, a str is encoded as UTF-8."""
     if value is None or type(value) is bytes:
         return value

@@ -45,7 +45,7 @@ def fetch_error(broker: FakeBroker, code: int) -> FetchResponse:
     return FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=topic_id, partitions=[row])])
 
 
-def test_what_was_produced_is_fetched_whole(broker: FakeBroker, client: BlockingClient) -> None:
+def test_produced_batches_are_fetched_whole(broker: FakeBroker, client: BlockingClient) -> None:
     for number in range(5):
         assert client.produce_raw("t", 0, batch(b"%d" % number)).base_offset == number
     values = [record.value for data in client.fetch_raw("t", 0, 1, 4) for record in read_records(data)]
@@ -69,7 +69,7 @@ def test_results_come_in_the_order_given_and_partitions_keep_theirs(client: Bloc
     assert [(row.partition, row.base_offset) for row in rows] == [(1, 0), (0, 0), (1, 1)]
 
 
-def test_offset_that_is_gone_is_its_own_error(broker: FakeBroker, client: BlockingClient) -> None:
+def test_offset_out_of_range_has_its_own_exception(broker: FakeBroker, client: BlockingClient) -> None:
     broker.script(FetchRequest, fetch_error(broker, ErrorCode.OFFSET_OUT_OF_RANGE))
     with pytest.raises(OffsetOutOfRange) as caught:
         list(client.fetch_raw("t", 0, 3, 9))
@@ -98,7 +98,7 @@ def test_retries_end_with_the_last_reason(broker: FakeBroker) -> None:
     assert time.monotonic() - started < 3
 
 
-def test_lasting_error_names_topic_and_partition(broker: FakeBroker, client: BlockingClient) -> None:
+def test_permanent_error_names_topic_and_partition(broker: FakeBroker, client: BlockingClient) -> None:
     broker.script(ProduceRequest, broker.produce_error(ErrorCode.INVALID_RECORD))
     with pytest.raises(KafkaException, match="t-0"):
         client.produce_raw("t", 0, batch(b"v"))
@@ -106,9 +106,7 @@ def test_lasting_error_names_topic_and_partition(broker: FakeBroker, client: Blo
         client.list_offsets({("nowhere", 0): EARLIEST})
 
 
-def test_unfinished_reading_does_not_disturb_what_comes_after(
-    broker: FakeBroker, client: BlockingClient
-) -> None:
+def test_unfinished_read_does_not_disturb_later_requests(broker: FakeBroker, client: BlockingClient) -> None:
     client.produce([("t", 0, batch(b"a")), ("t", 1, batch(b"b"))])
     reading = client.fetch({("t", 0): (0, 1), ("t", 1): (0, 5)})
     next(reading)
@@ -138,13 +136,13 @@ def test_acks_zero_returns_at_once(broker: FakeBroker, client: BlockingClient) -
     assert broker.values("t", 0) == [b"v"]
 
 
-def test_batches_behind_the_end_are_not_handed_out(broker: FakeBroker, client: BlockingClient) -> None:
+def test_batches_beyond_the_end_are_not_returned(broker: FakeBroker, client: BlockingClient) -> None:
     client.produce([("t", 0, batch(b"%d" % number)) for number in range(6)])
     values = [record.value for data in client.fetch_raw("t", 0, 2, 4) for record in read_records(data)]
     assert values == [b"2", b"3"]
 
 
-def test_end_that_the_log_does_not_reach_is_given_up(broker: FakeBroker) -> None:
+def test_wait_for_an_end_beyond_the_log_is_bounded(broker: FakeBroker) -> None:
     with BlockingClient(broker.bootstrap, retry_timeout_ms=150, fetch_max_wait_ms=10) as client:
         client.produce_raw("t", 0, batch(b"v"))
         with pytest.raises(KafkaException, match="t-0 ends at 1, 5 was asked for"):

@@ -113,12 +113,12 @@ def is_absence_allowed(name: str) -> bool:
     return any(candidate in ABSENT for candidate in alike)
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     missing = [name for name, _, ours in ROWS if ours is ABSENT and not is_absence_allowed(name)]
     assert not missing
 
 
-def test_every_allowed_absence_is_one() -> None:
+def test_every_allowed_absence_is_absent() -> None:
     absent = {name for name, _, ours in ROWS if ours is ABSENT}
     assert not set(ABSENT) - absent
 
@@ -227,7 +227,7 @@ KEYWORDS = {
 @pytest.mark.parametrize(
     "name", [name for name in KEYWORDS if KEYWORDS[name] and f"admin.AdminClient.{name}" not in ABSENT]
 )
-def test_keyword_arguments_of_the_admin_client_are_there(name: str) -> None:
+def test_keyword_arguments_of_the_admin_client_exist(name: str) -> None:
     from felice.client.admin import AdminClient
 
     assert not set(KEYWORDS[name]) - set(our_parameters(getattr(AdminClient, name)))

@@ -39,7 +39,7 @@ def send(made: Producer, values: list[bytes], topic: str = "t", partition: int =
     return reports
 
 
-def test_report_tells_where_the_record_went(broker: FakeBroker) -> None:
+def test_report_has_partition_and_offset_of_the_record(broker: FakeBroker) -> None:
     with producer(broker) as made:
         [(error, message)] = send(made, [b"v"])
     assert error is None
@@ -51,7 +51,7 @@ def test_report_tells_where_the_record_went(broker: FakeBroker) -> None:
     "failure",
     [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.CORRUPT_MESSAGE, Disconnect],
 )
-def test_passing_failure_is_retried_with_the_same_sequence(broker: FakeBroker, failure: Any) -> None:
+def test_transient_failure_is_retried_with_the_same_sequence(broker: FakeBroker, failure: Any) -> None:
     broker.script(ProduceRequest, broker.produce_error(failure) if failure is not Disconnect else Disconnect)
     with producer(broker) as made:
         [(error, message)] = send(made, [b"v"])
@@ -60,7 +60,7 @@ def test_passing_failure_is_retried_with_the_same_sequence(broker: FakeBroker, f
     assert [header.base_sequence for header in broker.batches("t", 0)] == [0]
 
 
-def test_order_survives_retries_with_many_batches_under_way(broker: FakeBroker) -> None:
+def test_order_survives_retries_with_many_batches_in_flight(broker: FakeBroker) -> None:
     broker.script(ProduceRequest, *[broker.produce_error(ErrorCode.NOT_ENOUGH_REPLICAS)] * 7)
     values = [b"%d" % number for number in range(40)]
     with producer(broker, batch_num_messages=2) as made:
@@ -72,7 +72,7 @@ def test_order_survives_retries_with_many_batches_under_way(broker: FakeBroker) 
     ]
 
 
-def test_lasting_failure_is_reported_once_and_not_retried(broker: FakeBroker) -> None:
+def test_permanent_failure_is_reported_once_and_not_retried(broker: FakeBroker) -> None:
     broker.script(ProduceRequest, broker.produce_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     with producer(broker) as made:
         [(error, message)] = send(made, [b"v"])
@@ -90,7 +90,7 @@ def test_gap_left_by_a_failed_batch_starts_a_new_epoch(broker: FakeBroker) -> No
     assert (header.producer_epoch, header.base_sequence) == (1, 0)
 
 
-def test_sequence_that_the_broker_lost_begins_again_in_a_new_epoch(broker: FakeBroker) -> None:
+def test_sequence_lost_by_the_broker_starts_again_in_a_new_epoch(broker: FakeBroker) -> None:
     with producer(broker) as made:
         send(made, [b"one"])
         broker.script(ProduceRequest, broker.produce_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
@@ -143,7 +143,7 @@ def test_retries_are_bounded_when_asked(broker: FakeBroker) -> None:
     assert len(broker.asked(ProduceRequest)) == 3
 
 
-def test_acks_zero_asks_for_no_answer(broker: FakeBroker) -> None:
+def test_acks_zero_expects_no_response(broker: FakeBroker) -> None:
     with producer(broker, acks=0) as made:
         [(error, message)] = send(made, [b"v"])
         assert error is None and message.offset() is None
@@ -152,7 +152,7 @@ def test_acks_zero_asks_for_no_answer(broker: FakeBroker) -> None:
     assert not broker.asked(InitProducerIdRequest)
 
 
-def test_identity_is_asked_for_until_there_is_one(broker: FakeBroker) -> None:
+def test_producer_id_is_requested_until_a_broker_grants_it(broker: FakeBroker) -> None:
     loading = InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     broker.script(InitProducerIdRequest, loading, loading)
     with producer(broker) as made:
@@ -160,7 +160,7 @@ def test_identity_is_asked_for_until_there_is_one(broker: FakeBroker) -> None:
     assert error is None and broker.batches("t", 0)[0].producer_id == 7
 
 
-def test_refused_identity_fails_what_waits(broker: FakeBroker) -> None:
+def test_refused_producer_id_fails_the_waiting_records(broker: FakeBroker) -> None:
     refusal = InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     broker.script(InitProducerIdRequest, refusal)
     with producer(broker) as made:
@@ -182,7 +182,7 @@ def test_unknown_topic_is_reported_after_the_propagation_time(broker: FakeBroker
     assert message.timestamp()[1] == 5
 
 
-def test_topic_that_appears_meanwhile_gets_its_records(broker: FakeBroker) -> None:
+def test_topic_created_while_records_wait_gets_them(broker: FakeBroker) -> None:
     missing = broker._metadata(MetadataRequest(topics=None), 13)
     missing.topics = [broker._topic("late")]
     broker.script(MetadataRequest, missing, missing)
@@ -199,7 +199,7 @@ def test_full_queue_raises_buffer_error(broker: FakeBroker) -> None:
             made.produce("t", b"2", partition=0)
 
 
-def test_purge_reports_what_waited(broker: FakeBroker) -> None:
+def test_purge_reports_the_waiting_records(broker: FakeBroker) -> None:
     reports: Reports = []
     with producer(broker, linger_ms=5000) as made:
         made.produce("t", b"1", partition=0, on_delivery=lambda *report: reports.append(report))
@@ -244,7 +244,7 @@ def test_value_of_a_wrong_type_is_refused_and_text_is_utf8(broker: FakeBroker) -
     assert broker.values("t", 0) == ["grüße".encode()]
 
 
-def test_closed_producer_takes_nothing(broker: FakeBroker) -> None:
+def test_closed_producer_refuses_records(broker: FakeBroker) -> None:
     made = producer(broker)
     made.close()
     made.close()
@@ -252,7 +252,7 @@ def test_closed_producer_takes_nothing(broker: FakeBroker) -> None:
         made.produce("t", b"v")
 
 
-def test_unreachable_broker_is_told_to_error_cb_with_address() -> None:
+def test_unreachable_broker_is_reported_to_error_cb_with_address() -> None:
     errors: list[KafkaError] = []
     made = Producer(
         {"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": 300, "error_cb": errors.append}
@@ -265,7 +265,7 @@ def test_unreachable_broker_is_told_to_error_cb_with_address() -> None:
     assert errors[0] == KafkaError._ALL_BROKERS_DOWN
 
 
-def test_table_goes_by_partition_column_or_by_key(broker: FakeBroker) -> None:
+def test_table_rows_go_by_partition_column_or_by_key(broker: FakeBroker) -> None:
     pa = pytest.importorskip("pyarrow")
     with producer(broker) as made:
         table = pa.table({"value": [b"a", b"b", b"c"], "partition": [2, 0, 2]})
@@ -306,7 +306,7 @@ def test_value_that_is_not_bytes_or_text_is_refused_with_advice(broker: FakeBrok
 @pytest.mark.parametrize(
     "choice", [lambda key, count: count, lambda key, count: -3, lambda key, count: 1 // 0]
 )
-def test_partitioner_that_fails_ends_its_records_and_no_others(broker: FakeBroker, choice: Any) -> None:
+def test_failing_partitioner_fails_only_its_own_records(broker: FakeBroker, choice: Any) -> None:
     def partitioner(key: bytes | None, count: int) -> int:
         return 0 if key == b"good" else choice(key, count)
 
@@ -324,9 +324,7 @@ def test_partitioner_that_fails_ends_its_records_and_no_others(broker: FakeBroke
 
 
 @pytest.mark.parametrize("timestamp", [-5, 2**63, "soon"])
-def test_timestamp_that_cannot_be_is_refused_and_leaves_nothing_behind(
-    broker: FakeBroker, timestamp: Any
-) -> None:
+def test_invalid_timestamp_is_refused_and_queues_nothing(broker: FakeBroker, timestamp: Any) -> None:
     with producer(broker) as made:
         for _ in range(2):
             with pytest.raises((KafkaException, ValueError, TypeError, OverflowError)):
@@ -348,7 +346,7 @@ def test_halves_of_a_batch_that_was_too_large_keep_their_order_without_idempoten
     assert broker.values("t", 0) == values
 
 
-def test_topic_that_is_no_name_is_refused_and_spoils_nothing(broker: FakeBroker) -> None:
+def test_topic_that_is_not_a_string_is_refused_and_queues_nothing(broker: FakeBroker) -> None:
     with producer(broker) as made:
         with pytest.raises(TypeError, match="topic"):
             made.produce(None, b"v")  # type: ignore[arg-type]
@@ -357,13 +355,13 @@ def test_topic_that_is_no_name_is_refused_and_spoils_nothing(broker: FakeBroker)
 
 
 @pytest.mark.parametrize("key", ["on_delivery", "delivery.report.only.error"])
-def test_asyncio_producer_takes_no_key_that_it_would_ignore(key: str) -> None:
+def test_asyncio_producer_refuses_keys_without_effect(key: str) -> None:
     config = {"bootstrap.servers": "127.0.0.1:1", key: print if key == "on_delivery" else True}
     with pytest.raises(KafkaException, match="asyncio"):
         aio.Producer(config)
 
 
-def test_asyncio_producer_tells_of_an_outage() -> None:
+def test_asyncio_producer_reports_an_outage() -> None:
     errors: list[KafkaError] = []
 
     async def main() -> None:
@@ -376,7 +374,7 @@ def test_asyncio_producer_tells_of_an_outage() -> None:
     assert errors and errors[0] == KafkaError._ALL_BROKERS_DOWN
 
 
-def test_broker_that_throttles_is_told_to_the_application_and_once_more_when_it_is_over(
+def test_throttling_is_reported_to_the_application_and_once_more_when_it_ends(
     broker: FakeBroker,
 ) -> None:
     slow = InitProducerIdResponse(throttle_time_ms=1500, producer_id=1, producer_epoch=0)

@@ -138,7 +138,9 @@ def test_logical_offsets_are_looked_up(consumer: Callable[..., Consumer], start:
     assert read(one, 1)[0].offset() == first
 
 
-def test_end_is_where_new_records_come(consumer: Callable[..., Consumer], broker: Committing) -> None:
+def test_reading_from_the_end_delivers_new_records(
+    consumer: Callable[..., Consumer], broker: Committing
+) -> None:
     one = consumer()
     one.assign([at(OFFSET_END)])
     assert one.poll(0.1) is None
@@ -147,7 +149,7 @@ def test_end_is_where_new_records_come(consumer: Callable[..., Consumer], broker
     assert message is not None and (message.offset(), message.value()) == (4, b"new")
 
 
-def test_committed_offset_goes_before_the_reset(
+def test_committed_offset_takes_precedence_over_the_reset(
     consumer: Callable[..., Consumer], broker: Committing
 ) -> None:
     broker.committed["t", 0] = 3
@@ -170,14 +172,14 @@ def out_of_range(broker: Committing) -> FetchResponse:
     return FetchResponse(responses=[topic])
 
 
-def test_offset_that_is_gone_is_reset(consumer: Callable[..., Consumer], broker: Committing) -> None:
+def test_offset_out_of_range_is_reset(consumer: Callable[..., Consumer], broker: Committing) -> None:
     broker.script(FetchRequest, out_of_range(broker))
     one = consumer()
     one.assign([at(99)])
     assert read(one, 1)[0].offset() == 0
 
 
-def test_offset_that_is_gone_is_an_error_when_asked(
+def test_offset_out_of_range_is_an_error_with_policy_error(
     consumer: Callable[..., Consumer], broker: Committing
 ) -> None:
     broker.script(FetchRequest, out_of_range(broker))
@@ -187,7 +189,9 @@ def test_offset_that_is_gone_is_an_error_when_asked(
     assert message is not None and message.error() == KafkaError._AUTO_OFFSET_RESET
 
 
-def test_end_of_partition_is_told_once_per_end(consumer: Callable[..., Consumer], broker: Committing) -> None:
+def test_end_of_partition_is_reported_once_per_end(
+    consumer: Callable[..., Consumer], broker: Committing
+) -> None:
     one = consumer(enable_partition_eof=True)
     one.assign([at(3)])
     data, end = read(one, 2)
@@ -211,7 +215,7 @@ def test_seek_and_pause_and_resume(consumer: Callable[..., Consumer], broker: Co
     assert [message.offset() for message in read(one, 2)] == [2, 3]
 
 
-def test_commit_is_message_plus_one_or_what_was_consumed(
+def test_commit_is_message_plus_one_or_the_consumed_offsets(
     consumer: Callable[..., Consumer], broker: Committing
 ) -> None:
     one = consumer(group_id="g")
@@ -251,7 +255,7 @@ def test_automatic_commits_happen_by_time_and_at_the_end(
     assert broker.committed["t", 0] == 4
 
 
-def test_stored_offsets_are_what_is_committed(consumer: Callable[..., Consumer], broker: Committing) -> None:
+def test_stored_offsets_are_committed(consumer: Callable[..., Consumer], broker: Committing) -> None:
     one = consumer(group_id="g", enable_auto_offset_store=False)
     one.assign([at(0)])
     messages = read(one, 3)
@@ -270,14 +274,14 @@ def test_lost_broker_is_found_again(consumer: Callable[..., Consumer], broker: C
     assert len(read(one, 4)) == 4
 
 
-def test_grouped_calls_without_group_id_say_so(consumer: Callable[..., Consumer]) -> None:
+def test_group_calls_without_group_id_raise(consumer: Callable[..., Consumer]) -> None:
     one = consumer()
     for call in (lambda: one.subscribe(["t"]), lambda: one.committed([at(0)])):
         with pytest.raises(KafkaException, match="group.id"):
             call()
 
 
-def test_closed_consumer_says_so(consumer: Callable[..., Consumer]) -> None:
+def test_calls_on_a_closed_consumer_raise(consumer: Callable[..., Consumer]) -> None:
     one = consumer()
     one.close()
     one.close()
@@ -335,7 +339,7 @@ def test_reply_to_a_fetch_from_before_the_seek_is_dropped(
     assert [message.offset() for message in read(one, 4)] == [0, 1, 2, 3]
 
 
-def test_assigned_topic_that_does_not_exist_is_told_once(consumer: Callable[..., Consumer]) -> None:
+def test_assigned_topic_that_does_not_exist_is_reported_once(consumer: Callable[..., Consumer]) -> None:
     one = consumer()
     one.assign([TopicPartition("nowhere", 0, 0)])
     message = one.poll(5)
@@ -344,7 +348,7 @@ def test_assigned_topic_that_does_not_exist_is_told_once(consumer: Callable[...,
     assert one.poll(0.3) is None
 
 
-def test_client_that_is_let_go_of_ends_its_thread(broker: Committing) -> None:
+def test_thread_ends_when_the_client_is_collected(broker: Committing) -> None:
     before = threading.active_count()
     one = Consumer({"bootstrap.servers": broker.bootstrap})
     one.assign([at(0)])
@@ -361,7 +365,7 @@ def test_client_that_is_let_go_of_ends_its_thread(broker: Committing) -> None:
     assert threading.active_count() == before
 
 
-def test_calls_that_find_nothing_to_do_are_as_quiet_as_the_original(
+def test_calls_with_nothing_to_do_do_not_raise(
     consumer: Callable[..., Consumer],
 ) -> None:
     told: list[Any] = []
@@ -378,7 +382,7 @@ def test_calls_that_find_nothing_to_do_are_as_quiet_as_the_original(
     assert told == [(KafkaError(KafkaError._NO_OFFSET), [])]
 
 
-def test_subscription_to_nothing_is_refused(consumer: Callable[..., Consumer]) -> None:
+def test_subscription_without_topics_is_refused(consumer: Callable[..., Consumer]) -> None:
     with pytest.raises(KafkaException) as caught:
         consumer(group_id="g").subscribe([])
     assert caught.value.args[0] == KafkaError._INVALID_ARG

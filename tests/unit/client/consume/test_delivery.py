@@ -60,14 +60,14 @@ def offsets(delivery: Delivery, limit: int = 100) -> list[int | None]:
     return [message.offset() for message in delivery.take_many(limit)]
 
 
-def test_records_come_in_order_from_the_position_on(delivery: Delivery) -> None:
+def test_records_are_delivered_in_order_from_the_position(delivery: Delivery) -> None:
     partition = AssignedPartition("t", 0, 2)
     delivery.put(fetched(partition, batch(0, 4), batch(4, 2)))
     assert offsets(delivery) == [2, 3, 4, 5]
     assert partition.position == 6
 
 
-def test_message_carries_what_its_batch_says(delivery: Delivery) -> None:
+def test_message_carries_the_fields_of_record_and_batch(delivery: Delivery) -> None:
     delivery.put(fetched(AssignedPartition("t", 3, 0), batch(0, 1)))
     message = delivery.take()
     assert message is not None
@@ -86,7 +86,7 @@ def test_stale_data_is_dropped_even_in_the_middle_of_a_batch(delivery: Delivery)
     assert offsets(delivery) == [1, 2, 3]
 
 
-def test_position_passes_what_lies_behind_the_last_record(delivery: Delivery) -> None:
+def test_position_skips_markers_and_gaps_after_the_last_record(delivery: Delivery) -> None:
     partition = AssignedPartition("t", 0, 0)
     item = fetched(partition, batch(0, 2))
     item.next_offset = 7
@@ -95,7 +95,7 @@ def test_position_passes_what_lies_behind_the_last_record(delivery: Delivery) ->
     assert partition.position == 7
 
 
-def test_broken_batch_is_reported_in_its_place_and_stepped_over(delivery: Delivery) -> None:
+def test_broken_batch_is_reported_in_its_place_and_skipped(delivery: Delivery) -> None:
     broken = bytearray(batch(2, 2))
     broken[-1] ^= 1
     delivery.put(fetched(AssignedPartition("t", 0, 0), batch(0, 2), bytes(broken), batch(4, 1)))
@@ -114,7 +114,7 @@ def test_events_keep_their_place_among_the_data(delivery: Delivery) -> None:
     assert second.error() == KafkaError._PARTITION_EOF and second.offset() == 1
 
 
-def test_room_is_given_back_when_a_piece_is_done(delivery: Delivery, drained: Drained) -> None:
+def test_room_is_released_when_a_piece_is_delivered(delivery: Delivery, drained: Drained) -> None:
     partition = AssignedPartition("t", 0, 0)
     delivery.put(fetched(partition, batch(0, 3)))
     assert partition.lease.buffered_records == 3 and delivery.buffered_bytes > 0
@@ -187,7 +187,7 @@ def test_columns_lose_nothing_to_a_batch_that_cannot_be_read(delivery: Delivery)
     assert partition.position == 6
 
 
-def test_error_event_behind_rows_is_told_next_time(delivery: Delivery) -> None:
+def test_error_event_after_rows_is_raised_by_the_next_call(delivery: Delivery) -> None:
     pytest.importorskip("pyarrow")
     delivery.put(fetched(AssignedPartition("t", 0, 0), batch(0, 2)))
     delivery.put(error_message(error_of(KafkaError._MAX_POLL_EXCEEDED)))

@@ -39,7 +39,7 @@ def broker() -> Iterator[Committing]:
         yield started
 
 
-def test_offsets_that_the_revoke_callback_stores_are_committed_before_the_partition_is_given_up(
+def test_offsets_stored_by_the_revoke_callback_are_committed_before_the_revocation(
     broker: Committing,
 ) -> None:
     committed_in_callback: list[int] = []
@@ -68,7 +68,7 @@ def test_offsets_that_the_revoke_callback_stores_are_committed_before_the_partit
         spin(consumer, lambda: bool(consumer.assignment()))
 
 
-def test_a_member_that_leaves_commits_what_its_revoke_callback_stores(broker: Committing) -> None:
+def test_a_leaving_member_commits_the_offsets_that_its_revoke_callback_stores(broker: Committing) -> None:
     config = settings(broker, enable_auto_offset_store=False, auto_commit_interval_ms=3_600_000)
     with Consumer(config) as consumer:
         consumer.subscribe(

@@ -74,7 +74,7 @@ def consumer() -> Iterator[Consumer]:
         yield made
 
 
-def test_times_are_answered_with_offsets_the_end_or_an_error_of_their_partition(consumer: Consumer) -> None:
+def test_lookup_by_time_returns_offsets_the_end_or_an_error_per_partition(consumer: Consumer) -> None:
     asked = [TopicPartition("t", 0, 1000), TopicPartition("t", 1, 1000), TopicPartition("t", 2, 2000)]
     rows = consumer.offsets_for_times(asked, timeout=10)
     assert [(row.topic, row.partition, row.offset) for row in rows] == [
@@ -97,7 +97,7 @@ def test_the_ends_of_a_partition_are_its_first_offset_and_the_watermark(consumer
     assert refused.value.args[0].code() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_commits_are_told_with_metadata_and_epoch_or_with_the_error_of_their_partition(
+def test_committed_returns_metadata_and_epoch_or_an_error_per_partition(
     consumer: Consumer,
 ) -> None:
     rows = consumer.committed([TopicPartition("t", number) for number in range(4)], timeout=10)

@@ -23,7 +23,7 @@ def test_bad_pattern_is_refused() -> None:
     assert caught.value.args[0].code() == KafkaError._INVALID_ARG
 
 
-def test_partition_kept_by_an_assignment_goes_on_undisturbed() -> None:
+def test_partition_kept_by_an_assignment_continues_at_its_position() -> None:
     subscription = assigned(TopicPartition("t", 0, 5), TopicPartition("t", 1, 5))
     kept, lost = subscription.of("t", 0), subscription.of("t", 1)
     lease_kept, lease_lost = kept.lease, lost.lease
@@ -33,7 +33,7 @@ def test_partition_kept_by_an_assignment_goes_on_undisturbed() -> None:
     assert [partition.key for partition in fresh] == [("t", 2)]
 
 
-def test_seek_voids_what_was_fetched_and_moves_both_offsets() -> None:
+def test_seek_discards_fetched_data_and_moves_both_offsets() -> None:
     partition = assigned(TopicPartition("t", 0, 5)).of("t", 0)
     lease = partition.lease
     partition.seek(9)
@@ -43,7 +43,7 @@ def test_seek_voids_what_was_fetched_and_moves_both_offsets() -> None:
     assert partition.fetch_offset is None and not partition.fetchable
 
 
-def test_pause_goes_back_to_what_was_not_delivered() -> None:
+def test_pause_returns_to_the_first_undelivered_record() -> None:
     partition = assigned(TopicPartition("t", 0, 5)).of("t", 0)
     partition.fetch_offset = 50
     partition.pause()
@@ -52,7 +52,7 @@ def test_pause_goes_back_to_what_was_not_delivered() -> None:
     assert partition.fetchable
 
 
-def test_only_what_was_consumed_is_committed_automatically() -> None:
+def test_only_consumed_offsets_are_committed_automatically() -> None:
     subscription = assigned(TopicPartition("t", 0, 5), TopicPartition("t", 1, 5))
     consumed = subscription.of("t", 0)
     consumed.consumed, consumed.position = True, 8
@@ -69,7 +69,7 @@ def test_stored_offset_is_committed_when_storing_is_manual() -> None:
     assert subscription.to_commit(auto_store=False) == {("t", 0): (6, -1, "")}
 
 
-def test_incremental_changes_touch_only_what_they_name() -> None:
+def test_incremental_changes_affect_only_the_named_partitions() -> None:
     subscription = assigned(TopicPartition("t", 0, 5))
     kept = subscription.of("t", 0)
     subscription.incremental_assign([TopicPartition("t", 1, OFFSET_INVALID)])

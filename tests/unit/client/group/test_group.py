@@ -40,7 +40,7 @@ def assignment(*numbers: int) -> bytes:
         (9999, MemberAction.STOP),
     ],
 )
-def test_what_an_answer_asks_of_the_member(code: int, step: MemberAction) -> None:
+def test_error_code_decides_the_next_action_of_the_member(code: int, step: MemberAction) -> None:
     assert next_step(code) is step
 
 
@@ -60,7 +60,7 @@ def test_commits_and_heartbeats_carry_the_generation_of_the_join() -> None:
     assert one.committer.instance_id == one.heartbeat_request().group_instance_id == "static"
 
 
-def test_unknown_member_becomes_nobody() -> None:
+def test_unknown_member_drops_its_member_id() -> None:
     one = member()
     one.on_join(joined())
     assert one.on_heartbeat(ErrorCode.UNKNOWN_MEMBER_ID) is MemberAction.FORGET
@@ -84,7 +84,7 @@ def test_change_is_the_difference_to_what_is_owned() -> None:
     assert (change.added, change.revoked, change.assigned) == ((("t", 2),), (("t", 0),), (("t", 1), ("t", 2)))
 
 
-def test_empty_assignment_is_no_partitions() -> None:
+def test_empty_assignment_has_no_partitions() -> None:
     one = member()
     assert one.on_assignment(b"").assigned == one.on_assignment(assignment()).assigned == ()
 

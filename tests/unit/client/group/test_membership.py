@@ -99,7 +99,7 @@ def spin(consumer: Consumer, until: Callable[[], bool], limit_s: float = 8.0) ->
     return errors
 
 
-def test_heartbeats_go_on_while_partitions_wait_to_be_given_up(broker: Coordinator) -> None:
+def test_heartbeats_continue_while_partitions_wait_to_be_revoked(broker: Coordinator) -> None:
     with Consumer(settings(broker)) as consumer:
         told: list[str] = []
         consumer.subscribe(["t"], on_revoke=lambda _, tps: told.append("revoke"))
@@ -113,7 +113,7 @@ def test_heartbeats_go_on_while_partitions_wait_to_be_given_up(broker: Coordinat
         assert told == ["revoke"]
 
 
-def test_member_forgotten_while_it_gives_up_is_a_whole_member_after_the_next_join(
+def test_member_expelled_during_a_revocation_is_a_full_member_after_the_next_join(
     broker: Coordinator,
 ) -> None:
     told: list[str] = []
@@ -134,7 +134,7 @@ def test_member_forgotten_while_it_gives_up_is_a_whole_member_after_the_next_joi
     assert told[3:5] == ["revoke", "assign"]
 
 
-def test_static_member_that_another_replaced_does_not_come_back(broker: Coordinator) -> None:
+def test_replaced_static_member_does_not_rejoin(broker: Coordinator) -> None:
     with Consumer(settings(broker, group_instance_id="one")) as consumer:
         consumer.subscribe(["t"])
         spin(consumer, lambda: bool(consumer.assignment()))
@@ -161,7 +161,7 @@ def test_static_member_that_is_not_polled_keeps_its_place(
         assert len(broker.asked(HeartbeatRequest)) == beats
 
 
-def test_who_is_no_member_any_more_commits_nothing(broker: Coordinator) -> None:
+def test_expelled_member_commits_nothing(broker: Coordinator) -> None:
     with Consumer(settings(broker, auto_commit_interval_ms=100, max_poll_interval_ms=300)) as consumer:
         consumer.subscribe(["t"], on_lost=lambda _, tps: None)
         while consumer.poll(0.1) is None:
@@ -172,7 +172,7 @@ def test_who_is_no_member_any_more_commits_nothing(broker: Coordinator) -> None:
     assert all(request.generation_id_or_member_epoch >= 0 for request in commits), commits
 
 
-def test_error_in_place_of_a_committed_offset_is_no_reason_to_reset(broker: Coordinator) -> None:
+def test_error_of_a_committed_offset_does_not_cause_a_reset(broker: Coordinator) -> None:
     broker.committed_error = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with Consumer(settings(broker)) as consumer:
         consumer.subscribe(["t"])
@@ -184,7 +184,7 @@ def test_error_in_place_of_a_committed_offset_is_no_reason_to_reset(broker: Coor
         spin(consumer, lambda: consumer.position(consumer.assignment())[0].offset == 3)
 
 
-def test_assignment_is_in_force_when_the_poll_that_told_of_it_returns(broker: Coordinator) -> None:
+def test_assignment_is_in_force_when_the_poll_that_ran_its_callback_returns(broker: Coordinator) -> None:
     told: list[int] = []
 
     def on_assign(consumer: Consumer, partitions: Any) -> None:
@@ -197,7 +197,7 @@ def test_assignment_is_in_force_when_the_poll_that_told_of_it_returns(broker: Co
         assert [tp.topic for tp in consumer.assignment()] == ["t"]
 
 
-def test_callback_that_raises_does_not_keep_a_closing_member_in_its_group(broker: Coordinator) -> None:
+def test_closing_member_leaves_its_group_although_a_callback_raises(broker: Coordinator) -> None:
     def fail(consumer: Consumer, partitions: Any) -> None:
         raise ZeroDivisionError("mine")
 
@@ -210,7 +210,9 @@ def test_callback_that_raises_does_not_keep_a_closing_member_in_its_group(broker
     consumer.close()
 
 
-def test_coroutine_callback_that_raises_is_told_and_the_membership_goes_on(broker: Coordinator) -> None:
+def test_exception_of_a_coroutine_callback_is_reported_and_the_membership_continues(
+    broker: Coordinator,
+) -> None:
     async def fail(partitions: Any) -> None:
         raise ZeroDivisionError("mine")
 
@@ -244,7 +246,7 @@ def test_commit_callback_that_raises_does_not_end_automatic_commits(broker: Coor
     asyncio.run(main())
 
 
-def test_consumer_in_a_forked_process_says_so(broker: Coordinator) -> None:
+def test_consumer_in_a_forked_process_raises(broker: Coordinator) -> None:
     consumer = Consumer(settings(broker))
     consumer._thread.stop()  # as a fork leaves it: the object without its thread
     with pytest.raises(RuntimeError, match="fork"):
@@ -255,7 +257,7 @@ def waiting_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [line for line in caplog.messages if line.startswith("waiting: ")]
 
 
-def test_who_waits_for_a_coordinator_is_told_once_why(
+def test_wait_for_a_coordinator_is_reported_once_with_its_reason(
     broker: Coordinator, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "PATIENCE_S", 0.3)
@@ -283,7 +285,7 @@ def test_who_waits_for_a_coordinator_is_told_once_why(
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_MEMBER_ID])
-def test_who_is_not_taken_in_by_the_coordinator_is_told_once_too(
+def test_wait_to_join_a_group_is_reported_once_too(
     broker: Coordinator, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
     monkeypatch.setattr(waiting, "PATIENCE_S", 0.3)

@@ -90,7 +90,7 @@ def test_api_that_the_broker_lacks_or_has_too_new_is_named() -> None:
     assert "Fetch" in fetch and "50-60" in fetch
 
 
-def test_broker_that_refuses_our_api_versions_is_asked_in_one_it_knows() -> None:
+def test_api_versions_is_retried_in_a_version_that_the_broker_knows() -> None:
     refusal = ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
         api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)],
@@ -105,7 +105,7 @@ def test_broker_that_refuses_our_api_versions_is_asked_in_one_it_knows() -> None
         assert [v for request, v in broker.requests if isinstance(request, ApiVersionsRequest)] == [4, 2]
 
 
-def test_reply_that_does_not_come_times_out_with_address_and_api() -> None:
+def test_missing_reply_times_out_with_address_and_api() -> None:
     async def use(connection: Connection) -> str:
         with pytest.raises(KafkaException) as caught:
             await connection.call(MetadataRequest(topics=[]), 0.05)
@@ -118,7 +118,7 @@ def test_reply_that_does_not_come_times_out_with_address_and_api() -> None:
         assert f"127.0.0.1:{broker.port}" in text and "Metadata" in text and "50 ms" in text
 
 
-def test_lost_connection_fails_everything_that_waits_at_once() -> None:
+def test_lost_connection_fails_all_waiting_requests_at_once() -> None:
     async def use(connection: Connection) -> None:
         calls = [connection.call(MetadataRequest(topics=[]), 30) for _ in range(3)]
         results = await asyncio.gather(*calls, return_exceptions=True)
@@ -148,7 +148,7 @@ def test_name_that_does_not_resolve_is_named() -> None:
     assert error.code() == KafkaError._RESOLVE and "no.such.host.invalid" in error.str()
 
 
-def test_peer_that_speaks_something_else_is_found_out() -> None:
+def test_peer_with_another_protocol_is_detected() -> None:
     async def main() -> None:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -175,9 +175,7 @@ def test_blocking_link_times_out_and_closes() -> None:
 
 
 @pytest.mark.parametrize(("limit_s", "given_up"), [(0.3, True), (0.05, False)])
-def test_connection_that_is_silent_for_the_whole_request_timeout_is_given_up(
-    limit_s: float, given_up: bool
-) -> None:
+def test_connection_silent_for_the_whole_request_timeout_is_closed(limit_s: float, given_up: bool) -> None:
     async def main() -> bool:
         connection = await connect(
             SystemNetwork(), "127.0.0.1", broker.port, client_id="test", timeout_s=5, silence_s=0.2

@@ -21,7 +21,7 @@ def reply(leader: int, epoch: int, topic_id: uuid.UUID = FIRST, error: int = 0) 
     return MetadataResponse(brokers=brokers, topics=[topic])
 
 
-def test_older_leader_epoch_does_not_undo_a_newer_one() -> None:
+def test_older_leader_epoch_does_not_replace_a_newer_epoch() -> None:
     topology = Topology()
     topology.update(reply(leader=2, epoch=5))
     topology.update(reply(leader=1, epoch=4))

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 from felice.client.net.traffic import BrokerTraffic, Window
 
 
-def test_window_describes_one_interval_and_begins_anew() -> None:
+def test_window_describes_one_interval_and_starts_again() -> None:
     window = Window()
     for sample in range(1, 101):
         window.add(sample)
@@ -13,7 +13,7 @@ def test_window_describes_one_interval_and_begins_anew() -> None:
     assert set(window.take().values()) == {0}
 
 
-def test_window_keeps_a_bounded_sample_of_everything_that_came() -> None:
+def test_window_keeps_a_bounded_sample_of_all_values() -> None:
     window = Window()
     for sample in range(20 * Window.LIMIT):
         window.add(sample)
@@ -24,7 +24,7 @@ def test_window_keeps_a_bounded_sample_of_everything_that_came() -> None:
     assert abs(found["p50"] - 10 * Window.LIMIT) < 2 * Window.LIMIT
 
 
-def test_throttling_is_told_while_it_lasts_and_once_when_it_is_over() -> None:
+def test_throttling_is_reported_while_it_lasts_and_once_when_it_ends() -> None:
     told: list[tuple[str, int]] = []
     traffic = BrokerTraffic("h:1", lambda address, delay_ms: told.append((address, delay_ms)))
     for delay_ms in (0, 5, 7, 0, 0):
@@ -33,7 +33,7 @@ def test_throttling_is_told_while_it_lasts_and_once_when_it_is_over() -> None:
     assert traffic.replies == 5 and traffic.throttle_ms.take()["max"] == 7
 
 
-def test_reply_without_a_throttle_time_counts_as_none() -> None:
+def test_reply_without_a_throttle_time_counts_as_unthrottled() -> None:
     traffic = BrokerTraffic("h:1", lambda address, delay_ms: None)
     traffic.on_reply(object(), 0.25)
     assert traffic.round_trips_us.take()["avg"] == 250_000

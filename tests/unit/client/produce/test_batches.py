@@ -47,7 +47,7 @@ def test_batches_without_identity_carry_no_sequence() -> None:
     assert header(queue_of(1).take(ANONYMOUS, 1)).base_sequence == -1
 
 
-def test_returned_batches_stand_before_newer_ones_in_their_old_order() -> None:
+def test_returned_batches_precede_newer_batches_in_their_original_order() -> None:
     queue = queue_of(1, 1, 1, 1)
     first, second, third = (queue.take(OLD, 1) for _ in range(3))
     queue.in_flight.clear()
@@ -66,7 +66,7 @@ def test_retried_batch_keeps_its_sequence() -> None:
     assert (first.sequence, queue.take(OLD, 1).sequence) == (0, 2)
 
 
-def test_nothing_is_sent_past_a_retry_while_later_batches_are_under_way() -> None:
+def test_nothing_overtakes_a_retry_while_later_batches_are_in_flight() -> None:
     queue = queue_of(1, 1, 1)
     first, _ = queue.take(OLD, 1), queue.take(OLD, 1)
     queue.in_flight.remove(first)
@@ -76,7 +76,7 @@ def test_nothing_is_sent_past_a_retry_while_later_batches_are_under_way() -> Non
     assert queue.may_send_to(1)
 
 
-def test_retry_goes_alone() -> None:
+def test_retry_is_sent_alone() -> None:
     queue = queue_of(1, 1)
     first = queue.take(OLD, 1)
     queue.in_flight.remove(first)
@@ -87,7 +87,7 @@ def test_retry_goes_alone() -> None:
     assert queue.may_send_to(1)
 
 
-def test_no_more_than_five_batches_are_under_way() -> None:
+def test_no_more_than_five_batches_are_in_flight() -> None:
     queue = queue_of(*[1] * 7)
     for _ in range(5):
         assert queue.may_send_to(1)
@@ -95,7 +95,7 @@ def test_no_more_than_five_batches_are_under_way() -> None:
     assert not queue.may_send_to(1)
 
 
-def test_renumbering_begins_at_zero_in_the_new_epoch_and_seals_again() -> None:
+def test_renumbering_starts_at_zero_in_the_new_epoch_and_seals_again() -> None:
     queue = queue_of(2, 3)
     both = [queue.take(OLD, 1), queue.take(OLD, 1)]
     queue.in_flight.clear()
@@ -108,7 +108,7 @@ def test_renumbering_begins_at_zero_in_the_new_epoch_and_seals_again() -> None:
     assert queue.next_sequence == 5
 
 
-def test_other_partitions_follow_a_new_epoch_only_when_nothing_of_the_old_is_under_way() -> None:
+def test_other_partitions_use_a_new_epoch_only_when_no_old_batch_is_in_flight() -> None:
     queue = queue_of(1, 1, 1)
     queue.take(OLD, 1)
     assert queue.take(NEW, 1).identity == OLD
@@ -157,7 +157,7 @@ def test_first_is_the_batch_with_nothing_unanswered_before_it() -> None:
     assert not queue.is_first(second)
 
 
-def test_nothing_goes_to_a_new_leader_while_the_old_one_is_asked() -> None:
+def test_nothing_is_sent_to_a_new_leader_while_batches_are_in_flight_to_the_old_leader() -> None:
     """A leader that has not met the producer takes any sequence: what is still under way would come after it."""
     queue = queue_of(2)
     first = queue.take(OLD, 1)

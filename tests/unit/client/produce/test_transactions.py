@@ -121,7 +121,7 @@ def test_offsets_go_to_the_group_after_the_group_was_added_once() -> None:
     answered(ending(transaction, "commit_transaction"), EndTxn(True))
 
 
-def test_a_transaction_in_which_nothing_happened_ends_without_a_word() -> None:
+def test_an_empty_transaction_ends_without_a_request() -> None:
     for name in ("commit_transaction", "abort_transaction"):
         transaction = ending(opened(), name)
         assert transaction.next_step() is None
@@ -221,7 +221,7 @@ def test_a_call_is_legal_in_its_states_and_refused_with_the_reason_in_all_others
 
 
 @pytest.mark.parametrize("state", State, ids=lambda state: state.name)
-def test_records_are_taken_in_only_while_a_transaction_is_open(state: State) -> None:
+def test_records_are_accepted_only_while_a_transaction_is_open(state: State) -> None:
     refused = in_state(state).refusal()
     assert (refused is None) == (state is State.OPEN)
     assert refused is None or (refused == KafkaError._STATE and state.value in refused.str())
@@ -233,7 +233,7 @@ def test_the_outcome_of_a_call_that_timed_out_is_taken_by_calling_again() -> Non
     assert transaction.outcome() and transaction.state is State.READY
 
 
-def test_other_offsets_are_refused_while_some_are_under_way() -> None:
+def test_other_offsets_are_refused_while_a_commit_is_in_flight() -> None:
     transaction = opened()
     transaction.send_offsets(OFFSETS)
     transaction.send_offsets(OFFSETS)
@@ -254,7 +254,7 @@ PASSING = (
 
 
 @pytest.mark.parametrize(("code", "what_next"), PASSING)
-def test_passing_errors_ask_for_the_same_again(code: ErrorCode, what_next: AfterResponse) -> None:
+def test_transient_errors_repeat_the_request(code: ErrorCode, what_next: AfterResponse) -> None:
     transaction = committing()
     assert answered(transaction, EndTxn(True), code) is what_next
     assert answered(transaction, EndTxn(True)) is AfterResponse.GO_ON
@@ -272,7 +272,9 @@ def test_passing_errors_ask_for_the_same_again(code: ErrorCode, what_next: After
         ErrorCode.FENCED_INSTANCE_ID,
     ],
 )
-def test_errors_of_the_transaction_ask_for_an_abort_and_the_next_one_is_free_of_them(code: ErrorCode) -> None:
+def test_errors_of_the_transaction_require_an_abort_and_do_not_affect_the_next_transaction(
+    code: ErrorCode,
+) -> None:
     transaction = opened()
     transaction.send_offsets(OFFSETS)
     answered(transaction, AddOffsets("g"))
@@ -295,7 +297,7 @@ def test_errors_of_the_transaction_ask_for_an_abort_and_the_next_one_is_free_of_
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_errors_of_the_producer_end_it(code: ErrorCode) -> None:
+def test_errors_of_the_producer_are_fatal(code: ErrorCode) -> None:
     transaction = committing()
     answered(transaction, EndTxn(True), code)
     error = raised(transaction)
@@ -304,7 +306,7 @@ def test_errors_of_the_producer_end_it(code: ErrorCode) -> None:
     assert transaction.next_step() is None and not transaction.may_send
 
 
-def test_the_error_that_says_why_goes_before_those_that_only_follow_from_it() -> None:
+def test_the_root_error_takes_precedence_over_its_consequences() -> None:
     transaction = opened()
     transaction.enlist(P0)
     transaction.enlist(P1)
@@ -339,7 +341,7 @@ def test_an_abort_does_not_wait_for_a_topic_that_was_deleted() -> None:
     assert transaction.next_step() is None and transaction.outcome()
 
 
-def test_a_lost_record_costs_the_epoch_and_one_never_sent_does_not() -> None:
+def test_a_lost_record_needs_a_new_epoch_and_an_unsent_record_does_not() -> None:
     for numbered in (True, False):
         transaction = writing()
         transaction.on_record_failed(error_of(KafkaError._MSG_TIMED_OUT), numbered=numbered)
@@ -351,7 +353,7 @@ def test_a_lost_record_costs_the_epoch_and_one_never_sent_does_not() -> None:
         assert transaction.identity == (BUMPED if numbered else FIRST)
 
 
-def test_a_record_given_up_by_the_abort_itself_costs_the_epoch_too() -> None:
+def test_a_record_purged_by_the_abort_needs_a_new_epoch_too() -> None:
     transaction = writing()
     transaction.call("abort_transaction")
     transaction.on_record_failed(error_of(KafkaError._PURGE_QUEUE), numbered=True)
@@ -360,7 +362,7 @@ def test_a_record_given_up_by_the_abort_itself_costs_the_epoch_too() -> None:
     answered(transaction, InitProducerId(FIRST), identity=BUMPED)
 
 
-def test_old_epoch_of_a_record_can_be_aborted_but_a_fenced_one_is_the_end() -> None:
+def test_an_old_epoch_can_be_aborted_but_a_fenced_producer_is_fatal() -> None:
     assert failed_with(error_of(ErrorCode.INVALID_PRODUCER_EPOCH)).state is State.FAILED
     assert failed_with(error_of(ErrorCode.PRODUCER_FENCED)).state is State.FATAL
 
@@ -383,7 +385,7 @@ def test_commit_after_an_old_epoch_is_fatal_if_another_producer_has_the_id() -> 
     assert error == KafkaError._FENCED and error.fatal()
 
 
-def test_commit_after_an_old_epoch_asks_for_an_abort_otherwise_and_it_is_done_already() -> None:
+def test_commit_after_an_old_epoch_otherwise_requires_an_abort_that_is_done_already() -> None:
     transaction = with_old_epoch()
     answered(transaction, EndTxn(False))
     error = raised(transaction)
@@ -435,7 +437,7 @@ def test_an_abort_that_cannot_be_is_the_end_and_not_a_loop() -> None:
     assert raised(transaction).fatal() and transaction.next_step() is None
 
 
-def test_a_broker_that_cannot_do_it_ends_the_producer() -> None:
+def test_a_broker_without_the_feature_is_fatal_to_the_producer() -> None:
     transaction = Transaction("x")
     transaction.call("init_transactions")
     transaction.on_failure(InitProducerId(), error_of(KafkaError._UNSUPPORTED_FEATURE, "too old"))
