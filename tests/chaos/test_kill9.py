@@ -77,6 +77,13 @@ def create_topic(bootstrap: str) -> str:
 
 
 @pytest.mark.timeout(240)
+def wait_for_acknowledgements(writer: Writer, count: int, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while sum(offset is not None for offset in list(writer.offsets.values())) < count:
+        assert time.monotonic() < deadline, f"fewer than {count} records were acknowledged in {timeout_s} s"
+        time.sleep(0.05)
+
+
 def test_nothing_acknowledged_is_lost_by_twenty_kills(tmp_path: Path) -> None:
     rng = random.Random(20130101)
     with running(tmp_path / "data") as broker:
@@ -109,7 +116,7 @@ def test_a_clean_stop_ends_with_success_and_leaves_nothing_to_recover(tmp_path: 
     topic = create_topic(broker.bootstrap)
     writer = Writer("w", broker.bootstrap, topic, PARTITIONS, "none")
     writer.start()
-    time.sleep(0.5)
+    wait_for_acknowledgements(writer, 100)
     writer.stop()
     assert broker.end(signal.SIGTERM) == 0
     assert (data_dir / ".kafka_cleanshutdown").exists()

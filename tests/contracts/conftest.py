@@ -1,4 +1,4 @@
-"""One ZooKeeper for all contracts of a run; each test has a chroot of its own in it."""
+"""One ZooKeeper for all contracts of a run; each test has a chroot of its own."""
 
 from __future__ import annotations
 

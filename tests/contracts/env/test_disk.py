@@ -1,4 +1,4 @@
-"""Every disk keeps the promises of `felice.env.Disk`: the machine's and the simulated one."""
+"""The contract of `felice.env.Disk`, for the real and the simulated disk."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -48,14 +48,14 @@ def test_a_write_beyond_the_end_and_a_longer_truncation_leave_zeros(disk: Disk, 
     file.close()
 
 
-def test_an_atomic_write_replaces_the_whole(disk: Disk, tmp_path: Path) -> None:
+def test_an_atomic_write_replaces_the_whole_file(disk: Disk, tmp_path: Path) -> None:
     disk.write_atomic(tmp_path / "a", b"old content")
     disk.write_atomic(tmp_path / "a", b"new")
     assert disk.read_bytes(tmp_path / "a") == b"new"
     assert disk.listdir(tmp_path) == ["a"]
 
 
-def test_a_lock_is_held_once(disk: Disk, tmp_path: Path) -> None:
+def test_a_lock_has_one_holder(disk: Disk, tmp_path: Path) -> None:
     lock = disk.lock(tmp_path / ".lock")
     with pytest.raises(DiskLocked, match="locked by another process"):
         disk.lock(tmp_path / ".lock")
@@ -63,7 +63,7 @@ def test_a_lock_is_held_once(disk: Disk, tmp_path: Path) -> None:
     disk.lock(tmp_path / ".lock").release()
 
 
-def test_a_file_outlives_its_name_while_it_is_open(disk: Disk, tmp_path: Path) -> None:
+def test_an_open_file_stays_after_its_name_is_removed(disk: Disk, tmp_path: Path) -> None:
     file = disk.open(tmp_path / "a", create=True)
     file.pwrite(b"content", 0)
     disk.rename(tmp_path / "a", tmp_path / "b")
@@ -115,7 +115,7 @@ def full_directory(disk: Disk, path: Path) -> None:
         (lambda disk, path: disk.open(path / "file", read_only=True).pwrite(b"x", 0), OSError),
     ],
 )
-def test_what_cannot_be_done_says_why(
+def test_a_failed_operation_names_its_reason(
     disk: Disk, tmp_path: Path, act: Callable[[Disk, Path], Any], expected: type[OSError]
 ) -> None:
     full_directory(disk, tmp_path)

@@ -1,4 +1,4 @@
-"""What every metadata store promises: the same suite runs over all of them."""
+"""The contract of every metadata store: the same tests run with each of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OpenStore = Callable[[], Awaitable[MetadataStore]]
 
 @pytest.fixture(params=["memory", "embedded", "served", "zookeeper"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
-    """Opens a session; for every store the nodes outlive it."""
+    """Opens a session; the nodes stay after it, in every store."""
     if request.param == "memory":
         ensemble = MemoryEnsemble()
         return lambda: at_once(ensemble.connect())
@@ -53,7 +53,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
 
 
 class Keeper:
-    """A store that this process keeps, as a parent does for its children."""
+    """A store in this process, as the parent of broker processes has it."""
 
     def __init__(self, directory: Path) -> None:
         self._store = EmbeddedStore.open(SystemDisk(), directory)
@@ -109,7 +109,7 @@ def test_missing_and_existing_nodes_are_refused_by_name(open_store: OpenStore) -
 
 
 @pytest.mark.parametrize("path", ["a", "/a/", "/a//b", ""])
-def test_what_is_not_a_path_is_refused(open_store: OpenStore, path: str) -> None:
+def test_an_invalid_path_is_refused(open_store: OpenStore, path: str) -> None:
     async def scenario(store: MetadataStore) -> None:
         with pytest.raises(StoreError):
             await store.create(path)
@@ -143,7 +143,7 @@ def test_a_node_with_children_is_not_deleted(open_store: OpenStore) -> None:
     run(open_store, scenario)
 
 
-def test_multi_happens_whole_or_not_at_all(open_store: OpenStore) -> None:
+def test_multi_is_atomic(open_store: OpenStore) -> None:
     async def scenario(store: MetadataStore) -> None:
         await store.create("/epoch", b"1")
         outcomes = await store.multi([Check("/epoch", 0), Create("/a"), SetData("/a", b"x"), Create("/a/b")])
@@ -181,7 +181,7 @@ def test_sequential_nodes_never_repeat_a_number(open_store: OpenStore) -> None:
     run(open_store, scenario)
 
 
-def test_sequential_numbers_go_on_in_the_next_session(open_store: OpenStore) -> None:
+def test_sequential_numbers_continue_in_the_next_session(open_store: OpenStore) -> None:
     async def scenario() -> None:
         store = await open_store()
         await store.create("/q")
@@ -194,7 +194,7 @@ def test_sequential_numbers_go_on_in_the_next_session(open_store: OpenStore) -> 
     asyncio.run(scenario())
 
 
-def test_ephemeral_nodes_go_with_their_session_and_others_stay(open_store: OpenStore) -> None:
+def test_ephemeral_nodes_end_with_their_session_and_others_stay(open_store: OpenStore) -> None:
     async def scenario() -> None:
         store = await open_store()
         await store.create("/ids")
@@ -224,7 +224,7 @@ def test_a_closed_session_refuses_everything(open_store: OpenStore) -> None:
     asyncio.run(scenario())
 
 
-def test_a_watch_hears_of_everything_below_in_order_until_it_is_cancelled(open_store: OpenStore) -> None:
+def test_a_watch_reports_every_change_below_it_in_order_until_it_is_cancelled(open_store: OpenStore) -> None:
     async def scenario(store: MetadataStore) -> None:
         heard: list[Event] = []
         await store.create("/t")
@@ -246,7 +246,7 @@ def test_a_watch_hears_of_everything_below_in_order_until_it_is_cancelled(open_s
     run(open_store, scenario)
 
 
-def test_what_a_watch_tells_of_can_be_read_already(open_store: OpenStore) -> None:
+def test_a_change_can_be_read_when_a_watch_reports_it(open_store: OpenStore) -> None:
     async def scenario(store: MetadataStore) -> None:
         reads: list[asyncio.Task[object]] = []
         store.watch("/", lambda event: reads.append(asyncio.ensure_future(store.get(event.path))))
@@ -257,7 +257,7 @@ def test_what_a_watch_tells_of_can_be_read_already(open_store: OpenStore) -> Non
     run(open_store, scenario)
 
 
-def test_racing_compare_and_sets_let_one_win(open_store: OpenStore) -> None:
+def test_one_of_several_racing_compare_and_sets_wins(open_store: OpenStore) -> None:
     async def scenario(store: MetadataStore) -> None:
         await store.create("/a", b"0")
         results = await asyncio.gather(
@@ -269,7 +269,7 @@ def test_racing_compare_and_sets_let_one_win(open_store: OpenStore) -> None:
     run(open_store, scenario)
 
 
-def test_many_nodes_are_read_at_once_in_the_order_asked(open_store: OpenStore) -> None:
+def test_many_nodes_are_read_at_once_in_the_requested_order(open_store: OpenStore) -> None:
     async def scenario(store: MetadataStore) -> None:
         await store.multi([Create("/a", b"one"), Create("/a/y"), Create("/a/x", b"two")])
         nodes = await store.get_many(["/a/x", "/none", "/a"])
@@ -280,7 +280,7 @@ def test_many_nodes_are_read_at_once_in_the_order_asked(open_store: OpenStore) -
     run(open_store, scenario)
 
 
-def test_a_session_that_lives_is_not_renewed_and_a_closed_one_cannot_be(open_store: OpenStore) -> None:
+def test_a_live_session_is_not_renewed_and_a_closed_one_cannot_be(open_store: OpenStore) -> None:
     async def scenario() -> None:
         store = await open_store()
         heard: list[SessionState] = []

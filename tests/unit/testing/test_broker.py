@@ -1,4 +1,4 @@
-"""The test broker's life: fresh, durable, restarted, killed, and gone without a trace."""
+"""The test broker: created, restarted, killed and stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from felice.server.startup import StartupError
 from felice.testing import AsyncBroker, Broker, felice_broker
 
 
-def test_its_own_directory_is_gone_after_the_stop() -> None:
+def test_a_directory_of_its_own_is_removed_by_stop() -> None:
     with Broker() as broker:
         broker.produce("orders", "v")
         directory = broker.data_dir
@@ -30,7 +30,7 @@ def test_its_own_directory_is_gone_after_the_stop() -> None:
         broker.records("orders")
 
 
-def test_a_given_directory_stays_and_serves_the_next_broker(tmp_path: Path) -> None:
+def test_a_given_directory_stays_for_the_next_broker(tmp_path: Path) -> None:
     with Broker(tmp_path / "data") as broker:
         broker.produce("orders", "v", key="k", headers=[("h", None)], timestamp_ms=5)
     with Broker(tmp_path / "data") as broker:
@@ -103,7 +103,7 @@ def test_waiting_for_records_ends_with_them_or_says_how_many_there_are() -> None
             broker.wait_for_records("orders", 2, timeout_s=0.02)
 
 
-def test_the_asyncio_face_lets_the_callers_loop_go_on() -> None:
+def test_the_asyncio_api_does_not_block_the_callers_loop() -> None:
     async def scenario() -> None:
         turns = 0
 
@@ -132,10 +132,10 @@ def test_the_asyncio_face_lets_the_callers_loop_go_on() -> None:
 
 def test_a_broker_is_ready_after_well_under_50_ms_of_work() -> None:
     with Broker():
-        pass  # the first pays for imports and compiled codecs
+        pass  # the first broker pays for imports and compiled codecs
     took = []
     for _ in range(10):
-        # The processor's time, for the machine that tests may be busy.
+        # CPU time, because the machine may be busy.
         began = time.process_time()
         with Broker():
             took.append((time.process_time() - began) * 1000)
@@ -152,7 +152,7 @@ def test_importing_the_package_loads_no_broker() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": source})
 
 
-def test_every_name_of_the_package_is_there() -> None:
+def test_every_name_of_the_package_can_be_imported() -> None:
     assert all(hasattr(felice.testing, name) for name in dir(felice.testing))
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = felice.testing.no_such_name

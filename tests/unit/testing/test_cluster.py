@@ -1,4 +1,4 @@
-"""The cluster for people's tests: what a client sees while its brokers stop, die and come back."""
+"""The cluster for tests of applications: what a client sees while brokers stop, fail and return."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_records_and_groups_survive_brokers_one_by_one() -> None:
         cluster.wait_until(lambda found: found.leader("orders") not in (first, -1))
         assert first not in cluster.running
         _produce(cluster, "orders", range(100, 200))
-        # The group's offsets moved with its coordinator: what it had read does not come again.
+        # The group's offsets moved with its coordinator: no record is read twice.
         assert _consume(cluster, "orders", 100, "g") == set(range(100, 200))
         cluster.start_broker(first)
         cluster.wait_in_sync()
@@ -60,7 +60,7 @@ def test_replicas_are_kept_apart_by_rack() -> None:
             assert {racks[replica].rack for replica in partition.replicas} == {"a", "b"}
 
 
-def test_a_cluster_tells_what_it_cannot() -> None:
+def test_a_cluster_names_what_it_cannot_do() -> None:
     with Cluster(brokers=2) as cluster:
         assert cluster.controller in (1, 2)
         assert cluster.port(1) != cluster.port(2)

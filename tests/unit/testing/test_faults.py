@@ -1,4 +1,4 @@
-"""What each fault does to requests on the wire, and what it leaves alone."""
+"""The effect of each fault on requests, and what it does not affect."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ from felice.records.builder import BatchBuilder
 from felice.server.handlers.table import OFFERED
 from felice.testing import Broker, ErrorCode, FaultKind, FaultNotFired, Injection, answers
 
-REFUSAL = ErrorCode.POLICY_VIOLATION  # nothing here would answer it of its own accord
+REFUSAL = ErrorCode.POLICY_VIOLATION  # no request in these tests gets this error without a fault
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def fetched(answer: Any) -> dict[str, int]:
 
 
 def one_of_each(broker: Broker) -> dict[str, Any]:
-    """A request of every API that a broker carries out without complaint, about the topic `orders`."""
+    """A request of every API that a broker executes without an error, about the topic `orders`."""
     topic_id = broker._server.image.topics["orders"].topic_id
     requests: list[Any] = [
         ProduceRequest(
@@ -234,14 +234,14 @@ def of_transactions() -> list[Any]:
 
 
 def in_version(request: Any, version: int) -> Any:
-    """The request without what its version cannot say."""
+    """The request without the fields that its version lacks."""
     fields = schema_of(type(request)).fields
     spoken = {field.name: getattr(request, field.name) for field in fields if version in field.versions}
     return type(request)(**spoken)
 
 
 def codes_in(message: Any) -> set[int]:
-    """Every error code anywhere in an answer."""
+    """Every error code in a response, at any depth."""
     found = set()
     for name in type(message).__slots__:
         value = getattr(message, name)
@@ -253,7 +253,7 @@ def codes_in(message: Any) -> set[int]:
     return found
 
 
-def test_every_api_of_the_broker_fails_in_every_version_in_a_shape_that_its_clients_read(
+def test_every_api_fails_in_every_version_in_a_shape_that_clients_can_read(
     broker: Broker, wire: Wire
 ) -> None:
     requests = one_of_each(broker)
@@ -271,9 +271,7 @@ def test_every_api_of_the_broker_fails_in_every_version_in_a_shape_that_its_clie
     assert "new" not in broker._server.image.topics
 
 
-def test_an_api_whose_errors_nobody_described_is_refused(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_api_without_described_errors_is_refused(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(answers._FROM_REQUEST, API.OFFSET_COMMIT.key)
     with pytest.raises(ValueError, match="OffsetCommit cannot be made to fail"):
         broker.faults.fail("OffsetCommit", REFUSAL)
@@ -281,7 +279,7 @@ def test_an_api_whose_errors_nobody_described_is_refused(
 
 
 @pytest.mark.parametrize("name", ["AddPartitionsToTxn", "TxnOffsetCommit", "WriteTxnMarkers"])
-def test_what_names_topics_in_a_transaction_fails_for_these_alone_and_after_it_was_done(
+def test_transactional_requests_fail_for_their_topic_alone_and_after_they_were_executed(
     broker: Broker, wire: Wire, name: str
 ) -> None:
     request = one_of_each(broker)[name]
@@ -346,13 +344,13 @@ def test_a_topic_inside_a_fetch_session_is_found(broker: Broker, wire: Wire) -> 
     assert (answer.error_code, answer.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
 
 
-def test_a_fetch_that_names_nothing_uses_up_no_error(broker: Broker, wire: Wire) -> None:
+def test_a_fetch_without_partitions_uses_up_no_error(broker: Broker, wire: Wire) -> None:
     broker.faults.fail("Fetch", REFUSAL)
     wire.ask(fetching(), 12)
     assert fetched(wire.ask(fetching("orders"), 12)) == {"orders": REFUSAL}
 
 
-def test_what_is_applied_is_done_and_then_denied(broker: Broker, wire: Wire) -> None:
+def test_an_applied_fault_executes_the_request_and_then_reports_an_error(broker: Broker, wire: Wire) -> None:
     error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     broker.faults.fail("Produce", error, topic="orders", applied=True)
     assert produced(wire.ask(producing("orders", "other"), 9)) == {"orders": error, "other": 0}
@@ -382,7 +380,7 @@ def test_a_dropped_request_costs_its_connection_alone(broker: Broker, wire: Wire
     assert len(broker.records("orders")) == applied
 
 
-def test_a_delay_holds_the_answer_and_not_the_deed(broker: Broker, wire: Wire) -> None:
+def test_a_delay_holds_the_response_and_not_the_execution(broker: Broker, wire: Wire) -> None:
     with broker.faults.delay("Produce", 1000) as delay:
         began = time.monotonic()
         with ThreadPoolExecutor(1) as pool:
@@ -397,7 +395,7 @@ def test_a_delay_holds_the_answer_and_not_the_deed(broker: Broker, wire: Wire) -
     assert time.monotonic() - began < 1
 
 
-def test_a_delay_goes_with_an_error(broker: Broker, wire: Wire) -> None:
+def test_a_delay_combines_with_an_error(broker: Broker, wire: Wire) -> None:
     broker.faults.delay("Produce", 100)
     broker.faults.fail("Produce", REFUSAL)
     began = time.monotonic()
@@ -482,7 +480,7 @@ def test_the_first_scripted_fires_first_and_faults_outlive_a_restart(broker: Bro
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER, REFUSAL, 0]
 
 
-def test_the_brokers_own_doors_meet_no_faults(broker: Broker) -> None:
+def test_direct_access_to_the_broker_meets_no_faults(broker: Broker) -> None:
     broker.faults.black_hole()
     broker.faults.fail("Produce", REFUSAL, times=None)
     broker.produce("orders", "v")
@@ -490,7 +488,7 @@ def test_the_brokers_own_doors_meet_no_faults(broker: Broker) -> None:
     assert broker.faults.injected == ()
 
 
-def test_waiting_for_a_fault_ends_with_it_or_says_so(broker: Broker, wire: Wire) -> None:
+def test_waiting_for_a_fault_ends_when_it_fires_or_raises(broker: Broker, wire: Wire) -> None:
     fault = broker.faults.fail("Produce", REFUSAL, times=2)
     wire.ask(producing("orders"), 9)
     fault.wait_fired(1, timeout_s=0)
@@ -498,7 +496,7 @@ def test_waiting_for_a_fault_ends_with_it_or_says_so(broker: Broker, wire: Wire)
         fault.wait_fired(timeout_s=0.02)
 
 
-def test_a_script_that_cannot_be_is_refused_in_words(broker: Broker) -> None:
+def test_an_impossible_script_is_refused_with_a_reason(broker: Broker) -> None:
     faults = broker.faults
     with pytest.raises(ValueError, match=r"no API 'Prodce'; the broker offers .*Produce"):
         faults.fail("Prodce", REFUSAL)

@@ -1,4 +1,4 @@
-"""The pytest plugin: what its fixtures give to a test, and what it costs the tests that use none."""
+"""The pytest plugin: its fixtures, and its cost for tests that use none of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IS_INSTALLED = any(point.name == "felice" for point in entry_points(group="pytes
 
 
 def run(folder: Path, test: str, ini: str = "") -> subprocess.CompletedProcess[str]:
-    """A test suite of somebody else, in a process of its own."""
+    """The test suite of an application, in a process of its own."""
     (folder / "pytest.ini").write_text(f"[pytest]\naddopts = --strict-markers -p no:cacheprovider\n{ini}")
     (folder / "test_theirs.py").write_text(test)
     plugin = [] if IS_INSTALLED else ["-p", "felice.testing.plugin"]
@@ -56,7 +56,7 @@ def test_marked(felice_broker):
     assert_passes(run(tmp_path, test, ini), 3)
 
 
-def test_the_session_broker_is_one_and_goes_on(tmp_path: Path) -> None:
+def test_the_session_broker_is_the_same_for_all_tests(tmp_path: Path) -> None:
     test = """
 def test_first(felice_broker_session):
     felice_broker_session.produce("orders", "v")
@@ -102,7 +102,7 @@ REFUSED_MARKS = [
 ]
 
 
-def test_a_mark_that_cannot_be_meant_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_malformed_mark_fails_with_one_line(tmp_path: Path) -> None:
     tests = (
         f"@pytest.mark.felice({mark})\ndef test_{number}(felice_broker): pass\n"
         for number, (mark, _) in enumerate(REFUSED_MARKS)

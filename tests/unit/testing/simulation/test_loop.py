@@ -1,4 +1,4 @@
-"""Virtual time and its order."""
+"""The event loop on virtual time: order of timers, callbacks and processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_hours_of_sleep_take_no_time() -> None:
     assert time.monotonic() - began < 5
 
 
-def test_timers_go_off_in_their_order_and_cancelled_ones_not_at_all() -> None:
+def test_timers_fire_in_order_and_cancelled_timers_never() -> None:
     loop, heard = SimLoop(Random(1)), list[str]()
 
     async def main() -> None:
@@ -51,14 +51,14 @@ def test_a_timeout_ends_a_wait() -> None:
     assert loop.time() == 5
 
 
-def test_a_wait_that_nothing_can_end_is_a_deadlock() -> None:
+def test_a_wait_that_nothing_can_end_raises_deadlock() -> None:
     loop = SimLoop(Random(1))
     forgotten = loop.create_future()
     with pytest.raises(Deadlock):
         run(loop, asyncio.wait_for(asyncio.shield(forgotten), None))
 
 
-def test_a_world_that_does_not_come_to_rest_is_found_out() -> None:
+def test_a_simulation_that_never_ends_raises_runs_for_ever() -> None:
     async def spin() -> None:
         while True:
             await asyncio.sleep(0)
@@ -83,7 +83,7 @@ def order_of(seed: int, names: str) -> list[str]:
     return heard
 
 
-def test_the_seed_orders_processes_among_each_other_and_never_within_one() -> None:
+def test_the_seed_orders_callbacks_between_processes_and_never_within_one() -> None:
     orders = {tuple(order_of(seed, "ab")) for seed in range(20)}
     assert len(orders) > 5
     for order in orders:
@@ -91,7 +91,7 @@ def test_the_seed_orders_processes_among_each_other_and_never_within_one() -> No
     assert order_of(3, "abc") == order_of(3, "abc")
 
 
-def test_work_for_a_thread_runs_later_on_the_loop_and_answers_later_still() -> None:
+def test_executor_work_runs_later_on_the_loop_and_its_result_arrives_later_still() -> None:
     loop = SimLoop(Random(1))
 
     async def main() -> list[float]:
@@ -108,7 +108,7 @@ def test_work_for_a_thread_runs_later_on_the_loop_and_answers_later_still() -> N
     assert asked < worked < answered
 
 
-def test_a_process_that_ended_never_runs_again_not_even_to_clean_up() -> None:
+def test_an_ended_process_never_runs_again_not_even_to_clean_up() -> None:
     loop, heard = SimLoop(Random(1)), list[str]()
 
     async def live() -> None:
@@ -132,7 +132,7 @@ def test_a_process_that_ended_never_runs_again_not_even_to_clean_up() -> None:
     assert heard == ["begins"]
 
 
-def test_a_stopped_process_goes_on_where_it_was() -> None:
+def test_a_resumed_process_continues_where_it_was() -> None:
     loop, heard = SimLoop(Random(1)), list[float]()
 
     async def tick() -> None:

@@ -15,7 +15,7 @@ from felice.testing.simulation.process import Process
 
 
 class Peer(asyncio.Protocol):
-    """Keeps what it hears."""
+    """A protocol that keeps what it receives."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -43,7 +43,7 @@ class Peer(asyncio.Protocol):
 
 
 class Two:
-    """A server on `b` and whoever calls it from `a`."""
+    """A server on `b`, and clients on `a`."""
 
     def __init__(self, seed: int) -> None:
         self.loop = SimLoop(Random(seed), limit_s=1000)
@@ -130,7 +130,7 @@ def test_a_reader_that_pauses_stops_the_writer() -> None:
     play(scene)
 
 
-def test_close_lets_what_was_written_leave_first() -> None:
+def test_close_sends_written_data_first() -> None:
     async def scene(two: Two) -> None:
         near, far = await two.connected()
         near.transport.write(b"x" * 1_000_000)
@@ -143,7 +143,7 @@ def test_close_lets_what_was_written_leave_first() -> None:
     play(scene)
 
 
-def test_abort_drops_what_has_not_left() -> None:
+def test_abort_drops_unsent_data() -> None:
     async def scene(two: Two) -> None:
         near, far = await two.connected()
         near.transport.write(b"x" * 1_000_000)
@@ -156,7 +156,7 @@ def test_abort_drops_what_has_not_left() -> None:
     play(scene)
 
 
-def test_a_cut_connection_ends_at_both_ends_and_loses_what_was_under_way() -> None:
+def test_a_cut_connection_ends_at_both_ends_and_loses_data_in_flight() -> None:
     async def scene(two: Two) -> None:
         near, far = await two.connected()
         near.transport.write(b"x" * 100)
@@ -169,7 +169,7 @@ def test_a_cut_connection_ends_at_both_ends_and_loses_what_was_under_way() -> No
     play(scene)
 
 
-def test_a_blocked_way_holds_what_is_under_way_and_leaves_the_other_way_open() -> None:
+def test_a_blocked_direction_holds_data_in_flight_and_leaves_the_other_direction_open() -> None:
     async def scene(two: Two) -> None:
         near, far = await two.connected()
         two.network.block("a", "b")
@@ -185,7 +185,7 @@ def test_a_blocked_way_holds_what_is_under_way_and_leaves_the_other_way_open() -
     play(scene)
 
 
-def test_nobody_connects_across_a_partition() -> None:
+def test_no_connection_is_made_across_a_network_partition() -> None:
     async def scene(two: Two) -> None:
         near = await two.listen()
         two.network.part("a", "b")
@@ -198,7 +198,7 @@ def test_nobody_connects_across_a_partition() -> None:
     play(scene)
 
 
-def test_a_slow_way_delays() -> None:
+def test_a_slow_direction_delays_data() -> None:
     async def scene(two: Two) -> None:
         near, far = await two.connected()
         two.network.slow("a", "b", 3.0)
@@ -236,7 +236,7 @@ def test_a_killed_process_closes_its_connections_and_its_port() -> None:
     play(scene)
 
 
-def test_a_machine_without_power_says_nothing_until_it_is_back_and_spoken_to() -> None:
+def test_a_machine_without_power_is_silent_until_it_is_back_and_receives_data() -> None:
     async def scene(two: Two) -> None:
         near, _ = await two.connected()
         two.network.cut_power("b")

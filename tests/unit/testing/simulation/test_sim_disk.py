@@ -1,4 +1,4 @@
-"""The simulated disk: what a crash may leave and what not, faults, and its history."""
+"""The simulated disk: what a crash may leave, faults, and the disk's history."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def append(file: File, data: bytes) -> None:
 
 
 def outcomes(disk: SimDisk, look: Callable[[SimDisk], object], seeds: int = 400) -> set[object]:
-    """Everything that `look` sees over many crashes."""
+    """Everything that `look` returns over many crashes."""
     found = set()
     for seed in range(seeds):
         after = disk.copy()
@@ -46,7 +46,7 @@ def content(path: Path) -> Callable[[SimDisk], bytes | None]:
 # -- files -------------------------------------------------------------------------------------------------
 
 
-def test_what_was_synced_stays() -> None:
+def test_synced_data_stays() -> None:
     disk = durable_disk(a=b"")
     file = disk.open(A)
     append(file, b"x" * 5000)
@@ -54,7 +54,7 @@ def test_what_was_synced_stays() -> None:
     assert outcomes(disk, content(A)) == {b"x" * 5000}
 
 
-def test_an_unsynced_append_may_stay_go_or_be_torn_at_sectors() -> None:
+def test_an_unsynced_append_may_stay_be_lost_or_be_torn_at_sectors() -> None:
     disk = durable_disk(a=b"")
     append(disk.open(A), b"x" * 1500)
     seen = outcomes(disk, content(A))
@@ -103,7 +103,7 @@ def test_the_tail_of_a_page_that_was_cut_may_be_overwritten_before_the_cut() -> 
     assert b"o" * 512 + b"n" * 100 + bytes(88) in outcomes(disk, content(A))
 
 
-def test_a_failed_sync_promises_nothing_and_no_later_one_makes_it_good() -> None:
+def test_no_later_sync_writes_what_a_failed_sync_did_not() -> None:
     disk = durable_disk(a=b"")
     file = disk.open(A)
     append(file, b"lost?")
@@ -114,10 +114,12 @@ def test_a_failed_sync_promises_nothing_and_no_later_one_makes_it_good() -> None
     assert outcomes(disk, content(A)) == {bytes(5), b"lost?"}
     append(file, b" anew")
     file.sync()
-    assert outcomes(disk, content(A)) == {b"lost? anew"}  # the page was written again, and with it all of it
+    assert outcomes(disk, content(A)) == {
+        b"lost? anew"
+    }  # the page was written again, and so all of it is synced
 
 
-def test_what_a_failed_sync_lost_stays_lost_until_its_own_page_is_written_again() -> None:
+def test_data_lost_by_a_failed_sync_stays_lost_until_its_page_is_written_again() -> None:
     disk = durable_disk(a=b"o" * 9000)
     file = disk.open(A)
     file.pwrite(b"n" * 100, 0)
@@ -133,7 +135,7 @@ def test_what_a_failed_sync_lost_stays_lost_until_its_own_page_is_written_again(
     assert outcomes(disk, content(A)) == {b"n" * 100 + end}
 
 
-def test_what_was_cut_off_after_a_failed_sync_does_not_come_back() -> None:
+def test_data_truncated_after_a_failed_sync_does_not_come_back() -> None:
     disk = durable_disk(a=b"")
     file = disk.open(A)
     append(file, b"l" * 9000)
@@ -151,7 +153,7 @@ def test_what_was_cut_off_after_a_failed_sync_does_not_come_back() -> None:
 # -- names -------------------------------------------------------------------------------------------------
 
 
-def test_a_synced_file_without_a_synced_name_may_be_gone() -> None:
+def test_a_synced_file_without_a_synced_name_may_be_lost() -> None:
     disk = durable_disk()
     file = disk.open(A, create=True)
     append(file, b"x")
@@ -161,7 +163,7 @@ def test_a_synced_file_without_a_synced_name_may_be_gone() -> None:
     assert outcomes(disk, content(A)) == {b"x"}
 
 
-def test_a_rename_is_there_whole_or_not_at_all() -> None:
+def test_a_rename_is_atomic() -> None:
     disk = durable_disk(a=b"new", b=b"old")
     disk.rename(A, B)
     look = lambda disk: (content(A)(disk), content(B)(disk))  # noqa: E731
@@ -196,7 +198,7 @@ def test_an_atomic_write_leaves_the_old_or_the_new_and_when_it_returns_the_new()
     assert outcomes(disk, content(A)) == {b"new" * 1000}
 
 
-def test_a_directory_whose_name_was_not_synced_goes_with_all_that_is_in_it() -> None:
+def test_a_directory_whose_name_was_not_synced_is_lost_with_its_contents() -> None:
     disk = durable_disk()
     disk.mkdir(DIR / "sub")
     disk.write_atomic(DIR / "sub" / "a", b"x")
@@ -266,7 +268,7 @@ def test_faults_are_chosen_by_path_and_healed() -> None:
         disk.fail("flush")
 
 
-def test_a_full_disk_takes_what_fits_and_has_room_again_after_a_removal() -> None:
+def test_a_full_disk_writes_what_fits_and_has_space_again_after_a_removal() -> None:
     disk = durable_disk(a=b"x" * 60)
     disk.capacity_bytes = 100
     file = disk.open(B, create=True)
@@ -279,7 +281,7 @@ def test_a_full_disk_takes_what_fits_and_has_room_again_after_a_removal() -> Non
     assert disk.used_bytes == 100
 
 
-def test_a_hook_sees_every_operation_and_may_refuse() -> None:
+def test_a_hook_sees_every_operation_and_may_raise() -> None:
     disk = durable_disk(a=b"")
     seen: list[tuple[str, str]] = []
     disk.on_operation = lambda operation, path: seen.append((operation, path.name))
@@ -293,7 +295,7 @@ def test_a_hook_sees_every_operation_and_may_refuse() -> None:
 # -- history -----------------------------------------------------------------------------------------------
 
 
-def test_every_moment_of_the_history_can_be_had_again() -> None:
+def test_the_disk_can_be_rebuilt_for_every_moment_of_its_history() -> None:
     disk = durable_disk(a=b"")
     start, disk.journal = disk.copy(), []
     file = disk.open(A)
@@ -314,7 +316,7 @@ def test_a_process_may_end_in_the_middle_of_a_write() -> None:
     assert seen == {0, 512, 1024}
 
 
-def test_a_copy_goes_its_own_way() -> None:
+def test_a_copy_changes_independently() -> None:
     disk = durable_disk(a=b"x")
     other = disk.copy()
     append(other.open(A), b"other")
@@ -322,7 +324,7 @@ def test_a_copy_goes_its_own_way() -> None:
     assert (disk.read_bytes(A), other.read_bytes(A)) == (b"xy", b"xother")
 
 
-def test_the_same_seed_leaves_the_same() -> None:
+def test_the_same_seed_leaves_the_same_data() -> None:
     def run(seed: int) -> list[tuple[str, bytes]]:
         disk = durable_disk()
         chance = Random(seed)
@@ -349,7 +351,7 @@ def test_files_without_a_name_are_forgotten() -> None:
     assert len(disk.contents.nodes) < 300
 
 
-def test_the_disk_tells_its_size_and_how_much_of_it_is_free() -> None:
+def test_the_disk_reports_its_size_and_free_space() -> None:
     disk = SimDisk(capacity_bytes=1000)
     append(disk.open(Path("/file"), create=True), b"x" * 300)
     volume = disk.volume(Path("/"))

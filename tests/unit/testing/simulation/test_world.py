@@ -1,4 +1,4 @@
-"""A whole broker and real clients in a made-up world: the same seed tells the same story."""
+"""A whole broker and real clients in a simulation: the same seed gives the same run."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ async def write_and_read(env: Environment, bootstrap: str) -> list[bytes]:
     return sorted(values)
 
 
-def story(seed: int) -> World:
-    """The power fails while a client writes; everything that it was told is there is read afterwards."""
+def power_failure(seed: int) -> World:
+    """The power fails while a client writes; every acknowledged record is read afterwards."""
     world = World(seed, limit_s=600)
     broker = world.broker("b1", {"log.flush.interval.messages": "1"})
 
@@ -59,30 +59,33 @@ def story(seed: int) -> World:
     return world
 
 
-def test_clients_carry_on_over_a_loss_of_power() -> None:
-    fingerprints = {story(seed).fingerprint for seed in range(6)}
+def test_clients_continue_after_a_power_failure() -> None:
+    fingerprints = {power_failure(seed).fingerprint for seed in range(6)}
     assert len(fingerprints) == 6
 
 
-def test_the_same_seed_tells_the_same_story() -> None:
-    first, again = story(5), story(5)
+def test_the_same_seed_leaves_the_same_trace() -> None:
+    first, again = power_failure(5), power_failure(5)
     assert first.trace == again.trace
 
 
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
-def test_the_story_does_not_depend_on_the_process_that_tells_it(hash_seed: str) -> None:
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import test_world; print(test_world.story(5).fingerprint)"
-    told = subprocess.run(
+def test_the_trace_does_not_depend_on_the_process(hash_seed: str) -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_world; "
+        "print(test_world.power_failure(5).fingerprint)"
+    )
+    output = subprocess.run(
         [sys.executable, "-c", code, str(Path(__file__).parent)],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert told.stdout.strip() == story(5).fingerprint
+    assert output.stdout.strip() == power_failure(5).fingerprint
 
 
-def test_time_on_two_machines_differs_and_jumps_only_where_it_is_set() -> None:
+def test_clocks_of_two_machines_differ_and_jump_only_when_set() -> None:
     world = World(1)
     ahead, other = world.machine("ahead", skew_ms=5_000).clock, world.machine("other", skew_ms=0).clock
     assert ahead.now_ms() - other.now_ms() == 5_000
@@ -130,8 +133,8 @@ def test_a_second_process_of_a_machine_finds_its_disk_locked_only_while_the_firs
     world.run(main())
 
 
-def test_the_store_and_the_log_directory_agree_on_the_cluster_after_the_first_start_lost_power() -> None:
-    """The store once synced its journal and not its journal's name: the next start found another cluster's log."""
+def test_store_and_log_directory_name_the_same_cluster_after_a_power_failure_during_the_first_start() -> None:
+    """The store once synced its journal but not the journal's name: the next start found a log of another cluster."""
     for seed in range(8):
         world = World(seed)
         broker = world.broker("b1", {})
