@@ -311,6 +311,7 @@ class Session(asyncio.BufferedProtocol):
                 if not self._connection.read_large(request):
                     raise CloseConnection(str(self._connection.failure))
                 await asyncio.sleep(0)
+                self._services.image_follower.check_session()
                 return self._call(request)
         finally:
             self.release()

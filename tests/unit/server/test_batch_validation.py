@@ -32,6 +32,7 @@ from felice.server import batch_validation
 from felice.server.batch_validation import BatchValidation
 from felice.server.embedded import EmbeddedBroker
 from felice.server.handlers import produce
+from felice.server.image_follower import ImageFollower
 
 RULES = ProduceRules.of(TopicConfig())
 LIMIT_BYTES = 8 * 1024 * 1024
@@ -106,6 +107,8 @@ class Watching:
 @pytest.fixture
 def watching(monkeypatch: pytest.MonkeyPatch) -> Watching:
     found = Watching()
+    # The speed of this machine moves no batch to a thread.
+    monkeypatch.setattr(produce, "_VALIDATION_ON_LOOP_S", 60.0)
     monkeypatch.setattr(batch_validation, "validation_result", found)
     return found
 
@@ -123,15 +126,16 @@ def test_many_small_batches_of_one_request_do_not_hold_the_loop(
 ) -> None:
     def slow(*args: Any, on_loop: bool) -> Any:
         if on_loop:
-            time.sleep(2 * produce._VALIDATION_ON_LOOP_S)
+            time.sleep(0.02)
         return watching(*args, on_loop=on_loop)
 
+    monkeypatch.setattr(produce, "_VALIDATION_ON_LOOP_S", 0.01)
     monkeypatch.setattr(batch_validation, "validation_result", slow)
     data = [PartitionProduceData(index=0, records=batch(10, Codec.GZIP, number, 7)) for number in range(5)]
     topics = [TopicProduceData(name="t", partition_data=data)]
     asked = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics)
     assert rows(wire.ask(asked, 9)) == [(0, offset) for offset in range(5)]
-    assert (len(watching.small_on), len(watching.large_on)) == (1, 4)
+    assert len(watching.small_on) <= 1 < len(watching.large_on)
 
 
 def test_a_batch_that_expands_beyond_the_limit_is_refused_and_its_neighbour_is_not(wire: Wire) -> None:
@@ -185,6 +189,30 @@ def test_other_connections_are_served_while_a_batch_is_on_a_thread(
         assert rows(other.ask(request(SMALL), 9)) == [(0, 0)]
         go_on.set()
         assert rows(wire.receive(asked, 9)) == [(0, 1)]
+
+
+def test_a_broker_whose_session_ends_while_a_batch_is_on_a_thread_does_not_append_it(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a suspended process: nothing but the clock has told it yet."""
+    validation_result = batch_validation.validation_result
+    has_ended = threading.Event()
+
+    def ending(*args: Any, on_loop: bool) -> Any:
+        if not on_loop:
+            has_ended.set()
+        return validation_result(*args, on_loop=on_loop)
+
+    check = ImageFollower.check_session
+
+    def checked(follower: ImageFollower) -> None:
+        if has_ended.is_set():
+            follower.stop_leading()
+        check(follower)
+
+    monkeypatch.setattr(batch_validation, "validation_result", ending)
+    monkeypatch.setattr(ImageFollower, "check_session", checked)
+    assert rows(wire.ask(request(LARGE), 9)) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
 
 
 def test_no_more_batches_are_on_threads_than_the_limit_says(watching: Watching) -> None:

@@ -121,10 +121,11 @@ class Peer:
                 apis={KEY: API.DELETE_RECORDS, 0: API.PRODUCE},
                 frame_memory=self.memory,
                 request_memory=self.request_memory,
-                image_follower=SimpleNamespace(check_session=lambda: None),
+                image_follower=SimpleNamespace(check_session=lambda: self.on_check()),
                 metrics=SimpleNamespace(request_counts={KEY: 0, 0: 0}),
             ),
         )
+        self.on_check: Callable[[], None] = lambda: None
         self.session = Session(self.listener)  # type: ignore[arg-type]
         self.transport = HeldTransport()
         self.session.connection_made(self.transport)
@@ -457,6 +458,26 @@ def test_a_large_request_is_handled_before_those_behind_it() -> None:
         assert handled == [1, 2, 3, 4, 5]
         assert peer.replies() == [(number, number) for number in range(1, 6)]
         assert peer.transport.reading
+
+    run(scenario)
+
+
+def test_the_brokers_session_is_checked_again_when_a_large_request_has_its_turn() -> None:
+    """It may have ended while the request waited: the process may have been suspended."""
+
+    async def scenario() -> None:
+        seen: list[str] = []
+
+        def handle(request: Any, context: RequestContext) -> DeleteRecordsResponse:
+            seen.append("handled")
+            return echo(request, context)
+
+        peer = Peer(handle)
+        peer.on_check = lambda: seen.append("checked")
+        peer.feed(large_question(1))
+        assert seen == ["checked"]
+        await until(lambda: len(peer.replies()) == 1)
+        assert seen == ["checked", "checked", "handled"]
 
     run(scenario)
 

@@ -135,6 +135,8 @@ async def _write_later(
                 now_ms=context.now_ms,
                 zstd_allowed=context.version >= _ZSTD_FROM,
             )
+        # The process may have been suspended meanwhile, and others may lead.
+        context.services.image_follower.check_session()
         answer = _write(request, context, known)
     finally:
         context.session.release()
