@@ -43,7 +43,9 @@ def decode_request(frame: bytes) -> dict[str, object]:
     header, body = decode_request_header(memoryview(frame))
     api = API.by_key.get(header.api_key)
     if api is None:
-        raise Fault(f"there is no API with key {header.api_key}")
+        raise Fault(
+            f"no API has key {header.api_key}; expected a request (decode a response with --response KEY:VERSION)"
+        )
     message = decode(api.request, memoryview(frame)[body:], header.api_version)
     return {"header": header._asdict(), "api": api.name, "message": as_data(message)}
 
@@ -52,7 +54,9 @@ def decode_response(frame: bytes, api_key: int, version: int) -> dict[str, objec
     """The header and the body of a response frame, whose API key and version the caller must know."""
     api = API.by_key.get(api_key)
     if api is None:
-        raise Fault(f"there is no API with key {api_key}")
+        raise Fault(
+            f"no API has key {api_key}; --response needs the KEY:VERSION of the request, such as 3:12"
+        )
     # The header is the correlation id; flexible versions add an empty set of tagged fields.
     header_size = 4 + (1 if api.response_header_version(version) >= 1 else 0)
     message = decode(api.response, memoryview(frame)[header_size:], version)

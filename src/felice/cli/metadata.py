@@ -252,7 +252,7 @@ def _print_repair(done: Repair) -> None:
     if done.copy is None:
         click.echo("The journal is not damaged; nothing was changed.")
         return
-    click.echo(f"Repaired. Frames put right: {done.recovered}. The old journal is kept as {done.copy}.")
+    click.echo(f"Repaired. Frames recovered: {done.recovered}. The old journal is kept as {done.copy}.")
     if done.dropped_bytes:
-        click.echo(f"Cut off: {done.dropped_bytes} bytes, with these whole frames among them:")
+        click.echo(f"Dropped: {done.dropped_bytes} bytes, including these complete writes:")
         _print_frames(done.dropped)

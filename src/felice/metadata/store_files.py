@@ -157,9 +157,9 @@ def repair(disk: Disk, directory: Path, *, cut: bool) -> Repair:
             new = new[: damage.position]
         else:
             raise CorruptStore(
-                f"{path}: what is damaged at byte {damage.position} cannot be put right ({damage.reason}); with --cut "
-                f"it is cut off, with {len(damage.following)} whole frames behind it (`felice metadata journal show` "
-                "tells what they did)"
+                f"{path}: the damage at byte {damage.position} cannot be repaired ({damage.reason}); with --cut the "
+                f"damaged write and the {len(damage.following)} complete writes behind it are dropped (`felice metadata "
+                "journal show` lists them)"
             )
         base = contents.snapshot_zxid or 0
         reading = _without_gaps(read_frames(new, base), base)
