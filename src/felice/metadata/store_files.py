@@ -158,8 +158,8 @@ def repair(disk: Disk, directory: Path, *, cut: bool) -> Repair:
         else:
             raise CorruptStore(
                 f"{path}: the damage at byte {damage.position} cannot be repaired ({damage.reason}); with --cut the "
-                f"damaged write and the {len(damage.following)} complete writes behind it are dropped (`felice metadata "
-                "journal show` lists them)"
+                f"damaged write and the {len(damage.following)} complete writes behind it are dropped (`felice "
+                "metadata journal show` lists them)"
             )
         base = contents.snapshot_zxid or 0
         reading = _without_gaps(read_frames(new, base), base)
