@@ -1,4 +1,4 @@
-"""However the network cuts the stream of replies, each request gets its own."""
+"""However the network cuts the stream of responses, each request gets its own response."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ from felice.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 
 class Wire(asyncio.Transport):
-    """A transport that goes nowhere."""
+    """A transport that discards all data."""
 
     def write(self, data: Any) -> None: ...
     def abort(self) -> None: ...

@@ -1,5 +1,5 @@
-"""Whatever gets lost or refused between an idempotent producer and its broker, and whenever: each record is
-written once, in order (T2)."""
+"""Whatever is lost or refused between an idempotent producer and its broker, and whenever: each record is written once
+and in order (T2)."""
 
 import asyncio
 from types import SimpleNamespace
@@ -22,12 +22,12 @@ OK, REFUSED, REQUEST_LOST, REPLY_LOST, FORGOTTEN, UNREACHABLE = range(6)
 
 
 class ModelPartition:
-    """Kafka's checks of an idempotent producer, by the book: the last five batches, epochs, gaps."""
+    """Kafka's checks of an idempotent producer: the last five batches, epochs, and gaps in the sequences."""
 
     def __init__(self) -> None:
         self.values: list[bytes | None] = []
         self.epoch = -1
-        # Of a producer that it has not met: any sequence. What follows a batch that it refused it does not take.
+        # An unknown producer may start with any sequence. A batch after a refused batch is refused, too.
         self.takes_any = True
         self.recent: list[tuple[int, int, int]] = []
 
@@ -60,7 +60,7 @@ class ModelPartition:
 
 
 class ScriptedCluster:
-    """Stands for `Cluster`: one broker that answers by script and then well."""
+    """Replaces `Cluster`: one broker that responds by script, and then always with success."""
 
     def __init__(self, script: list[int]) -> None:
         self.partition = ModelPartition()
@@ -88,7 +88,7 @@ class ScriptedCluster:
         return InitProducerIdResponse(producer_id=1, producer_epoch=0)
 
     def traffic_to(self, leader: int) -> None:
-        """Nothing is counted."""
+        """No statistics are counted."""
 
     def open_connection(self, leader: int) -> "ScriptedConnection | None":
         return self._connection
@@ -107,7 +107,7 @@ class ScriptedCluster:
 
 
 class ScriptedConnection:
-    """Answers in order. Once it has lost a request or an answer it loses what comes after it, too."""
+    """Responds in order. After a lost request or response, all later ones are lost, too."""
 
     def __init__(self, cluster: ScriptedCluster) -> None:
         self._cluster, self.script, self.partition = cluster, cluster.script, cluster.partition
@@ -130,7 +130,7 @@ class ScriptedConnection:
             if outcome == REQUEST_LOST:
                 raise self._lost()
             if outcome == FORGOTTEN:
-                # The broker lost what it knew of the producer; old numbers now look like gaps.
+                # The broker lost its state of the producer; old sequences now look like gaps.
                 self.partition.recent = self.partition.recent[-1:]
             if outcome == REFUSED:
                 self.partition.takes_any = False
@@ -185,9 +185,9 @@ outcomes = st.sampled_from([OK, OK, REFUSED, REQUEST_LOST, REPLY_LOST, UNREACHAB
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(outcomes, max_size=25), st.lists(st.integers(1, 5), min_size=1, max_size=12))
-# A retry that is refused again while newer batches are written behind it leaves the window of five.
+# A retry that is refused again while newer batches are written after it leaves the window of five batches.
 @example([REPLY_LOST, OK, OK, OK, REFUSED], [1, 1, 3, 3])
-# The connection that the first request wants cannot be made; the one that the second wants can.
+# The connection for the first request cannot be opened; the connection for the second can.
 @example([UNREACHABLE], [2, 2])
 def test_every_record_is_written_once_and_in_order(script: list[int], sizes: list[int]) -> None:
     values, delivered = asyncio.run(produce_all(script, sizes))

@@ -1,4 +1,4 @@
-"""Whatever order metadata arrives in, a known leader epoch never goes back while the topic lives."""
+"""In whatever order metadata arrives, a known leader epoch never decreases while the topic exists."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""However answers are lost, late or refused, producer and coordinator agree on what became of every transaction."""
+"""However responses are lost, late or refused, producer and coordinator agree on the outcome of every transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Answer = tuple[int, ProducerIdentity | None]
 
 
 class Coordinator:
-    """What a broker keeps of one transactional id, and how it answers; `decided` are the transactions that ended."""
+    """The coordinator's state of one transactional id, and its responses; `decided` are the ended transactions."""
 
     def __init__(self, implicit: bool) -> None:
         self.implicit = implicit
@@ -44,7 +44,7 @@ class Coordinator:
     def answer(self, step: Step, epoch: int) -> Answer:
         match step:
             case InitProducerId(known):
-                # The epoch before this one is a retry of a request whose answer was lost.
+                # The previous epoch means a retry of a request whose response was lost.
                 if known is ANONYMOUS or known.epoch == self.epoch:
                     self._end(False)
                     self.epoch += 1
@@ -70,7 +70,7 @@ class Coordinator:
         self.members |= set(what)
 
     def has(self, step: Step) -> bool:
-        """It does not refuse what it has done already, nor what is no addition."""
+        """Return True if the step adds nothing new: the coordinator then accepts it."""
         match step:
             case AddPartitions(partitions):
                 return self.members >= set(partitions)
@@ -99,7 +99,7 @@ class Coordinator:
 
 
 class World:
-    """A producer, its coordinator, and a network between them that is bad for a while in each transaction."""
+    """A producer, its coordinator, and a network between them that fails for a while in each transaction."""
 
     def __init__(self, seed: int, implicit: bool) -> None:
         self.dice = random.Random(seed)
@@ -109,7 +109,7 @@ class World:
         self.faults = 0
 
     def settle(self) -> None:
-        """Ask until there is nothing to ask."""
+        """Send requests until there is no next step."""
         for _ in range(100):
             step = self.transaction.next_step()
             if step is None:
@@ -129,7 +129,7 @@ class World:
             self.transaction.on_answer(step, [ErrorCode.TRANSACTION_ABORTABLE])
         else:
             code, identity = self.coordinator.answer(step, self.transaction.identity.epoch)
-            if chance < 0.6:  # done, and the answer is lost
+            if chance < 0.6:  # the request is done, and its response is lost
                 self.transaction.on_failure(step, error_of(KafkaError._TRANSPORT, retriable=True))
             else:
                 self.transaction.on_answer(step, [code], identity)
@@ -141,7 +141,7 @@ class World:
         assert self.transaction.outcome()
 
     def one_transaction(self) -> tuple[bool, frozenset[object]]:
-        """Whether it was committed, and what was written in it."""
+        """Return whether the transaction was committed, and its records."""
         self.faults = self.dice.randrange(6)
         self.transaction.call("begin_transaction")
         written: set[object] = set()
@@ -172,7 +172,7 @@ class World:
             written.add("g")
 
     def _write(self, partition: object) -> None:
-        """A leader's rule: the epoch is the newest, and the partition belongs to the transaction."""
+        """The leader's rule: the epoch is the newest, and the partition belongs to the transaction."""
         assert self.transaction.identity.epoch == self.coordinator.epoch
         if self.coordinator.implicit:
             self.coordinator.write(partition)

@@ -1,4 +1,4 @@
-"""A broker by script, on a real socket: answers as told, remembers what it was asked."""
+"""A scripted broker on a real socket: it sends the scripted responses and records the requests."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ Handler = Callable[[Any, int], Any]
 
 
 class Hang:
-    """An answer that never comes."""
+    """As a scripted response: the broker never responds."""
 
 
 class Disconnect:
-    """The connection is closed instead of an answer."""
+    """As a scripted response: the broker closes the connection instead."""
 
 
 class FakeBroker:
-    """`with FakeBroker({"topic": 2}) as broker`; `broker.script(Request, answer, ...)` says what comes next."""
+    """`with FakeBroker({"topic": 2}) as broker`; `broker.script(Request, answer, ...)` sets the next responses."""
 
     def __init__(
         self, topics: dict[str, int] | None = None, ranges: dict[int, tuple[int, int]] | None = None
@@ -106,12 +106,11 @@ class FakeBroker:
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._ready.set()
         await self._stop.wait()
-        # Connections that are being accepted come to their session first: of a server that is closed, or cancelled,
-        # they would stay open.
+        # Accept pending connections first: if the server is closed or cancelled before, they would stay open.
         while accepting := asyncio.all_tasks() - self._sessions - {asyncio.current_task()}:
             await asyncio.gather(*accepting, return_exceptions=True)
         server.close()
-        # A turn for each session to begin: one that is cancelled before does not come to its end either.
+        # Let each session start: a session cancelled before its start does not run its cleanup either.
         await asyncio.sleep(0)
         for task in self._sessions:
             task.cancel()
@@ -155,7 +154,7 @@ class FakeBroker:
         return True
 
     def script(self, request_type: type, *answers: Any) -> None:
-        """What to answer next to requests of this type, before the usual handler is asked again."""
+        """Set the next responses to requests of this type; after them, the default handler responds again."""
         self.scripts[request_type].extend(answers)
 
     def asked(self, request_type: type) -> list[Any]:
@@ -167,7 +166,7 @@ class FakeBroker:
     def batches(self, topic: str, partition: int) -> list[BatchHeader]:
         return list(iter_batches(bytes(self.logs[topic, partition])))
 
-    # The usual answers
+    # The default responses
 
     def _api_versions(self, request: Any, version: int) -> ApiVersionsResponse:
         rows = self.ranges or {key: (api.versions.min, api.versions.max) for key, api in API.by_key.items()}

@@ -1,4 +1,4 @@
-"""Every public class of the client, and every public method of it, says what it does."""
+"""Every public class of the client, and every public method of it, has a docstring."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def classes(module: ModuleType) -> Iterator[type]:
 
 
 def undocumented(owner: type) -> list[str]:
-    """The class itself, and its methods and properties, as `help()` shows them: inherited ones too."""
+    """The class and its methods and properties without a docstring, inherited ones included, as `help()` shows them."""
     found = [] if owner.__doc__ and not _is_made_by_dataclass(owner) else [owner.__name__]
     for name, value in inspect.getmembers(owner):
         is_method = inspect.isroutine(value) or isinstance(value, property)
@@ -62,7 +62,7 @@ def test_class_and_its_methods_are_documented(owner: type) -> None:
 
 def test_method_without_a_docstring_is_noticed() -> None:
     class Bare(AIOConsumer):
-        """Has a method that says nothing."""
+        """Has a method without a docstring."""
 
         async def silent(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Values that applications make themselves: the same as confluent_kafka's, made by the same calls."""
+"""Values that applications create themselves equal confluent_kafka's values from the same calls."""
 
 import uuid
 from typing import Any
@@ -65,7 +65,7 @@ def test_set_topic_changes_one_message_only() -> None:
 @BOTH
 def test_ids_are_made_of_two_halves(kafka: Any) -> None:
     value = kafka.Uuid(1, -2)
-    # librdkafka writes them with the letters of plain base64, Java and its tools so that they fit a URL.
+    # librdkafka writes ids in plain base64, Java and its tools in URL-safe base64.
     assert str(value).replace("/", "_") == "AAAAAAAAAAH__________g"
     assert (value.get_most_significant_bits(), value.get_least_significant_bits()) == (1, -2)
 

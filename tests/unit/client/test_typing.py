@@ -1,4 +1,4 @@
-"""What mypy makes of programs that use the client: right ones pass, and what fails at run time is refused."""
+"""mypy accepts correct programs that use the client, and rejects programs that would fail at run time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ assert_type(
 )
 """
 
-# A statement, and the kind of error that mypy gives it.
+# A statement, and the kind of error that mypy reports for it.
 WRONG = {
     'producer.produce("a", 5)': "arg-type",
     'producer.produce("a", {"k": 1})': "arg-type",
@@ -69,7 +69,7 @@ WRONG = {
 
 
 def checked(tmp_path: Path, source: str) -> list[str]:
-    """The lines in which mypy finds errors."""
+    """The lines in which mypy reports errors."""
     program = tmp_path / "program.py"
     program.write_text(source)
     cache = tmp_path / "cache"

@@ -1,4 +1,4 @@
-"""The admin client, and the tools that show versions, with brokers that are older, newer, or do not say."""
+"""The admin client, and the tools that show versions, with older and newer brokers and without responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from felice.protocol.messages.list_transactions import (
 )
 from unit.client.fake_broker import FakeBroker
 
-# Produce of tomorrow, Fetch of long ago, ListTransactions of Kafka 3.0, and an API that nobody knows yet.
+# A future version of Produce, an old one of Fetch, ListTransactions of Kafka 3.0, and an API that does not exist yet.
 RANGES = {0: (90, 91), 1: (0, 3), 3: (0, 12), 18: (0, 3), 66: (0, 0), 999: (1, 2)}
 
 
@@ -50,7 +50,7 @@ def test_a_broker_that_does_not_tell_its_versions_is_named(capsys: pytest.Captur
         ):
             usual = broker.handlers[ApiVersionsRequest]
             refusal = ApiVersionsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            # The first is the connection's own question.
+            # The first request is the connection's own ApiVersions.
             broker.script(ApiVersionsRequest, usual, refusal)
             assert main.run(command, (*words, broker.bootstrap)) == code
             said = capsys.readouterr()

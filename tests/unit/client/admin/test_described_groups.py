@@ -1,4 +1,4 @@
-"""A group as an administrator sees it: every field of the coordinator's answer at its place."""
+"""Describing a group: every field of the coordinator's response has its place in the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where `felice.client` differs on purpose from confluent_kafka's public names, with the reason of each difference.
+"""The intended differences of `felice.client` from confluent_kafka's public names, each with its reason.
 
 Keys are names below `confluent_kafka`, as the comparison reports them.
 """
@@ -21,7 +21,7 @@ ABSENT = {
     "aio.AIOProducer.set_sasl_credentials": _SASL,
     "admin.AdminClient.set_sasl_credentials": _SASL,
 }
-"""Names that confluent_kafka has and `felice.client` has not."""
+"""Names that confluent_kafka has and `felice.client` lacks."""
 
 PARAMETERS = {
     "KafkaError": "the stub calls the first parameter `code`, the class itself takes `error`, as here",

@@ -1,4 +1,4 @@
-"""A key of the other kind of client: a warning here where librdkafka warns, and silence where it is silent."""
+"""Keys of the other kind of client cause a warning where librdkafka warns, and none where it does not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from felice.client.options import KEYS, Key, parse_settings
 
-# Of Java, or of the Python package: librdkafka does not know them.
+# Keys of Java or of the Python package, which librdkafka does not know.
 UNKNOWN_TO_LIBRDKAFKA = {"buffer.memory", "on_delivery", "on_commit"}
 VALUES = {
     "acks": "all",

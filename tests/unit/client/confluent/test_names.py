@@ -1,4 +1,4 @@
-"""`felice.client` has confluent_kafka's public names, members, values and parameters, but for a list of differences.
+"""`felice.client` has confluent_kafka's public names, members, values and parameters, except for a list of differences.
 
 confluent_kafka is read by introspection, and the parameters of its C classes from the stub that is installed with it.
 """
@@ -30,7 +30,7 @@ SUBMODULES = (
     "serializing_producer",
 )
 STUB = Path(confluent_kafka.__file__).with_name("cimpl.pyi")
-# What a module imports for its own use: names of typing and of other modules that Python keeps in its namespace.
+# Names that a module imports for its own use, from typing and other modules.
 PRIVATE_IMPORTS = {"string_type", "K", "V", "TYPE_CHECKING"}
 
 
@@ -42,7 +42,7 @@ def pair(submodule: str) -> tuple[ModuleType, ModuleType]:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """`__all__` where there is one, else what the module or a private module below confluent_kafka defines."""
+    """`__all__` if it exists, otherwise the names that the module, or a private module of confluent_kafka, defines."""
     declared = getattr(module, "__all__", None)
     if declared is not None:
         return [name for name in declared if not inspect.ismodule(getattr(module, name, module))]
@@ -211,7 +211,7 @@ def test_parameters_have_their_names_and_order(name: str, expected: list[str], a
         assert actual[: len(expected)] == expected
 
 
-# confluent_kafka's AdminClient takes these as keyword arguments and hands them to its C class.
+# confluent_kafka's AdminClient takes these as keyword arguments and passes them to its C class.
 KEYWORDS = {
     name.split(".")[1]: [
         parameter

@@ -315,7 +315,7 @@ def test_failing_partitioner_fails_only_its_own_records(broker: FakeBroker, choi
         for key in (b"bad", b"good"):
             made.produce("wide", b"v", key, on_delivery=lambda *report: reports.append(report))
         assert made.flush(5) == 0, "a record was forgotten"
-        # Now that the topic is known the caller is told at once.
+        # The topic is known now, so the caller gets the error at once.
         with pytest.raises((KafkaException, ZeroDivisionError)):
             made.produce("wide", b"v", b"bad")
         assert made.flush(5) == 0

@@ -39,7 +39,7 @@ from unit.client.fake_broker import Disconnect, FakeBroker
 
 
 class Committing(FakeBroker):
-    """Keeps committed offsets of one group."""
+    """Keeps the committed offsets of one group."""
 
     def __init__(self) -> None:
         super().__init__({"t": 2})
@@ -330,7 +330,7 @@ def test_reply_to_a_fetch_from_before_the_seek_is_dropped(
     answering = broker.handlers[FetchRequest]
 
     def late(request: FetchRequest, version: int) -> Any:
-        """Answer for offset 3 only after the consumer has turned back to 0."""
+        """Respond for offset 3 only after the consumer has returned to offset 0."""
         one._core.subscription.of("t", 0).seek(0)
         return answering(request, version)
 
@@ -372,7 +372,7 @@ def test_calls_with_nothing_to_do_do_not_raise(
     one = consumer(group_id="g", on_commit=lambda error, rows: told.append((error, rows)))
     one.assign([TopicPartition("t", 0)])
     assert one.consume(0, 0.1) == []
-    # It may have been revoked a moment ago, without the application's having heard of it.
+    # A rebalance may just have revoked the partition, before the application learned of it.
     one.pause([TopicPartition("t", 1)])
     one.resume([TopicPartition("t", 1)])
     assert one.commit() is None

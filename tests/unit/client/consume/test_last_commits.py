@@ -1,4 +1,4 @@
-"""What a member commits before it gives its partitions up, with automatic commits."""
+"""The commits of a member before its partitions are revoked, with automatic commits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from unit.client.group.test_membership import Coordinator, settings, spin
 
 
 class Committing(Coordinator):
-    """Takes every commit."""
+    """Accepts every commit."""
 
     def _refuse_commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
         row = OffsetCommitResponsePartition(partition_index=0, error_code=ErrorCode.NONE)

@@ -1,4 +1,4 @@
-"""A consumer among members that are only scripted: who it says it is, and when it says so."""
+"""A consumer in a group with a scripted coordinator: the identity that it sends, and when it sends requests."""
 
 import asyncio
 import time
@@ -37,7 +37,7 @@ from unit.client.fake_broker import FakeBroker
 
 
 class Coordinator(FakeBroker):
-    """Gives partition 0 of topic t to whoever asks."""
+    """Assigns partition 0 of topic t to every member."""
 
     def __init__(self) -> None:
         super().__init__({"t": 1})
@@ -166,7 +166,7 @@ def test_expelled_member_commits_nothing(broker: Coordinator) -> None:
         consumer.subscribe(["t"], on_lost=lambda _, tps: None)
         while consumer.poll(0.1) is None:
             pass
-        # It is told as lost only when it polls: until then the position stands there to be committed.
+        # The loss is reported only at the next poll: until then the position still exists and must not be committed.
         time.sleep(1.0)
         commits = broker.asked(OffsetCommitRequest)
     assert all(request.generation_id_or_member_epoch >= 0 for request in commits), commits
@@ -188,7 +188,7 @@ def test_assignment_is_in_force_when_the_poll_that_ran_its_callback_returns(brok
     told: list[int] = []
 
     def on_assign(consumer: Consumer, partitions: Any) -> None:
-        consumer._thread.post(time.sleep, 0.3)  # the loop has much to do
+        consumer._thread.post(time.sleep, 0.3)  # keeps the loop busy
         told.append(len(partitions))
 
     with Consumer(settings(broker)) as consumer:
@@ -248,7 +248,7 @@ def test_commit_callback_that_raises_does_not_end_automatic_commits(broker: Coor
 
 def test_consumer_in_a_forked_process_raises(broker: Coordinator) -> None:
     consumer = Consumer(settings(broker))
-    consumer._thread.stop()  # as a fork leaves it: the object without its thread
+    consumer._thread.stop()  # a forked process has the object without its thread
     with pytest.raises(RuntimeError, match="fork"):
         consumer.poll(1)
 
@@ -293,7 +293,7 @@ def test_wait_to_join_a_group_is_reported_once_too(
     broker.handlers[JoinGroupRequest] = lambda request, version: JoinGroupResponse(error_code=code)
     with Consumer(settings(broker)) as consumer:
         consumer.subscribe(["t"])
-        # It is no error of a poll: many applications end at the first of these.
+        # Not delivered as an error of `poll`: many applications stop at the first such error.
         assert not spin(consumer, lambda: bool(waiting_lines(caplog)))
         asked = len(broker.asked(JoinGroupRequest))
         spin(consumer, lambda: len(broker.asked(JoinGroupRequest)) > asked + 3)

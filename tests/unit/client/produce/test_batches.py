@@ -158,7 +158,7 @@ def test_first_is_the_batch_with_nothing_unanswered_before_it() -> None:
 
 
 def test_nothing_is_sent_to_a_new_leader_while_batches_are_in_flight_to_the_old_leader() -> None:
-    """A leader that has not met the producer takes any sequence: what is still under way would come after it."""
+    """A leader that does not know the producer accepts any sequence, so a batch in flight would come after it."""
     queue = queue_of(2)
     first = queue.take(OLD, 1)
     assert queue.may_send_to(1) and not queue.may_send_to(2)

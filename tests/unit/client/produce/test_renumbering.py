@@ -1,6 +1,6 @@
-"""An idempotent producer gives a record up that may have been written: the next ones begin in a new epoch.
+"""An idempotent producer drops a record that may have been written: the next records start in a new epoch.
 
-Under the sequences that follow, a broker that never got the record would see a gap and refuse them all.
+With the next sequences of the old epoch, a broker that never got the record would see a gap and refuse all of them.
 """
 
 from __future__ import annotations
@@ -64,9 +64,7 @@ def test_records_after_one_that_expired_begin_in_a_new_epoch(broker: FakeBroker)
 
 
 def test_records_after_one_that_was_purged_on_its_way_begin_in_a_new_epoch(broker: FakeBroker) -> None:
-    producer = producer_for(
-        broker, socket_timeout_ms=300
-    )  # after which the connection that hangs is given up
+    producer = producer_for(broker, socket_timeout_ms=300)  # after it, the hanging connection is closed
     assert deliver(producer, b"before") is None
     broker.script(ProduceRequest, Hang)
     told: list[KafkaError | None] = []

@@ -1,4 +1,4 @@
-"""The rules of a producer's transaction, step by step: what is asked, and what the answers make of it."""
+"""The rules of a producer's transaction, step by step: the next request, and the effect of each response."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CALLS = (
 def answered(
     transaction: Transaction, expected: Step, *codes: int, identity: ProducerIdentity | None = None
 ) -> AfterResponse:
-    """The next step is the expected one, and is answered."""
+    """Check that this is the next step, and apply a response to it."""
     assert transaction.next_step() == expected
     return transaction.on_answer(expected, codes or NONE, identity)
 
@@ -61,7 +61,7 @@ def opened(*, implicit: bool = False) -> Transaction:
 
 
 def writing(*, implicit: bool = False) -> Transaction:
-    """A transaction in which records go to a partition."""
+    """A transaction with records for one partition."""
     transaction = opened(implicit=implicit)
     if not transaction.enlist(P0):
         answered(transaction, AddPartitions((P0,)))
@@ -71,7 +71,7 @@ def writing(*, implicit: bool = False) -> Transaction:
 
 def ending(transaction: Transaction, name: str) -> Transaction:
     transaction.call(name)
-    assert transaction.next_step() is None  # until every record was answered for
+    assert transaction.next_step() is None  # until every record has its result
     transaction.on_drained()
     return transaction
 
@@ -143,7 +143,7 @@ def test_transaction_v2_needs_no_further_epoch_after_a_record_was_lost() -> None
     assert transaction.next_step() is None and transaction.outcome()
 
 
-# What is legal when
+# Which calls are legal in which state
 
 
 LEGAL = {
@@ -241,7 +241,7 @@ def test_other_offsets_are_refused_while_a_commit_is_in_flight() -> None:
         transaction.send_offsets(CommitOffsets((), OFFSETS.group))
 
 
-# What errors make of it
+# The effect of errors
 
 PASSING = (
     (ErrorCode.CONCURRENT_TRANSACTIONS, AfterResponse.RETRY),
@@ -368,7 +368,7 @@ def test_an_old_epoch_can_be_aborted_but_a_fenced_producer_is_fatal() -> None:
 
 
 def with_old_epoch() -> Transaction:
-    """The leader of a partition refused the epoch of a record, and then the application commits."""
+    """A transaction whose record was refused with an old epoch by the leader, and which then commits."""
     transaction = writing()
     transaction.on_record_failed(error_of(ErrorCode.INVALID_PRODUCER_EPOCH), numbered=True)
     transaction.call("commit_transaction")

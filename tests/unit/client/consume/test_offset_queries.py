@@ -1,4 +1,4 @@
-"""What a consumer asks of the cluster without consuming: offsets by time, the ends of a partition, commits."""
+"""A consumer's queries without consuming: offsets by time, the ends of a partition, committed offsets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FOUND = {EARLIEST: (3, 1), LATEST: (9, 2), 1000: (5, 1), 2000: (-1, -1)}
 
 
 class Timed(FakeBroker):
-    """Partition 0 holds offsets 3 to 8; partition 1 may not be asked; the group committed for 0 and 3."""
+    """Partition 0 holds offsets 3 to 8; partition 1 is not authorized; the group committed offsets for 0 and 3."""
 
     def __init__(self) -> None:
         super().__init__({"t": 4})

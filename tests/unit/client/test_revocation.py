@@ -1,4 +1,4 @@
-"""While the application is told that partitions go, none of their records is delivered, by whatever face it asks."""
+"""While a rebalance callback revokes partitions, none of their records is delivered, by any API of the consumer."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def test_blocking_consumer_delivers_nothing_during_a_revocation(
         consumer.subscribe(["t"], on_revoke=lambda _, tps: found.append(ask(consumer)))
         first = _first_of(consumer)
         broker.script(HeartbeatRequest, why)
-        # Not polled until the rebalance is here: the other two records wait in the queue.
+        # Not polled until the rebalance has started: the other two records wait in the queue.
         _wait(lambda: bool(consumer._notices.waiting))
         spin(consumer, lambda: bool(found))
         assert (first, found) == (0, [None])
-        _first_of(consumer)  # and the next owner, who is the same, has them
+        _first_of(consumer)  # the next owner (here the same member) gets them
 
 
 @pytest.mark.parametrize(
