@@ -252,7 +252,7 @@ class Broker:
             connections=Connections(),
             turns=Turns(env.clock, self._config, self._sessions),
             large_requests=LargeRequests(env.clock),
-            request_memory=RequestMemory(self._config),
+            request_memory=RequestMemory(self.config.queued_max_request_bytes),
             closings=Closings(env.clock.monotonic),
             batch_validation=BatchValidation(self._config),
             frame_memory=FrameMemory(pool_bytes=_FRAME_POOL_BYTES, map_from_bytes=_MAPPED_FRAME_BYTES),

@@ -16,10 +16,8 @@ stop sending hold their share until they are idle for `connections.max.idle.ms`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Protocol
 
-from felice.config import BrokerConfig
 from felice.server.closings import Closing
 
 PATIENCE_S = 2.0
@@ -41,17 +39,17 @@ class Receiver(Protocol):
 
 
 class RequestMemory:
-    def __init__(self, config: Callable[[], BrokerConfig]) -> None:
+    def __init__(self, limit_bytes: int) -> None:
+        """`limit_bytes` is -1 for no limit."""
         self.total_bytes = 0
-        self._config = config
+        self._limit_bytes = limit_bytes
         self._incomplete: dict[Receiver, None] = {}  # in the order in which their requests began
         self._paused: dict[Receiver, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def is_short(self) -> bool:
-        limit = self._config().queued_max_request_bytes
-        return 0 < limit < self.total_bytes
+        return 0 < self._limit_bytes < self.total_bytes
 
     def change(self, connection: Receiver, change_bytes: int) -> None:
         """Counts what a connection holds more, or less, than before."""
@@ -62,7 +60,7 @@ class RequestMemory:
             self._incomplete.pop(connection, None)
         if self.is_short:
             self._start_patience()
-        else:
+        elif self._timer is not None:  # nothing is paused without a timer
             self._relieve()
 
     def may_receive(self, connection: Receiver) -> bool:
@@ -107,7 +105,7 @@ class RequestMemory:
     def _make_room(self) -> None:
         """Closes connections with large parts, unless a single one, or requests that are whole, hold the memory."""
         self._timer = None
-        enough = self._config().queued_max_request_bytes // 2
+        enough = self._limit_bytes // 2
         by_size = sorted(self._incomplete, key=lambda connection: connection.incomplete_bytes, reverse=True)
         incomplete_bytes = sum(connection.incomplete_bytes for connection in by_size)
         if len(by_size) > 1 and incomplete_bytes > enough:

@@ -28,8 +28,8 @@ class Floor:
     """Peers that share the memory of large requests."""
 
     def __init__(self, count: int, handle: Callable[[Any, RequestContext], Any] = answer) -> None:
-        config = BrokerConfig(queued_max_request_bytes=LIMIT, felice_turn_max_ms=60_000)
-        self.memory = RequestMemory(lambda: config)
+        config = BrokerConfig(felice_turn_max_ms=60_000)
+        self.memory = RequestMemory(LIMIT)
         self.peers = [Peer(handle, config=config, request_memory=self.memory) for _ in range(count)]
 
     @property

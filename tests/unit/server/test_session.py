@@ -103,7 +103,7 @@ class Peer:
         # A clock that stands still: the speed of this machine ends no turn.
         still = SimpleNamespace(monotonic=lambda: 0.0, now_ms=lambda: 0)
         self.turns = turns or Turns(still, lambda: config, lambda: [self.session])
-        self.request_memory = request_memory or RequestMemory(lambda: config)
+        self.request_memory = request_memory or RequestMemory(config.queued_max_request_bytes)
         self.memory = FrameMemory(pool_bytes=4 * 1024 * 1024, map_from_bytes=1024 * 1024)
         self.listener = SimpleNamespace(
             name="PLAINTEXT",
