@@ -400,7 +400,8 @@ class SimulationRun:
         # The name is part of the seed of this machine's random numbers: another name would change every run.
         process = self._world.machine("judge").boot()
         try:
-            await asyncio.wait_for(process.run(self._read(process.env)), LIVENESS_S)
+            async with asyncio.timeout(LIVENESS_S):
+                await process.run(self._read(process.env))
         except (TimeoutError, KafkaException) as error:
             self._observations.reported.append(f"liveness:  the final reads failed: {error!r}")
 
