@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pandas as pd
 from pyspark import SparkContext
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
@@ -60,6 +61,10 @@ appender.file.fileName = {log}
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d %p %c{{1}}: %m%n%ex
 """
+
+
+class QueryFailed(RuntimeError):
+    """The Spark query failed. The text is Spark's."""
 
 
 @dataclass(slots=True)
@@ -187,7 +192,7 @@ def _start_spark(place: Path) -> SparkSession:
 
 
 def _follow(query: StreamingQuery, step: Step, interrupts: HeldInterrupts) -> None:
-    """Waits until the query ends. Raises if it failed; stops it on an interrupt."""
+    """Waits until the query ends. Raises `QueryFailed` if it failed; stops it on an interrupt."""
     try:
         while query.isActive:
             interrupts.check()
@@ -195,6 +200,9 @@ def _follow(query: StreamingQuery, step: Step, interrupts: HeldInterrupts) -> No
             step.describe(_lag(query))
             time.sleep(PROGRESS_EVERY_S)
         query.awaitTermination()
+    except StreamingQueryException as error:
+        # The text comes from Java, which is stopped before the error is printed.
+        raise QueryFailed(str(error)) from None
     finally:
         query.stop()
     step.advance(_rows_read(query) - step.rows)

@@ -33,7 +33,7 @@ class Step:
     _bar: tuple[Progress, TaskID] | None = field(default=None, repr=False)
 
     def describe(self, state: str) -> None:
-        """Beside the bar, until the step is done."""
+        """Shows a text beside the bar while the step runs."""
         if self._bar is not None:
             progress, task = self._bar
             progress.update(task, state=state)

@@ -13,6 +13,7 @@ pytest.importorskip("altair")
 
 import pandas as pd
 from click.testing import CliRunner
+from pyspark.errors import StreamingQueryException
 from rich.console import Console
 
 from felice.demo import main, report
@@ -20,9 +21,9 @@ from felice.demo.check import check_count
 from felice.demo.command import demo
 from felice.demo.dataset import load_dataset
 from felice.demo.interrupts import HeldInterrupts
-from felice.demo.main import Outcome
+from felice.demo.main import Outcome, QueryFailed, _follow
 from felice.demo.report import delays_by, hours_by_airline, print_checks, print_delays, save_chart
-from felice.demo.steps import Steps
+from felice.demo.steps import Step, Steps
 from felice.demo.topics import SOURCES, records_of, windows_of
 from felice.env.java import JavaNotFound
 
@@ -289,3 +290,32 @@ def test_a_missing_dependency_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main, "run", run)
     result = CliRunner().invoke(demo, [])
     assert (result.exit_code, result.output) == (1, "Error: Spark needs Java\n")
+
+
+class FailedQuery:
+    """A streaming query that has failed, and whose error has a text only until Spark is stopped."""
+
+    isActive = False
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    def awaitTermination(self) -> None:
+        query = self
+
+        class Failure(StreamingQueryException):
+            def __str__(self) -> str:
+                return "<exception str() failed>" if query.stopped else "disk full"
+
+        raise Failure("")
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def test_a_failed_query_is_reported_with_sparks_text() -> None:
+    query = FailedQuery()
+    with HeldInterrupts() as interrupts, pytest.raises(QueryFailed) as raised:
+        _follow(query, Step("query"), interrupts)  # type: ignore[arg-type]
+    assert str(raised.value) == "disk full"
+    assert query.stopped
