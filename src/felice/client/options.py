@@ -294,6 +294,7 @@ class Settings(dict[str, Any]):
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
+        """Host and port of each bootstrap server."""
         return parse_addresses(self["bootstrap.servers"])
 
 

@@ -124,15 +124,15 @@ class World:
             self.transaction.on_failure(step, error_of(KafkaError._TRANSPORT, retriable=True))
         elif chance < 0.3:
             code = ErrorCode.CONCURRENT_TRANSACTIONS
-            assert self.transaction.on_answer(step, [code]) is AfterResponse.RETRY
+            assert self.transaction.on_response(step, [code]) is AfterResponse.RETRY
         elif chance < 0.4 and not self.coordinator.has(step):
-            self.transaction.on_answer(step, [ErrorCode.TRANSACTION_ABORTABLE])
+            self.transaction.on_response(step, [ErrorCode.TRANSACTION_ABORTABLE])
         else:
             code, identity = self.coordinator.answer(step, self.transaction.identity.epoch)
             if chance < 0.6:  # the request is done, and its response is lost
                 self.transaction.on_failure(step, error_of(KafkaError._TRANSPORT, retriable=True))
             else:
-                self.transaction.on_answer(step, [code], identity)
+                self.transaction.on_response(step, [code], identity)
 
     def call(self, name: str) -> None:
         self.transaction.call(name)

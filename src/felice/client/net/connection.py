@@ -141,18 +141,22 @@ class Connection(asyncio.BufferedProtocol):
     # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport. A BufferedProtocol's method."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=16 << 20)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Fail the waiting requests. A BufferedProtocol's method."""
         why = str(exc) if exc else "the broker closed the connection"
         self._fail(failure(KafkaError._TRANSPORT, f"{self.address}: {why}", retriable=True))
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the buffer for the next read. A BufferedProtocol's method."""
         return self._frames.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Match received responses to their requests. A BufferedProtocol's method."""
         now = self._last_heard = self._loop.time()
         if self._traffic is not None:
             self._traffic.received_bytes += nbytes

@@ -6,7 +6,7 @@ Keeps true:  a record is written only inside an open transaction, to a partition
              was returned.
              A request that may have reached the coordinator without an answer is repeated before an abort: aborting a
              transaction that never began is an error, and one that did begin must not stay open.
-How:         calls of the application move the state; `next_step` says what to ask; `on_answer` takes the answer.
+How:         calls of the application move the state; `next_step` says what to ask; `on_response` takes the answer.
 Leaves:      requests, waiting and finding coordinators to `transactor`, records to `sender`.
 """
 
@@ -67,29 +67,37 @@ _OUTCOMES = {State.INITIALIZED, State.COMMITTED, State.ABORTED}
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    """`known` is the identity that needs a new epoch (KIP-360); ANONYMOUS at first."""
+    """Requests a producer id, or a new epoch for the identity `known` (KIP-360); ANONYMOUS at first."""
 
     known: ProducerIdentity = ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
+    """Adds partitions to the transaction (only before transaction V2)."""
+
     partitions: tuple[Partition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AddOffsets:
+    """Adds a group's offsets to the transaction (only before transaction V2)."""
+
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
+    """Commits a group's offsets as part of the transaction."""
+
     offsets: tuple[tuple[Partition, CommittedOffset], ...]
     group: ConsumerGroupMetadata
 
 
 @dataclass(frozen=True, slots=True)
 class EndTxn:
+    """Commits or aborts the transaction."""
+
     committed: bool
 
 
@@ -141,7 +149,7 @@ _FATAL_FOR_RECORDS = (
 
 
 class Transaction:
-    """One transactional producer, from its first call to its last."""
+    """The state of one transactional producer, from its first call to its last."""
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
@@ -149,7 +157,7 @@ class Transaction:
         self.identity = ANONYMOUS
         self.error: KafkaError | None = None
         self.implicit = False
-        """KIP-890 part 2 (transaction V2): writing adds to the transaction, and every end brings a new epoch."""
+        """True with KIP-890 part 2 (transaction V2): writes add partitions implicitly, every end gives a new epoch."""
         self._begin()
 
     def _begin(self) -> None:
@@ -164,10 +172,10 @@ class Transaction:
         self._unmapped = False
         self._epoch_in_doubt = False
 
-    # The application's calls
+    # Calls of the application
 
     def call(self, name: str) -> None:
-        """A call is made, or made again; raises where it is out of place."""
+        """Start a call, or continue it if it is repeated; raises if the state does not allow it."""
         if self.state is State.FATAL:
             raise self._raised()
         target = _CALLS[name].get(self.state)
@@ -185,7 +193,7 @@ class Transaction:
             self.state = target
 
     def send_offsets(self, commit: CommitOffsets) -> None:
-        """Take in what `next_step` will have committed; the same again waits for the same."""
+        """Note offsets for `next_step` to commit; a repeated call with these offsets waits for the same commit."""
         self.call("send_offsets_to_transaction")
         if self._offsets is not None and self._offsets != commit:
             raise failure(
@@ -194,7 +202,7 @@ class Transaction:
         self._offsets = commit
 
     def outcome(self) -> bool:
-        """Whether the call that was made is over; raises if it failed. Taking its outcome makes way for the next."""
+        """Return True if the current call is done; raises if it failed. The next call is then allowed."""
         if self.is_epoch_in_doubt:
             return False
         if self.state in (State.FAILED, State.FATAL):
@@ -211,21 +219,25 @@ class Transaction:
 
     @property
     def may_send(self) -> bool:
+        """True while records of the transaction may be sent."""
         return self.state in (State.OPEN, State.COMMITTING)
 
     @property
     def may_abort(self) -> bool:
-        """An end is due that nobody has asked for."""
+        """True if a transaction is open or failed that the application has not ended yet."""
         return self.state in (State.OPEN, State.FAILED)
 
     @property
     def is_epoch_in_doubt(self) -> bool:
-        """A partition's leader refused the epoch, and the coordinator was not asked yet whether another producer has
-        the transactional id now: then the error is fatal, else the transaction can be aborted. A commit asks."""
+        """True if a partition's leader refused the producer epoch for a reason that is not known yet.
+
+        If another producer has the transactional id now, the error is fatal. Otherwise the transaction can be aborted.
+        A commit asks the coordinator.
+        """
         return self.state is State.FAILED and self._epoch_in_doubt
 
     def refusal(self) -> KafkaError | None:
-        """Why no record is taken in now; read by other threads too."""
+        """Return why records are refused now, or None. Other threads read it, too."""
         state = self.state
         if state is State.OPEN:
             return None
@@ -233,14 +245,14 @@ class Transaction:
         return error_of(KafkaError._STATE, reason)
 
     def enlist(self, partition: Partition) -> bool:
-        """Records wait for this partition; True if they may go out now."""
+        """Add a partition that has waiting records; True if they may be sent now."""
         if self.implicit:
             self._begun = True
             return True
         return self._partitions.setdefault(partition, False)
 
     def on_record_failed(self, error: KafkaError, *, numbered: bool) -> None:
-        """A record of the transaction will not be written, or nobody knows whether it was."""
+        """Fail the transaction: a record was not written, or it is unknown whether it was."""
         if error.code() in _FATAL_FOR_RECORDS:
             self._fail_for_good(error)
             return
@@ -251,17 +263,17 @@ class Transaction:
             self._fail(error)
 
     def on_drained(self) -> None:
-        """Every record taken in was answered for, now that no more are."""
+        """Note that every record of the transaction has its result, and no more are accepted."""
         self._drained = True
 
     # Steps
 
     def next_step(self) -> Step | None:
-        """What to ask a coordinator now; None where there is nothing to ask, or to wait for."""
+        """Return the next request to a coordinator; None if there is none, or if records must finish first."""
         if self.state is State.INITIALIZING:
             return InitProducerId()
         if self.is_epoch_in_doubt:
-            return self._settling_step() if self._drained else None
+            return self._epoch_check_step() if self._drained else None
         if self.state is State.ABORTING:
             return self._abort_step() if self._drained else None
         if not self.may_send:
@@ -275,7 +287,7 @@ class Transaction:
         return step
 
     def _adding_step(self) -> Step | None:
-        """Without transaction V2 the coordinator is told beforehand what will be written to."""
+        """Return the next addition: without transaction V2, partitions and groups are added before any write."""
         if isinstance(self._in_doubt, AddOffsets):
             return self._in_doubt
         wanted = tuple(partition for partition, added in self._partitions.items() if not added)
@@ -302,25 +314,25 @@ class Transaction:
         self._finish()
         return None
 
-    def _settling_step(self) -> Step:
-        """The coordinator refuses the producer if another one has its id. If not, the abort that is due is done."""
+    def _epoch_check_step(self) -> Step:
+        """Return the step that settles a refused epoch: the coordinator refuses a fenced producer, else it aborts."""
         return EndTxn(False) if self._begun else InitProducerId(self.identity)
 
     def _finish(self) -> None:
         self.state = State.COMMITTED if self.state is State.COMMITTING else State.ABORTED
         self.error = None
 
-    # Answers
+    # Responses
 
-    def on_answer(
+    def on_response(
         self, step: Step, codes: Iterable[int], identity: ProducerIdentity | None = None
     ) -> AfterResponse:
-        """The answer's error codes, and the identity that it brings."""
+        """Apply the error codes of a response, and the identity in it."""
         worst = _worst(codes)
         if worst == ErrorCode.NONE:
             self._on_success(step, identity)
             return AfterResponse.GO_ON
-        if self._asks_for_nothing(step, worst):
+        if self._may_ignore(step, worst):
             self._in_doubt = None
             return AfterResponse.GO_ON
         if worst in _FIND:
@@ -330,13 +342,13 @@ class Transaction:
         self._on_error(step, worst)
         return AfterResponse.GO_ON
 
-    def _asks_for_nothing(self, step: Step, code: int) -> bool:
-        """An abort need not be sure of what was added of a topic that is gone: nobody will read it."""
+    def _may_ignore(self, step: Step, code: int) -> bool:
+        """True if an abort may ignore the code: a deleted topic has no readers, so its addition does not matter."""
         is_gone = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return is_gone and self.state is State.ABORTING and isinstance(step, AddPartitions)
 
     def on_failure(self, step: Step, error: KafkaError) -> AfterResponse:
-        """No answer came."""
+        """Apply the failure of a request without a response."""
         if error.retriable():
             return AfterResponse.FIND
         self._fail_for_good(error)

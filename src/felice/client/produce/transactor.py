@@ -172,7 +172,7 @@ class Transactor:
         identity = None
         if isinstance(step, InitProducerId | EndTxn) and answer.producer_id >= 0:
             identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
-        return self.transaction.on_answer(step, _codes(step, answer), identity)
+        return self.transaction.on_response(step, _codes(step, answer), identity)
 
     def _coordinator_of(self, step: Step) -> tuple[str, int]:
         if isinstance(step, CommitOffsets):

@@ -42,7 +42,7 @@ def answered(
 ) -> AfterResponse:
     """Check that this is the next step, and apply a response to it."""
     assert transaction.next_step() == expected
-    return transaction.on_answer(expected, codes or NONE, identity)
+    return transaction.on_response(expected, codes or NONE, identity)
 
 
 def ready(*, implicit: bool = False) -> Transaction:
@@ -169,7 +169,7 @@ def failed_with(error: KafkaError) -> Transaction:
 
 def in_state(state: State) -> Transaction:
     def over(transaction: Transaction) -> Transaction:
-        transaction.on_answer(transaction.next_step() or EndTxn(True), NONE)
+        transaction.on_response(transaction.next_step() or EndTxn(True), NONE)
         return transaction
 
     def initializing() -> Transaction:
