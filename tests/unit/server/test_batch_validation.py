@@ -142,6 +142,20 @@ def test_a_batch_that_expands_beyond_the_limit_is_refused_and_its_neighbour_is_n
     assert rows(wire.ask(request(TOO_LARGE, LARGE), 9)) == [(ErrorCode.MESSAGE_TOO_LARGE, -1), (0, 0)]
 
 
+def test_batches_that_are_rebuilt_take_bounded_memory_beside_the_request(wire: Wire) -> None:
+    """A few KB of zeros would be stored as many MB."""
+    configs = [CreatableTopicConfig(name="compression.type", value="uncompressed")]
+    topic = CreatableTopic(name="plain", num_partitions=1, replication_factor=1, configs=configs)
+    assert wire.ask(CreateTopicsRequest(topics=[topic])).topics[0].error_code == 0
+    fitting = LIMIT_BYTES // 1_000_100
+    data = [PartitionProduceData(index=0, records=batch(1_000_000)) for _ in range(fitting + 3)]
+    topics = [TopicProduceData(name="plain", partition_data=data)]
+    answer = wire.ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 9)
+    accepted = [(0, offset) for offset in range(fitting)]
+    assert rows(answer) == accepted + [(ErrorCode.MESSAGE_TOO_LARGE, -1)] * 3
+    assert rows(wire.ask(request(SMALL, topic="plain"), 9)) == [(0, fitting)]
+
+
 def test_a_large_batch_for_a_topic_with_a_codec_is_stored_in_that_codec(
     wire: Wire, watching: Watching
 ) -> None:

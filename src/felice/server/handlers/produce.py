@@ -32,6 +32,7 @@ from felice.protocol.messages.produce import (
 from felice.protocol.primitives import ZERO_UUID, Buffer
 from felice.protocol.topic_partition import TopicPartition
 from felice.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader
+from felice.records.errors import BatchTooLarge
 from felice.records.validate import ProduceRules, Validated, Verdict, may_need_thread, only_batch
 from felice.replication.partition import ACKS_ALL, Partition
 from felice.server.admission import Flow, PartitionErrors
@@ -78,6 +79,16 @@ class _Known:
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     # Of transactional batches without a verdict.
     headers: dict[int, BatchHeader] = field(default_factory=dict)
+    # Of batches that are stored in another form than the producer's, and so take memory beside the request.
+    rebuilt_bytes: int = 0
+
+    def add(self, key: int, verdict: Verdict, max_rebuilt_bytes: int) -> None:
+        if isinstance(verdict, Validated) and isinstance(verdict.records, bytearray):
+            self.rebuilt_bytes += len(verdict.records)
+            if self.rebuilt_bytes > max_rebuilt_bytes:
+                reason = f"the request's batches, rebuilt for their topics, exceed {max_rebuilt_bytes} bytes"
+                verdict = BatchTooLarge(reason)
+        self.verdicts[key] = verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +131,12 @@ def _judge_small(request: ProduceRequest, context: RequestContext, known: _Known
             if verdict is None:
                 large.append(_LargeBatch(id(data), data.records, rules))
             else:
-                known.verdicts[id(data)] = verdict
+                known.add(id(data), verdict, _max_rebuilt_bytes(context))
     return large
+
+
+def _max_rebuilt_bytes(context: RequestContext) -> int:
+    return context.services.config.felice_batch_max_decompressed_bytes
 
 
 async def _write_later(
@@ -129,12 +144,13 @@ async def _write_later(
 ) -> ProduceAnswer:
     try:
         for batch in large:
-            known.verdicts[batch.key] = await context.services.batch_validation.judge_large(
+            verdict = await context.services.batch_validation.judge_large(
                 batch.records,
                 batch.rules,
                 now_ms=context.now_ms,
                 zstd_allowed=context.version >= _ZSTD_FROM,
             )
+            known.add(batch.key, verdict, _max_rebuilt_bytes(context))
         # The process may have been suspended meanwhile, and others may lead.
         context.services.image_follower.check_session()
         answer = _write(request, context, known)
