@@ -65,6 +65,6 @@ def test_topics_that_do_not_exist_are_left_out() -> None:
         assert assign(name, {"C0": sub("ax")}, a=1) == {"C0": tps("a0")}
 
 
-def test_nobody_gets_nothing() -> None:
+def test_no_members_get_no_partitions() -> None:
     for name in ASSIGNORS:
         assert assign(name, {}, a=1) == {}

@@ -1,4 +1,4 @@
-"""Sticky and cooperative-sticky: what stays, what moves, and when."""
+"""Sticky and cooperative-sticky: which partitions stay and which move."""
 
 from felice.assignment import ASSIGNORS, Assignment, Subscription, TopicPartition
 from felice.assignment.user_data import (
@@ -46,7 +46,7 @@ def test_the_newest_generation_wins_a_partition_claimed_twice() -> None:
     assert text(STICKY.assign(members, {"t": 2})) == {"A": "t1", "B": "t0"}
 
 
-def test_a_partition_claimed_twice_in_one_generation_belongs_to_nobody() -> None:
+def test_a_partition_claimed_twice_in_one_generation_has_no_owner() -> None:
     members = {"A": sub("t", "t0"), "B": sub("t", "t0 t1")}
     assert text(STICKY.assign(members, {"t": 2})) == {"A": "t0", "B": "t1"}
     assert text(COOPERATIVE.assign(members, {"t": 2})) == {"A": "t0", "B": "t1"}

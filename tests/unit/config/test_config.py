@@ -134,11 +134,11 @@ def test_listeners_of_krafts_controller_are_left_out() -> None:
         ("my.own.thing", False, None),
     ],
 )
-def test_a_slip_is_told_from_an_option_of_kafkas(name: str, is_its: bool, meant: str | None) -> None:
+def test_a_typing_error_is_distinguished_from_an_option_of_kafka(name: str, is_its: bool, meant: str | None) -> None:
     assert (is_kafkas(name), nearest(name)) == (is_its, meant)
 
 
-def test_what_is_kafkas_alone_is_none_of_ours() -> None:
+def test_the_options_of_kafka_alone_are_not_options_of_felice() -> None:
     assert KAFKA_ONLY.isdisjoint(BROKER_OPTIONS)
 
 
@@ -167,7 +167,7 @@ def test_a_double_is_printed_as_java_prints_it(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "1_0.5", "0x1p3", "", "1e999", "9" * 5000])
-def test_what_is_no_double_is_refused(text: str) -> None:
+def test_an_invalid_double_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="Not a number of type DOUBLE"):
         Option("x", Kind.DOUBLE, 0.0, "A double.").parse(text)
 

@@ -33,5 +33,5 @@ printable = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size
 
 
 @given(st.dictionaries(printable.filter(lambda key: key[0] not in "#!"), printable))
-def test_what_is_written_is_read_again(properties: dict[str, str]) -> None:
+def test_written_properties_can_be_parsed_again(properties: dict[str, str]) -> None:
     assert parse_properties(format_properties(properties, "a heading")) == properties

@@ -1,4 +1,4 @@
-"""zookeeper.connect and what goes with it: what is read, and what is refused in one line."""
+"""zookeeper.connect and related options: parsing, and errors of one line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_ensemble_is_hosts_and_perhaps_a_chroot(text: str, hosts: tuple[str, 
         ("a/b/../c", "/b/../c is not the path of a node"),
     ],
 )
-def test_what_is_no_ensemble_is_refused(text: str, reason: str) -> None:
+def test_an_invalid_connect_string_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=r"zookeeper\.connect.*host:port") as refused:
         BrokerConfig.parse({"zookeeper.connect": text})
     assert reason in str(refused.value)
@@ -64,14 +64,14 @@ def test_what_is_no_ensemble_is_refused(text: str, reason: str) -> None:
         ({"max.in.flight.requests": "1000"}, "no more than 100"),
     ],
 )
-def test_what_could_not_work_is_refused(options: dict[str, str], reason: str) -> None:
+def test_inconsistent_options_are_refused(options: dict[str, str], reason: str) -> None:
     properties = {f"zookeeper.{name}": text for name, text in options.items()}
     with pytest.raises(ConfigError, match=reason) as refused:
         BrokerConfig.parse({"zookeeper.connect": "a:2181", **properties})
     assert "secret" not in str(refused.value)
 
 
-def test_a_type_may_say_what_a_files_name_does_not() -> None:
+def test_the_type_option_replaces_the_file_extension() -> None:
     properties = {
         "zookeeper.connect": "a:2181",
         "zookeeper.ssl.client.enable": "true",

@@ -1,4 +1,4 @@
-"""What a ZooKeeper node is started from."""
+"""The jars and configuration files of a ZooKeeper node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_without_pyspark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp
         find_jars(with_logs=True, with_tls=False)
 
 
-def test_a_pyspark_without_the_jar_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_pyspark_without_the_jar_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)
     with pytest.raises(EnsembleError, match=r"does not carry zookeeper-3\*\.jar"):

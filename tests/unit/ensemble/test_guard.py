@@ -1,4 +1,4 @@
-"""A node's process does not outlive the one that started it."""
+"""A node's process does not outlive the process that started it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def wait_said(directory: Path, word: str) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_server_ends_with_whoever_started_it_however_that_ended(
+def test_a_server_ends_with_its_starting_process_however_that_ends(
     directory: Path, how: signal.Signals
 ) -> None:
     command = [sys.executable, "-c", _STARTER, str(directory)]
@@ -61,7 +61,7 @@ def test_a_server_ends_with_whoever_started_it_however_that_ended(
 
 
 @pytest.mark.parametrize("end", [Node.stop, Node.kill])
-def test_nobody_is_left_to_end_a_process_that_has_ended(directory: Path, end: object) -> None:
+def test_the_guard_ends_with_a_stopped_process(directory: Path, end: object) -> None:
     node = Node(1, "127.0.0.1", 1, directory, directory / "java", [])
     node.start()
     wait_said(directory, "runs")
@@ -73,7 +73,7 @@ def test_nobody_is_left_to_end_a_process_that_has_ended(directory: Path, end: ob
     assert not node.is_running
 
 
-def test_nobody_is_left_to_end_a_process_that_ended_by_itself(directory: Path) -> None:
+def test_the_guard_ends_with_a_process_that_ended_by_itself(directory: Path) -> None:
     node = Node(1, "127.0.0.1", 1, directory, directory / "java", [])
     node.start()
     wait_said(directory, "runs")
@@ -88,7 +88,7 @@ def test_nobody_is_left_to_end_a_process_that_ended_by_itself(directory: Path) -
     assert left.poll() is not None
 
 
-def test_a_server_that_was_started_again_is_looked_after_by_one_guard(directory: Path) -> None:
+def test_a_restarted_server_has_one_guard(directory: Path) -> None:
     node = Node(1, "127.0.0.1", 1, directory, directory / "java", [])
     node.start()
     first = node._guard
@@ -102,7 +102,7 @@ def test_a_server_that_was_started_again_is_looked_after_by_one_guard(directory:
 
 
 @pytest.mark.parametrize(("trap", "code"), [("trap 'exit 3' TERM", 3), ("trap '' TERM", -signal.SIGKILL)])
-def test_who_does_not_listen_is_killed(trap: str, code: int) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(trap: str, code: int) -> None:
     program = f"{trap}; echo runs; while :; do sleep 0.05; done"
     with subprocess.Popen(["sh", "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -114,7 +114,7 @@ def test_who_does_not_listen_is_killed(trap: str, code: int) -> None:
         ending.join()
 
 
-def test_who_is_gone_is_let_be() -> None:
+def test_a_process_that_has_ended_is_ignored() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
     guard.end(process.pid, 0.1)

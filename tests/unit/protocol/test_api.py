@@ -14,7 +14,7 @@ def test_request_and_response_of_an_api_belong_together() -> None:
         assert (request.name, response.name) == (f"{api.name}Request", f"{api.name}Response")
 
 
-def test_what_is_advertised_differs_from_what_is_declared_for_two_apis_only() -> None:
+def test_advertised_and_declared_versions_differ_for_two_apis_only() -> None:
     different = {api.name: api.advertised for api in API.by_key.values() if api.advertised != api.versions}
     assert different == {
         "Produce": Versions(0, 13),

@@ -1,4 +1,4 @@
-"""What the codec refuses, what it lets through, and what it leaves uncopied."""
+"""The inputs that the codec refuses and accepts, and the bytes that it does not copy."""
 
 import uuid
 from dataclasses import dataclass
@@ -153,7 +153,7 @@ def test_unknown_tags_beside_known_ones_are_skipped() -> None:
     assert decode(FetchRequest, more, 15) == FetchRequest(cluster_id="c")
 
 
-def test_tag_that_lies_about_its_size_is_malformed() -> None:
+def test_tag_with_a_wrong_size_is_malformed() -> None:
     data = encode(FetchRequest(cluster_id="c"), 15)
     with pytest.raises(MalformedMessage, match="cluster_id at byte .*tagged field ends"):
         decode(FetchRequest, data[:-3] + b"\x03\x02c\x00", 15)

@@ -1,4 +1,4 @@
-"""Memory for frames is used again, but never while anybody looks at it."""
+"""Frame memory is reused, but never while a view of it exists."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_memory_has_the_size_asked_for_and_can_be_written(memory: FrameMemory, s
     taken[-1:] = b"x"
 
 
-def test_memory_that_nobody_looks_at_is_used_again() -> None:
+def test_memory_without_views_is_reused() -> None:
     memory = pooled()
     first = memory.take(900 * KIB)
     buffer = first.obj
@@ -27,7 +27,7 @@ def test_memory_that_nobody_looks_at_is_used_again() -> None:
     assert memory.take(1000 * KIB).obj is buffer
 
 
-def test_memory_that_somebody_looks_at_is_left_alone() -> None:
+def test_memory_with_a_view_is_not_reused() -> None:
     memory = pooled()
     frame = memory.take(900 * KIB)
     frame[:] = b"a" * len(frame)

@@ -1,4 +1,4 @@
-"""Headers: read whatever they announce, and refused where they are broken."""
+"""Headers of any version can be read, and malformed headers are refused."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Frames that others wrote: three by librdkafka 2.16.0 on the wire, one by kafka-python 3.0.12."""
+"""Frames of other implementations: three by librdkafka 2.16.0 on the wire, one by kafka-python 3.0.12."""
 
 import struct
 

@@ -32,7 +32,7 @@ def test_a_pattern_matches_whole_texts() -> None:
     ],
     ids=lambda text: ascii(text[:30]),
 )
-def test_what_cannot_be_matched_within_the_limits_is_refused(text: str) -> None:
+def test_a_pattern_beyond_the_limits_is_refused(text: str) -> None:
     with pytest.raises(PatternError) as caught:
         linear_pattern(text)
     assert str(caught.value)
@@ -64,7 +64,7 @@ def test_the_users_own_pattern_is_linear_where_it_can_be() -> None:
 
 
 @pytest.mark.parametrize("text", ["(", "a{99999999999}"])
-def test_what_no_engine_takes_is_refused(text: str) -> None:
+def test_a_pattern_that_no_engine_supports_is_refused(text: str) -> None:
     with pytest.raises(PatternError):
         own_pattern(text)
 

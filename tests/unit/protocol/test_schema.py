@@ -78,7 +78,7 @@ def test_struct_that_is_neither_tagged_nor_nullable_is_made_afresh() -> None:
     assert schema_of(Outer).kind == "data"
 
 
-def test_what_is_not_declared_has_no_schema() -> None:
+def test_an_undeclared_class_has_no_schema() -> None:
     with pytest.raises(TypeError, match="int is not a declared message"):
         schema_of(int)
 

@@ -1,4 +1,4 @@
-"""Topics that nobody created by hand: what is said when they cannot be made."""
+"""Automatically created topics: what is logged when they cannot be created."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def too_few(brokers: int) -> ApiError:
     return ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"there are {brokers} brokers")
 
 
-def test_why_a_coordinators_topic_cannot_be_made_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_reason_why_an_internal_topic_cannot_be_created_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """Clients ask for their coordinator ten times a second."""
     controller = Controller(*[too_few(1)] * 5, *[too_few(2)] * 5, *[StoreUnavailable("/", "away")] * 5)
     asked = topics(controller)
@@ -85,7 +85,7 @@ def test_why_a_coordinators_topic_cannot_be_made_is_said_once(caplog: pytest.Log
     assert len(caplog.records) == 4, "it failed again, after it had worked"
 
 
-def test_why_a_clients_topic_cannot_be_made_is_said_each_time(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_reason_why_a_clients_topic_cannot_be_created_is_logged_each_time(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         ask(topics(Controller(*[too_few(1)] * 3)), "orders", 3)
     assert len(caplog.records) == 3

@@ -1,4 +1,4 @@
-"""What the log says when the broker closes a connection, and what clients cannot make it say."""
+"""Log lines for closed connections, and their limits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def closed_by(data: bytes) -> Peer:
         (frame(KEY, 1), "DeleteRecordsRequest v1: topics at byte 16: ends too early"),
     ],
 )
-def test_a_client_that_is_not_understood_is_told_of_with_reason_and_address(
+def test_an_invalid_request_is_logged_with_reason_and_address(
     caplog: pytest.LogCaptureFixture, data: bytes, reason: str
 ) -> None:
     closed_by(data)
@@ -76,7 +76,7 @@ class Sender:
         self.peer, self.address = "10.0.0.1", "10.0.0.1:5"
 
 
-def test_a_client_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now = [100.0]
     closings = Closings(lambda: now[0])
     for _ in range(3):
@@ -100,7 +100,7 @@ def test_many_names_make_no_more_lines_than_allowed(caplog: pytest.LogCaptureFix
     assert len(caplog.records) == MAX_LINES_PER_MINUTE + 1
 
 
-def test_a_fault_of_ours_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     def fail(request: object, context: object) -> DeleteRecordsResponse:
         raise RuntimeError("a fault of ours")
 
@@ -149,7 +149,7 @@ def test_an_exception_cannot_begin_a_line_of_its_own(logged: io.StringIO) -> Non
     assert "\x1b" not in logged.getvalue()
 
 
-def test_what_a_client_sent_does_not_make_a_line_long(logged: io.StringIO) -> None:
+def test_a_text_from_a_client_does_not_make_a_log_line_long(logged: io.StringIO) -> None:
     logging.getLogger("felice.server").warning("x" * 32_000, extra={"topic": "y" * 32_000})
     line = logged.getvalue()
     assert len(line) < 3 * MAX_VALUE_CHARACTERS

@@ -1,4 +1,4 @@
-"""What a cluster of three answers about itself, on whichever broker one asks, and how it moves leaders and replicas."""
+"""Metadata and administrative requests to any broker of a cluster of three."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def eventually(condition: Callable[[], bool], within_s: float = 10) -> None:
         time.sleep(0.02)
 
 
-def test_every_broker_tells_of_the_same_cluster(wires: list[Wire]) -> None:
+def test_every_broker_describes_the_same_cluster(wires: list[Wire]) -> None:
     answers = [wire.ask(DescribeClusterRequest()) for wire in wires]
     assert {answer.cluster_id for answer in answers} == {answers[0].cluster_id}
     assert {answer.controller_id for answer in answers} <= {1, 2, 3}
@@ -117,7 +117,7 @@ def test_elections_by_request(cluster: EmbeddedCluster, wires: list[Wire]) -> No
     assert elect(7, [0])[0] == ErrorCode.INVALID_REQUEST
 
 
-def test_a_dead_brokers_partitions_are_told_without_leader(
+def test_metadata_shows_partitions_of_a_dead_broker_without_leader(
     cluster: EmbeddedCluster, wires: list[Wire]
 ) -> None:
     create(wires[0], "orphan", [3])
@@ -132,7 +132,7 @@ def test_a_dead_brokers_partitions_are_told_without_leader(
     eventually(lambda: described(wires[0], "orphan").partitions[0].leader_id == 3)
 
 
-def test_a_leader_that_just_died_is_not_named_though_nobody_was_elected_yet(
+def test_metadata_does_not_name_a_dead_leader_before_the_election(
     cluster: EmbeddedCluster, wires: list[Wire]
 ) -> None:
     create(wires[0], "headless", [3, 1])

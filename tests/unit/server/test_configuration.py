@@ -1,4 +1,4 @@
-"""Where a configuration's value comes from, and what may change while a broker runs."""
+"""The sources of configuration values, and changes at run time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_value_set_to_its_default_is_still_the_topics_own() -> None:
     assert entry(topic_entries({}, NOTHING), "retention.ms").source is ConfigSource.DEFAULT_CONFIG
 
 
-def test_for_ever_is_minus_one_in_every_unit() -> None:
+def test_no_limit_is_minus_one_in_every_unit() -> None:
     layers = BrokerLayers({}, {}, {"log.retention.hours": "-1"})
     assert entry(topic_entries({}, layers), "retention.ms").value == "-1"
 
@@ -108,7 +108,7 @@ def test_hours_are_not_shown_as_minutes() -> None:
     assert entry(entries, "log.retention.ms").value is None
 
 
-def test_what_was_set_for_all_brokers_is_told_alone() -> None:
+def test_only_values_set_for_all_brokers_are_described_for_the_empty_id() -> None:
     entries = dynamic_default_entries(BrokerLayers({"log.retention.ms": "1"}, {"max.connections": "7"}, {}))
     assert [(found.name, found.value) for found in entries] == [("max.connections", "7")]
 
@@ -141,7 +141,7 @@ def test_options_without_effect_may_be_set_if_kafka_may_set_them() -> None:
         check_dynamic({}, {"x" * 256: "1"}, static, for_all=True)
 
 
-def test_what_was_set_anew_without_effect_is_found() -> None:
+def test_newly_set_options_without_effect_are_found() -> None:
     current = {"no.such.option": "1", "num.io.threads": "3", "max.connections": "5"}
     changed = {"no.such.option": "2", "num.io.threads": "3", "max.connections": "6", "other": "1"}
     assert without_effect(current, changed) == ["no.such.option", "other"]
@@ -164,7 +164,7 @@ def test_options_of_the_file_without_effect_are_shown_and_secrets_are_not() -> N
         assert found.synonyms == ((name, None, ConfigSource.STATIC_BROKER_CONFIG),)
 
 
-def test_what_is_not_built_is_shown_as_it_is_whatever_the_file_says() -> None:
+def test_an_unsupported_option_shows_its_actual_value_whatever_the_file_says() -> None:
     config, _ = BrokerConfig.parse({"authorizer.class.name": "x.Y", "security.inter.broker.protocol": "SSL"})
     entries = broker_entries(BrokerLayers({}, {}, {**config.originals, **config.without_effect}))
     for name, value in (("authorizer.class.name", ""), ("security.inter.broker.protocol", "PLAINTEXT")):
@@ -172,7 +172,7 @@ def test_what_is_not_built_is_shown_as_it_is_whatever_the_file_says() -> None:
         assert (found.value, found.source, found.read_only) == (value, ConfigSource.DEFAULT_CONFIG, True)
 
 
-def test_advertised_addresses_are_those_that_clients_are_told() -> None:
+def test_advertised_listeners_shows_the_addresses_that_clients_get() -> None:
     derived = {"advertised.listeners": "PLAINTEXT://h:1"}
     for static, value, source in (
         ({}, "PLAINTEXT://h:1", ConfigSource.DEFAULT_CONFIG),

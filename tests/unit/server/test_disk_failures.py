@@ -184,7 +184,7 @@ def test_when_the_first_directory_fails_nothing_can_be_created_and_the_others_se
         assert create(wire, "b") == 0
 
 
-def test_when_every_directory_has_failed_the_broker_says_that_it_cannot_go_on() -> None:
+def test_a_broker_whose_directories_have_all_failed_reports_that_it_cannot_continue() -> None:
     disk = SimDisk()
     with broker_on(disk) as (broker, wire):
         assert create(wire, "a") == 0
@@ -255,7 +255,7 @@ def test_a_flush_that_fails_unexpectedly_does_not_keep_the_others_from_theirs() 
     assert flushed == ["b"]
 
 
-def test_no_room_for_what_belongs_to_a_flush_is_no_failure() -> None:
+def test_a_flush_without_room_for_a_snapshot_does_not_fail_the_directory() -> None:
     disk = SimDisk()
     with broker_on(disk) as (broker, wire):
         assert create(wire, "a") == 0
@@ -293,7 +293,7 @@ def test_a_flipped_bit_in_a_topic_id_keeps_the_partition_offline_and_its_records
 
 
 @pytest.mark.parametrize("path", [f"{SECOND}*", f"{SECOND}/replication-offset-checkpoint"])
-def test_a_directory_that_is_dead_at_the_start_costs_its_own_partitions_alone(path: str) -> None:
+def test_a_directory_that_is_dead_at_the_start_affects_only_its_partitions(path: str) -> None:
     disk = SimDisk()
     with broker_on(disk) as (broker, wire):
         assert create(wire, "a") == 0
@@ -335,7 +335,7 @@ def test_without_any_directory_the_broker_does_not_start_and_names_them_all(
     assert caplog.records == [], "the reason it does not start is told once"
 
 
-def test_a_directory_that_a_broker_starts_without_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_directory_without_which_a_broker_starts_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     disk = SimDisk()
     with broker_on(disk):
         pass
@@ -354,7 +354,7 @@ def test_a_directory_of_another_broker_is_refused_however_many_others_there_are(
         pass
 
 
-def test_the_cleaner_leaves_a_replica_alone_while_it_moves() -> None:
+def test_the_cleaner_skips_a_replica_while_it_moves() -> None:
     """Else the copy might have a value, copied early, and not its tombstone, which was due before it was reached."""
     disk = SimDisk()
     eager = {

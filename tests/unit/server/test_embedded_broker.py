@@ -180,7 +180,7 @@ def test_log_directories_without_their_store_are_refused(tmp_path: Path) -> None
         EmbeddedBroker(tmp_path / "data")
 
 
-def test_a_stop_answers_who_waits_and_is_quick(tmp_path: Path) -> None:
+def test_a_stop_answers_waiting_requests_quickly(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path / "data") as broker, Wire(broker.bootstrap) as wire:
         create(wire, "a")
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
@@ -217,7 +217,7 @@ def test_a_fetch_waits_for_records_and_no_longer(broker: EmbeddedBroker, wire: W
     assert not any(found.on_advance for found in broker.broker.services.partitions)
 
 
-def test_a_fetch_that_waits_hears_of_its_topics_end(broker: EmbeddedBroker, wire: Wire) -> None:
+def test_a_waiting_fetch_is_answered_when_its_topic_is_deleted(broker: EmbeddedBroker, wire: Wire) -> None:
     create(wire, "a")
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     request = FetchRequest(
@@ -478,7 +478,7 @@ def test_records_of_many_partitions_are_deleted_in_one_request(wire: Wire) -> No
     ]
 
 
-def test_what_is_asked_for_a_thousand_times_is_answered_once(wire: Wire) -> None:
+def test_an_item_requested_a_thousand_times_is_in_the_response_once(wire: Wire) -> None:
     """A broker has hundreds of configurations, a group thousands of members: answers must not multiply."""
     create(wire, "t")
     own = DescribeConfigsResource(resource_type=BROKER, resource_name="0")

@@ -1,4 +1,4 @@
-"""What a broker does when the disk fails it, and when it is told to stop."""
+"""The behaviour of a broker when its disk fails, and when it stops."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_disk_that_cannot_sync_takes_its_directory_and_the_broker_with_it(tmp_
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_an_end_of_a_transaction_that_cannot_be_written_is_told_so_and_may_be_asked_again(
+def test_end_txn_that_cannot_be_written_gets_an_error_and_may_be_retried(
     tmp_path: Path,
 ) -> None:
     """90: NOT_COORDINATOR, never UNKNOWN_SERVER_ERROR, whose outcome nobody knows."""
@@ -206,7 +206,7 @@ def test_a_signal_ends_a_start_that_waits_for_its_ensemble(tmp_path: Path, numbe
                 assert process.wait(60) == 0
 
 
-def test_a_start_that_is_given_up_lets_go_of_its_directory_when_recovery_has_ended(
+def test_a_cancelled_start_releases_its_directory_when_recovery_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or another broker could begin with files that a thread still writes."""

@@ -1,4 +1,4 @@
-"""A log that a full disk took offline halfway through something: others lead meanwhile, and it comes back by itself."""
+"""A log that a full disk took offline: other replicas lead, and the log recovers without a restart."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def home_of(broker: EmbeddedBroker, partition: int) -> str:
     return str(broker.broker.services.partitions.find("a", partition).log.directory)
 
 
-def test_it_comes_back_with_all_that_was_acknowledged(
+def test_a_log_recovers_from_a_full_disk_with_all_acknowledged_records(
     served: tuple[SimDisk, EmbeddedBroker, Wire, int, int],
 ) -> None:
     disk, broker, wire, full, sound = served
@@ -91,7 +91,7 @@ def test_it_comes_back_with_all_that_was_acknowledged(
     assert broker.broker.lifecycle.failure is None
 
 
-def test_it_comes_back_too_if_it_was_being_flushed(
+def test_a_log_recovers_from_a_full_disk_during_a_flush(
     served: tuple[SimDisk, EmbeddedBroker, Wire, int, int],
 ) -> None:
     disk, broker, wire, full, _ = served
@@ -113,7 +113,7 @@ def test_it_comes_back_too_if_it_was_being_flushed(
     assert fetch(wire, "a", full) == [b"before", b"after"]
 
 
-def test_after_a_sync_that_failed_nothing_is_taken_for_being_on_disk_that_is_not(
+def test_after_a_failed_sync_no_data_counts_as_durable_that_is_not_on_disk(
     served: tuple[SimDisk, EmbeddedBroker, Wire, int, int],
 ) -> None:
     disk, broker, wire, full, _ = served
@@ -135,7 +135,7 @@ def test_after_a_sync_that_failed_nothing_is_taken_for_being_on_disk_that_is_not
             assert fetch(again, "a", full) == values
 
 
-def test_what_turns_out_to_be_damaged_stays_away_and_is_not_looked_at_for_ever(
+def test_a_damaged_log_stays_offline_and_is_not_retried_for_ever(
     served: tuple[SimDisk, EmbeddedBroker, Wire, int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     disk, broker, wire, full, sound = served
@@ -160,7 +160,7 @@ def row(cluster: EmbeddedCluster) -> PartitionImage:
     return found
 
 
-def test_others_lead_meanwhile_and_take_it_back_into_their_midst() -> None:
+def test_other_replicas_lead_while_a_log_is_offline_and_readmit_it() -> None:
     disk = SimDisk()
     env = Environment(SystemClock(), disk, SystemNetwork(), random.Random(1))
     with EmbeddedCluster(Path("/data"), 3, env=env) as cluster:
@@ -181,7 +181,7 @@ def test_others_lead_meanwhile_and_take_it_back_into_their_midst() -> None:
         assert again.log_end_offset == brokers[2].services.partitions.find("a", 0).log_end_offset
 
 
-def test_nobody_fetches_for_it_meanwhile_also_where_it_was_not_in_sync() -> None:
+def test_no_fetcher_fetches_for_an_offline_log_even_if_it_was_not_in_sync() -> None:
     disk = SimDisk()
     env = Environment(SystemClock(), disk, SystemNetwork(), random.Random(1))
     with EmbeddedCluster(Path("/data"), 2, env=env) as cluster:
@@ -200,7 +200,7 @@ def test_nobody_fetches_for_it_meanwhile_also_where_it_was_not_in_sync() -> None
             eventually(lambda: following.services.partitions.find("a", 0).log_end_offset == 2)
 
 
-def test_who_wants_it_moved_meanwhile_hears_why_it_is_not(
+def test_a_move_of_an_offline_log_is_refused_with_the_reason(
     served: tuple[SimDisk, EmbeddedBroker, Wire, int, int],
 ) -> None:
     disk, broker, wire, full, sound = served
@@ -214,7 +214,7 @@ def test_who_wants_it_moved_meanwhile_hears_why_it_is_not(
     assert answer.results[0].partitions[0].error_code == STORAGE_ERROR
 
 
-def test_an_image_waits_for_one_log_and_not_for_all(
+def test_a_new_image_waits_for_the_retry_of_at_most_one_log(
     served: tuple[SimDisk, EmbeddedBroker, Wire, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk, broker, wire, *partitions = served
@@ -241,7 +241,7 @@ def test_an_image_waits_for_one_log_and_not_for_all(
     assert ("log", "log") not in pairwise(order)
 
 
-def test_a_stop_waits_for_a_look_under_way(served: tuple[SimDisk, EmbeddedBroker, Wire, int, int]) -> None:
+def test_a_stop_waits_for_a_running_retry(served: tuple[SimDisk, EmbeddedBroker, Wire, int, int]) -> None:
     disk, broker, wire, full, _ = served
     fill(disk, home_of(broker, full))
     assert produce(wire, "a", full, b"refused") == STORAGE_ERROR
@@ -270,7 +270,7 @@ def slowed(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> No
     monkeypatch.setattr(LogDirectory, "reopen", reopen)
 
 
-def test_what_changed_during_the_look_counts_before_it_leads_again(
+def test_a_change_during_a_retry_takes_effect_before_the_log_leads_again(
     served: tuple[SimDisk, EmbeddedBroker, Wire, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk, broker, wire, full, _ = served
@@ -313,7 +313,7 @@ async def running_loop() -> asyncio.AbstractEventLoop:
     return asyncio.get_running_loop()
 
 
-def test_a_log_that_is_back_waits_for_the_image_that_tells_of_its_role(
+def test_a_recovered_log_waits_for_the_image_that_has_its_role(
     served: tuple[SimDisk, EmbeddedBroker, Wire, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk, broker, wire, full, _ = served
@@ -332,7 +332,7 @@ def test_a_log_that_is_back_waits_for_the_image_that_tells_of_its_role(
     assert fetch(wire, "a", full) == [b"before", b"after"]
 
 
-def test_nobody_leads_while_a_thread_makes_files(
+def test_no_partition_leads_while_a_thread_creates_files(
     served: tuple[SimDisk, EmbeddedBroker, Wire, int, int],
 ) -> None:
     _, broker, *_ = served
@@ -351,7 +351,7 @@ def test_nobody_leads_while_a_thread_makes_files(
     broker.run(scenario())
 
 
-def test_who_asks_for_a_coordinator_hears_that_its_topic_found_no_room() -> None:
+def test_find_coordinator_reports_that_its_topic_cannot_be_created_on_a_full_disk() -> None:
     disk = SimDisk()
     with broker_on(disk) as (_, wire):
         assert create(wire, "a") == 0
@@ -392,7 +392,7 @@ def test_replicas_that_there_was_no_room_to_make_are_made_when_there_is(
     assert offline(broker) == {}
 
 
-def test_a_replica_that_there_was_no_room_to_make_is_forgotten_with_its_topic(
+def test_a_replica_that_could_not_be_created_is_forgotten_with_its_topic(
     served: tuple[SimDisk, EmbeddedBroker, Wire, int, int],
 ) -> None:
     disk, broker, wire, *_ = served
@@ -408,7 +408,7 @@ def test_a_replica_that_there_was_no_room_to_make_is_forgotten_with_its_topic(
     assert offline(broker) == {}
 
 
-def test_a_replica_whose_making_and_removal_found_no_descriptor_is_made_when_there_is_one() -> None:
+def test_a_replica_that_lacked_a_file_descriptor_is_created_when_one_is_free() -> None:
     disk = SimDisk()
     with broker_on(disk, log_dirs="/disks/1") as (broker, wire):
         disk.fail("create", errno.EMFILE, path="*/u-0/*")

@@ -1,4 +1,4 @@
-"""Who looks up the coordinator of a group and never uses it is in the log, once, and nobody else is."""
+"""Clients that look up a group coordinator and never use it are logged once, and no others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str | None]]:
     return [(vars(record)["group"], vars(record)["client_id"]) for record in caplog.records]
 
 
-def test_a_client_that_never_uses_the_coordinator_is_named_with_what_to_do(
+def test_a_client_that_never_uses_the_coordinator_is_logged_with_advice(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:

@@ -27,6 +27,6 @@ def test_a_handler_is_looked_for_once() -> None:
     assert OFFERED.keys() == {api.key for api in MODULES}
 
 
-def test_what_is_not_offered_has_no_handler() -> None:
+def test_an_api_that_is_not_offered_has_no_handler() -> None:
     with pytest.raises(KeyError):
         Handlers()[7]

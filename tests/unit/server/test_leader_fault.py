@@ -1,4 +1,4 @@
-"""Why a client cannot reach a leader: what Metadata says of a partition that one node alone never shows."""
+"""The errors of Metadata for partitions whose leader a client cannot reach, which one node alone never shows."""
 
 from __future__ import annotations
 

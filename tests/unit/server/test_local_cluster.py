@@ -1,4 +1,4 @@
-"""Several brokers of one process: who leads when one stops, dies, or comes back, and who is the controller."""
+"""Several brokers in one process: leaders and controller when a broker stops, dies or returns."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_when_a_broker_dies_others_in_sync_lead_and_its_own_wait_for_it(cluster:
     assert row(two, "a").leader == 2
 
 
-def test_a_broker_that_stops_gives_its_leaderships_away_first(cluster: EmbeddedCluster) -> None:
+def test_a_broker_that_stops_hands_its_leaderships_over_first(cluster: EmbeddedCluster) -> None:
     create(cluster, "a", (1, 2, 3), (2, 1, 3))
     two = cluster.cluster.brokers[2]
     cluster.run(cluster.cluster.stop_broker(1))

@@ -1,4 +1,4 @@
-"""Belonging to a cluster: ids, duplicates, sessions that end, and what a broker does without one."""
+"""Membership in a cluster: broker ids, duplicates and expired sessions."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def leader_of(image: ClusterImage, topic: str) -> int:
     return -1 if partition is None else partition.leader
 
 
-def test_a_broker_that_stood_still_finds_out_before_it_answers_anybody(
+def test_a_suspended_broker_detects_its_expired_session_before_it_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What clients sent meanwhile is read before anything that the store said."""
@@ -163,7 +163,7 @@ def test_a_leader_whose_image_lags_behind_its_own_change_stops_leading_with_its_
     run(tmp_path, scenario)
 
 
-def test_a_session_that_ends_is_counted_and_its_state_told(tmp_path: Path) -> None:
+def test_metrics_count_expired_sessions_and_show_the_session_state(tmp_path: Path) -> None:
     names = "kafka.server:type=SessionExpireListener,name="
 
     async def scenario(world: World) -> None:
@@ -229,7 +229,7 @@ def test_a_second_broker_of_one_id_is_refused_by_name(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_the_session_of_an_earlier_life_is_waited_out(tmp_path: Path) -> None:
+def test_a_restarted_broker_waits_until_its_previous_session_has_expired(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         one = await world.start(1)
         await create(one, "a", (1,))
@@ -279,7 +279,7 @@ def test_a_generated_id_is_not_replaced_because_its_disk_is_dead(tmp_path: Path)
     run(tmp_path, scenario)
 
 
-def test_a_broker_that_is_not_told_its_id_has_one_generated(tmp_path: Path) -> None:
+def test_a_broker_without_a_configured_id_gets_a_generated_one(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         broker = await world.start(None)
         assert broker.broker_id == 1001
@@ -315,7 +315,7 @@ def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_new_cluster_is_told_where_an_option_leads_to_it(
+def test_a_new_cluster_is_logged_as_a_warning_if_an_option_selects_the_store(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SharedSource, "where", "zookeeper.connect=h:2181/kafak")
@@ -360,7 +360,7 @@ def test_a_broker_whose_id_was_taken_while_it_had_no_session_gives_up(tmp_path: 
     run(tmp_path, scenario)
 
 
-def test_an_address_that_leads_nowhere_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreachable_advertised_address_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(world: World) -> None:
         one = await world.start(1, advertised_listeners="PLAINTEXT://127.0.0.1:1")
         assert one.membership._reaching is not None
@@ -370,7 +370,7 @@ def test_an_address_that_leads_nowhere_is_told(tmp_path: Path, caplog: pytest.Lo
     assert [row.listener for row in caplog.records if hasattr(row, "listener")] == ["PLAINTEXT://127.0.0.1:1"]
 
 
-def test_an_address_at_which_another_answers_is_told(
+def test_an_advertised_address_of_another_broker_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def reason(world: World, port: int) -> str:
@@ -401,7 +401,7 @@ def test_an_address_at_which_another_answers_is_told(
 
 
 @pytest.mark.parametrize("host", ["localhost", ""])
-def test_addresses_at_which_a_broker_finds_itself_are_no_matter(
+def test_reachable_advertised_addresses_cause_no_warning(
     host: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership, "hostname", lambda: "localhost")
@@ -428,7 +428,7 @@ def truncating(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Log, "truncate_to", refuse)
 
 
-def test_a_start_whose_only_disk_fails_while_a_log_is_cut_says_so_in_one_line(
+def test_a_start_whose_only_disk_fails_during_a_truncation_reports_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(world: World) -> None:
@@ -442,7 +442,7 @@ def test_a_start_whose_only_disk_fails_while_a_log_is_cut_says_so_in_one_line(
     run(tmp_path, scenario)
 
 
-def test_a_start_goes_on_with_its_other_disks_where_a_log_cannot_be_cut(
+def test_a_start_continues_with_other_disks_if_a_log_cannot_be_truncated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disks = f"{tmp_path / 'x'},{tmp_path / 'y'}"

@@ -1,4 +1,4 @@
-"""What a new leader says of the newest offset before its followers told it what was committed."""
+"""The latest offset of a new leader before its followers have fetched from it."""
 
 from __future__ import annotations
 
@@ -68,18 +68,18 @@ def ask(
 
 
 @pytest.mark.parametrize("timestamp", [LATEST_TIMESTAMP, NOW_MS])
-def test_it_does_not_tell_something_older_than_its_predecessor(partition: Partition, timestamp: int) -> None:
+def test_a_new_leader_returns_no_older_offset_than_its_predecessor(partition: Partition, timestamp: int) -> None:
     assert ask(partition, timestamp).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
     # Old clients do not know that error, and try again for this one.
     assert ask(partition, timestamp, version=4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def test_where_the_log_begins_and_ends_it_knows(partition: Partition) -> None:
+def test_a_new_leader_knows_the_log_start_and_the_log_end(partition: Partition) -> None:
     assert ask(partition, EARLIEST_TIMESTAMP).offset == 0
     assert ask(partition, LATEST_TIMESTAMP, replica_id=2).offset == 1
 
 
-def test_once_its_followers_have_asked_it_knows_all(partition: Partition) -> None:
+def test_a_new_leader_knows_the_latest_offset_after_its_followers_fetched(partition: Partition) -> None:
     partition.on_follower_fetch(
         2, 1, log_start_offset=0, broker_epoch=-1, current_leader_epoch=1, last_fetched_epoch=-1
     )

@@ -1,4 +1,4 @@
-"""Long loops let the event loop serve others."""
+"""Long loops let the event loop serve other connections."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Broker processes that their parent cannot start, or that say something else than that they serve."""
+"""Broker processes that cannot be started, or that do not report that they serve."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_busy_port_of_one_broker_is_found_before_any_is_started(tmp_path: Path
     run(scenario)
 
 
-def test_a_group_that_the_machine_has_no_room_for_says_so(
+def test_a_group_that_the_machine_cannot_start_reports_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusing(monkeypatch, 1)
@@ -89,7 +89,7 @@ def test_a_group_that_the_machine_has_no_room_for_says_so(
     run(scenario)
 
 
-def test_a_broker_that_says_something_else_is_not_waited_for(
+def test_a_broker_that_prints_another_first_line_fails_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_group, "_FAILED_START_WAIT_S", 0.1, raising=False)
@@ -102,7 +102,7 @@ def test_a_broker_that_says_something_else_is_not_waited_for(
 
 
 @pytest.mark.parametrize(("number", "level"), [(signal.SIGTERM, "INFO"), (signal.SIGKILL, "ERROR")])
-def test_only_an_end_that_nobody_asked_for_is_an_error(
+def test_only_an_unrequested_end_of_a_broker_is_an_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, number: signal.Signals, level: str
 ) -> None:
     caplog.set_level("INFO", "felice.server")

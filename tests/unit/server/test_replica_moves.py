@@ -30,7 +30,7 @@ def content(log: Log) -> bytes:
     return found.read() if found is not None else b""
 
 
-def test_what_a_leader_cut_off_while_the_copy_was_synced_is_not_in_the_copy(
+def test_records_truncated_while_the_copy_was_synced_are_not_in_the_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when another leader is followed meanwhile, and its records take the place of those that were cut."""

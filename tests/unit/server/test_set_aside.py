@@ -27,7 +27,7 @@ def _lose_metadata(data: Path) -> None:
     (data / "t-0" / "partition.metadata").unlink()
 
 
-def test_a_log_that_lost_its_topic_id_is_told_of_everywhere(
+def test_a_log_without_topic_id_is_reported_everywhere(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"
