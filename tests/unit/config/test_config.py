@@ -134,7 +134,9 @@ def test_listeners_of_krafts_controller_are_left_out() -> None:
         ("my.own.thing", False, None),
     ],
 )
-def test_a_typing_error_is_distinguished_from_an_option_of_kafka(name: str, is_its: bool, meant: str | None) -> None:
+def test_a_typing_error_is_distinguished_from_an_option_of_kafka(
+    name: str, is_its: bool, meant: str | None
+) -> None:
     assert (is_kafkas(name), nearest(name)) == (is_its, meant)
 
 

@@ -70,7 +70,9 @@ def too_few(brokers: int) -> ApiError:
     return ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"there are {brokers} brokers")
 
 
-def test_the_reason_why_an_internal_topic_cannot_be_created_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_reason_why_an_internal_topic_cannot_be_created_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Clients ask for their coordinator ten times a second."""
     controller = Controller(*[too_few(1)] * 5, *[too_few(2)] * 5, *[StoreUnavailable("/", "away")] * 5)
     asked = topics(controller)
@@ -85,7 +87,9 @@ def test_the_reason_why_an_internal_topic_cannot_be_created_is_logged_once(caplo
     assert len(caplog.records) == 4, "it failed again, after it had worked"
 
 
-def test_the_reason_why_a_clients_topic_cannot_be_created_is_logged_each_time(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_reason_why_a_clients_topic_cannot_be_created_is_logged_each_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.WARNING):
         ask(topics(Controller(*[too_few(1)] * 3)), "orders", 3)
     assert len(caplog.records) == 3

@@ -360,7 +360,9 @@ def test_a_broker_whose_id_was_taken_while_it_had_no_session_gives_up(tmp_path: 
     run(tmp_path, scenario)
 
 
-def test_an_unreachable_advertised_address_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreachable_advertised_address_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario(world: World) -> None:
         one = await world.start(1, advertised_listeners="PLAINTEXT://127.0.0.1:1")
         assert one.membership._reaching is not None

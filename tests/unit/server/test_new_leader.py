@@ -68,7 +68,9 @@ def ask(
 
 
 @pytest.mark.parametrize("timestamp", [LATEST_TIMESTAMP, NOW_MS])
-def test_a_new_leader_returns_no_older_offset_than_its_predecessor(partition: Partition, timestamp: int) -> None:
+def test_a_new_leader_returns_no_older_offset_than_its_predecessor(
+    partition: Partition, timestamp: int
+) -> None:
     assert ask(partition, timestamp).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
     # Old clients do not know that error, and try again for this one.
     assert ask(partition, timestamp, version=4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
