@@ -132,11 +132,11 @@ class Fetcher:
                     led.setdefault(leader, []).append(partition)
         self.starved = starved
         if leaderless:
-            self._complain(partitions)
+            self._report_missing(partitions)
             self._cluster.refresh_soon().add_done_callback(lambda task: self.wake())
         return led
 
-    def _complain(self, partitions: Iterable[AssignedPartition]) -> None:
+    def _report_missing(self, partitions: Iterable[AssignedPartition]) -> None:
         """Report each assigned topic that does not exist, once."""
         errors = self._cluster.topology.topic_errors
         for topic in {partition.topic for partition in partitions} & errors.keys() - self._complained:

@@ -123,8 +123,8 @@ class GroupMembership:
         """Start the tasks that join the group, send heartbeats and watch the topics."""
         if not self._tasks:
             self._tasks = [
-                self._loop.create_task(self._live()),
-                self._loop.create_task(self._beat()),
+                self._loop.create_task(self._run()),
+                self._loop.create_task(self._send_heartbeats()),
                 self._loop.create_task(self._watch()),
             ]
 
@@ -135,7 +135,7 @@ class GroupMembership:
 
     # Join and sync
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         await self._learn_topics()
         while not self._fenced:
             try:
@@ -149,7 +149,7 @@ class GroupMembership:
             except MalformedMessage as error:
                 self._rebalances.on_group_error(error_of(KafkaError._BAD_MSG, str(error)))
             if self._lost:
-                await self._give_up_lost()
+                await self._drop_lost()
             await asyncio.sleep(backoff_s(self._attempt, 100, 1000, self._settings.env.random))
             self._attempt += 1
 
@@ -165,9 +165,9 @@ class GroupMembership:
             await self._revoke(sorted(self.member.owned))
         self._stable = False
         if self._lost:
-            await self._give_up_lost()
+            await self._drop_lost()
 
-    async def _give_up_lost(self) -> None:
+    async def _drop_lost(self) -> None:
         self._lost = False
         owned = sorted(self.member.owned)
         self.member.own(())
@@ -190,7 +190,7 @@ class GroupMembership:
         response = await self._ask(request, limit_s)
         step = self.member.on_join(response)
         if step is not MemberAction.GO_ON:
-            return await self._otherwise(step, response.error_code)
+            return await self._on_other_action(step, response.error_code)
         self._joined_topics = frozenset(topics)
         assignments = []
         if self.member.is_leader and not response.skip_assignment:
@@ -198,9 +198,9 @@ class GroupMembership:
         answer = await self._ask(self.member.sync_request(assignments), limit_s)
         step = self.member.on_sync(answer.error_code)
         if step is not MemberAction.GO_ON:
-            return await self._otherwise(step, answer.error_code)
+            return await self._on_other_action(step, answer.error_code)
         self._waiting.end(_JOIN)
-        await self._take_up(answer.assignment)
+        await self._apply_assignment(answer.assignment)
         return True
 
     async def _assign(self, response: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
@@ -215,7 +215,7 @@ class GroupMembership:
     def _partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         return {topic: self._cluster.topology.partition_count(topic) for topic in topics}
 
-    async def _take_up(self, data: bytes) -> None:
+    async def _apply_assignment(self, data: bytes) -> None:
         change = self.member.on_assignment(data)
         self._log.debug(
             "group %s: generation %d, %d partitions assigned",
@@ -234,19 +234,19 @@ class GroupMembership:
         if change.revoked and self.cooperative:
             self.rejoin("gave up partitions that others are to have")
 
-    async def _otherwise(self, step: MemberAction, code: int) -> bool:
+    async def _on_other_action(self, step: MemberAction, code: int) -> bool:
         group_id = self.member.settings.group_id
         if step in (MemberAction.FIND, MemberAction.RETRY, MemberAction.FORGET):
             self._waiting.go_on(_JOIN, error_of(code, f"group {group_id!r} cannot be joined yet"))
         if step is MemberAction.FIND:
             self._cluster.forget_coordinator(group_id)
         elif step is MemberAction.FORGET:
-            await self._give_up_lost()
+            await self._drop_lost()
         elif step is MemberAction.STOP:
             self._rebalances.on_group_error(error_of(code, f"group {group_id!r}"))
             if code == ErrorCode.FENCED_INSTANCE_ID:
                 self._fenced = True
-                await self._give_up_lost()
+                await self._drop_lost()
         elif code == ErrorCode.MEMBER_ID_REQUIRED:
             return await self._join()
         return False
@@ -258,16 +258,16 @@ class GroupMembership:
 
     # Heartbeats
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         interval_s = self._settings["heartbeat.interval.ms"] / 1000
         while True:
             await asyncio.sleep(min(interval_s, 0.5) if self._is_idle() else interval_s)
             if self._is_idle() and self.member.joined:
                 await self._leave_idle()
             elif self.member.joined and self._stable:
-                await self._beat_once()
+                await self._send_heartbeat()
 
-    async def _beat_once(self) -> None:
+    async def _send_heartbeat(self) -> None:
         generation = self.member.generation
         limit_s = self._settings["session.timeout.ms"] / 1000
         try:
@@ -334,7 +334,7 @@ class GroupMembership:
                 refreshed = self._loop.time()
                 with contextlib.suppress(KafkaException):
                     await self._refresh()
-                self._complain(missing)
+                self._report_missing(missing)
             if self._stable and self._topics_changed():
                 self.rejoin("topics changed")
 
@@ -344,7 +344,7 @@ class GroupMembership:
             return True
         return self.member.is_leader and self._partition_counts(self._counts) != self._counts
 
-    def _complain(self, missing: list[str]) -> None:
+    def _report_missing(self, missing: list[str]) -> None:
         """Report each subscribed topic that does not exist, once."""
         for name in missing:
             code = self._cluster.topology.topic_errors.get(name, 0)
@@ -362,7 +362,7 @@ class GroupMembership:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._stable = False
         if self._lost:
-            await self._give_up_lost()
+            await self._drop_lost()
         else:
             await self._revoke(sorted(self.member.owned))
         await self._send_leave("the consumer was closed or unsubscribed")

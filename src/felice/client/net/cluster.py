@@ -312,11 +312,11 @@ class Cluster:
             self._complained = False
         except KafkaException as error:
             self._broker_log.debug("metadata refresh failed: %s", error.error.str())
-            self._complain(error.error)
+            self._report_outage(error.error)
         finally:
             self._refreshed_at = self._loop.time()
 
-    def _complain(self, error: KafkaError) -> None:
+    def _report_outage(self, error: KafkaError) -> None:
         """Report once per outage that no broker can be reached."""
         if not self._complained and error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._complained = True

@@ -80,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         number = self._send(api, version, request)
         future: asyncio.Future[Any] = self._loop.create_future()
         self._waiting[number] = _Waiting(future, api, self._loop.time())
-        timer = self._loop.call_later(timeout_s, self._give_up, number, timeout_s)
+        timer = self._loop.call_later(timeout_s, self._on_timeout, number, timeout_s)
         try:
             return await future
         finally:
@@ -108,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_used = self._loop.time()
         return number
 
-    def _give_up(self, number: int, timeout_s: float) -> None:
+    def _on_timeout(self, number: int, timeout_s: float) -> None:
         waiting = self._waiting.pop(number, None)
         if self._traffic is not None:
             self._traffic.timeouts += 1

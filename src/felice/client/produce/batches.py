@@ -183,7 +183,7 @@ class PartitionQueue:
         """Remove the next batch, number it, and count it as in flight to `leader`."""
         batch = self.ready.popleft()
         if not batch.numbered and identity is not ANONYMOUS:
-            self._follow(identity)
+            self._adopt_epoch(identity)
             batch.number(self.identity, self.next_sequence)
             self.next_sequence = increment_sequence(self.next_sequence, batch.record_count)
         else:
@@ -193,7 +193,7 @@ class PartitionQueue:
         self.sent_to = leader
         return batch
 
-    def _follow(self, identity: ProducerIdentity) -> None:
+    def _adopt_epoch(self, identity: ProducerIdentity) -> None:
         """Switch to the producer's newest epoch once no batch of the old epoch is in flight (KIP-360)."""
         if self.identity == identity:
             return

@@ -133,9 +133,9 @@ class Transactor:
         """Check for a next step, and wake the callers that wait for a result."""
         if self._driver is None or self._driver.done():
             self._driver = self._cluster.spawn(self._drive())
-        self._tell()
+        self._notify_callers()
 
-    def _tell(self) -> None:
+    def _notify_callers(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -145,7 +145,7 @@ class Transactor:
             what_next = await self._take(step)
             self._log.debug("%s: %s, then %s", step, self.transaction.state.name, what_next.name)
             self._sender.wake()
-            self._tell()
+            self._notify_callers()
             if what_next is AfterResponse.GO_ON:
                 attempt = 0
                 continue
@@ -153,7 +153,7 @@ class Transactor:
                 self._cluster.forget_coordinator(*self._coordinator_of(step))
             await asyncio.sleep(backoff_s(attempt, _BACKOFF_FIRST_MS, _BACKOFF_LIMIT_MS, self._random))
             attempt += 1
-        self._tell()
+        self._notify_callers()
 
     async def _take(self, step: Step) -> AfterResponse:
         try:
