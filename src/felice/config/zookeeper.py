@@ -82,7 +82,7 @@ class ZooKeeperOptions:
         "A PEM file with the trusted certificates; those of the operating system if not set.",
     )
     zookeeper_ssl_truststore_type: str | None = option(
-        "zookeeper.ssl.truststore.type", Kind.STRING, None, "PEM; told by the file's name if not set."
+        "zookeeper.ssl.truststore.type", Kind.STRING, None, "PEM; derived from the file name if not set."
     )
     zookeeper_ssl_endpoint_identification_algorithm: str = option(
         "zookeeper.ssl.endpoint.identification.algorithm",

@@ -184,7 +184,7 @@ class ErrorCode(IntEnum):
     DUPLICATE_VOTER = 126, "The voter is in the quorum already."
     VOTER_NOT_FOUND = 127, "The voter is not in the quorum."
     INVALID_REGULAR_EXPRESSION = 128, "The regular expression is not valid."
-    REBOOTSTRAP_REQUIRED = 129, "The client must find the cluster anew from its bootstrap servers."
+    REBOOTSTRAP_REQUIRED = 129, "The client must rediscover the cluster from its bootstrap servers."
     STREAMS_INVALID_TOPOLOGY = 130, "The topology is not valid."
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, "The topology epoch is not valid."
     STREAMS_TOPOLOGY_FENCED = 132, "The topology epoch is fenced."

@@ -151,11 +151,11 @@ class FetchPlan:
             for partition, row in served:
                 partition.must_be_reported(row)
             return served
-        told = [(partition, row) for partition, row in served if partition.must_be_reported(row)]
-        for partition, row in told:
+        reported = [(partition, row) for partition, row in served if partition.must_be_reported(row)]
+        for partition, row in reported:
             if row.records:
                 session.reading.move_to_end(partition)
-        return told
+        return reported
 
 
 class FetchSessions:

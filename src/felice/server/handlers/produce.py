@@ -98,7 +98,9 @@ class _LargeBatch:
     rules: ProduceRules
 
 
-def handle(request: ProduceRequest, context: RequestContext) -> ProduceAnswer | Awaitable[ProduceAnswer]:
+def handle(
+    request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | NoReply | Awaitable[ProduceAnswer]:
     known = _Known()
     large = _judge_small(request, context, known)
     if not large:

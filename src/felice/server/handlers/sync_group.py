@@ -21,7 +21,7 @@ _PROTOCOL_SENT_SINCE = 5  # KIP-559: the client must name the protocol from this
 def handle(
     request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
-    told = request.protocol_type is not None and request.protocol_name is not None
-    if context.version >= _PROTOCOL_SENT_SINCE and not told:
+    names_protocol = request.protocol_type is not None and request.protocol_name is not None
+    if context.version >= _PROTOCOL_SENT_SINCE and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return context.services.coordinators.groups.sync(request, client_of(context))
