@@ -84,7 +84,7 @@ def test_a_run_that_is_too_short_is_not_accepted_as_flat() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "2026-01-31T12:00:00.000Z ERROR felice.server: a chore failed chore=retention",
+        "2026-01-31T12:00:00.000Z ERROR felice.server: a periodic task failed task=retention",
         "Traceback (most recent call last):",
         "ValueError: no such thing",
     ],

@@ -176,7 +176,7 @@ class BrokerConfig(BrokerOptions):
             protocol = protocols.get(listener.name, listener.name)
             if protocol not in _SECURITY_PROTOCOLS:
                 raise ConfigError(
-                    "listeners", listener, f"security protocol {protocol} is not built; use PLAINTEXT"
+                    "listeners", listener, f"security protocol {protocol} is not supported; use PLAINTEXT"
                 )
         for advertised in self.parsed_advertised_listeners:
             if advertised.name not in names:
