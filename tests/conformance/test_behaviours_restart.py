@@ -33,7 +33,7 @@ class Before:
 
 
 @pytest.fixture(scope="module")
-def previous_incarnation_fenced() -> Iterator[tuple[Target, Before]]:
+def restarted() -> Iterator[tuple[Target, Before]]:
     with Target({"group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS)}) as target:
         with target.wire() as wire:
             before = prepare(wire)
