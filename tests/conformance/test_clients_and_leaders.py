@@ -157,7 +157,9 @@ def test_a_reader_is_served_by_the_replica_of_its_rack_while_that_is_in_sync(
         assert served
         cluster.kill_broker(3)
         produce(cluster, "t", named("c", 100))
-        assert [value for _, value in reader.read_until(b"c99")] == named("c", 100)
+        # With a rack, Java's consumer may rejoin its group when a replica's broker dies; without commits it then begins
+        # at the first record again.
+        assert [value for offset, value in reader.read_until(b"c99") if offset >= 200] == named("c", 100)
 
 
 def consumers_served(cluster: Cluster, topic: str, broker_id: int) -> list[int]:
