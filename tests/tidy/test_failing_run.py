@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +33,13 @@ def make_test(tmp_path: Path, computing: str, waiting: str) -> tuple[int, list[s
     pytest = f"{sys.executable} -m pytest -p no:cacheprovider"
     # `-o`: what the target depends on counts as made.
     command = ["make", "-f", str(ROOT / "Makefile"), "-o", "./.dev", "test", "VENV=.", "COMPUTING=tests/unit"]
-    done = subprocess.run([*command, f"PYTEST={pytest}"], cwd=tmp_path, capture_output=True, text=True)
+    # As from a shell: within `make test`, make would also print the directories that it enters and leaves.
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")
+    }
+    done = subprocess.run(
+        [*command, f"PYTEST={pytest}"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
     return done.returncode, done.stdout.splitlines()
 
 
