@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from conformance.targets import Target
-from conformance.topics import create_topic
+from conformance.topics import create_topic, wait_until
 from conformance.wire import unique_name
 from felice.client.blocking import BlockingClient
 from felice.client.blocking.coordinators import BlockingCoordinators
@@ -292,7 +292,7 @@ def test_a_stream_goes_through_spark_to_another_topic(
         .start()
     )
     query.awaitTermination()
-    assert open_transactions(broker) == []
+    wait_until(lambda: not open_transactions(broker))
     messages = consume(broker, target, 600)
     assert {int(m.key()): float(m.value()) for m in messages} == {
         number: 2.0 * number for number in range(600)
