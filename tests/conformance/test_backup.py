@@ -34,6 +34,7 @@ SYSTEMCTL = """#!/bin/bash
 set -eu
 case $1 in
 start)
+    : > "$HERE/felice.log"
     felice broker "$HERE/server.properties" < /dev/null > "$HERE/felice.log" 2>&1 &
     echo $! > "$HERE/pid"
     until grep -q "Felice is ready" "$HERE/felice.log"; do kill -0 $(cat "$HERE/pid"); sleep 0.05; done ;;
