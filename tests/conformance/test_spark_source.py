@@ -91,9 +91,10 @@ def consume(broker: Target, topic: str, count: int) -> list[Any]:
     return messages
 
 
-def open_transactions(broker: Target) -> list[str]:
+def open_transactions(broker: Target, query_id: str) -> list[str]:
+    """Of this query: other tests leave transactions open on the same broker."""
     with BlockingClient(broker.bootstrap) as client:
-        return BlockingCoordinators(client).list_open("felice-spark-")
+        return BlockingCoordinators(client).list_open(f"felice-spark-{query_id}")
 
 
 def values(frame: Any) -> list[int]:
@@ -292,7 +293,7 @@ def test_a_stream_goes_through_spark_to_another_topic(
         .start()
     )
     query.awaitTermination()
-    wait_until(lambda: not open_transactions(broker))
+    wait_until(lambda: not open_transactions(broker, query.id))
     messages = consume(broker, target, 600)
     assert {int(m.key()): float(m.value()) for m in messages} == {
         number: 2.0 * number for number in range(600)
