@@ -136,7 +136,7 @@ class OffsetStore:
         """A commit that counts at once is newer than the waiting ones."""
         open_commits = self._open.get(key[0], {}).get(key[1:])
         if open_commits is None:
-            return _nothing
+            return undo_nothing
         before, open_commits.latest = open_commits.latest, self._applied
 
         def undo() -> None:
@@ -147,7 +147,7 @@ class OffsetStore:
     def _drop_pending(self, key: Key) -> Undo:
         open_commits = self._open.get(key[0], {}).get(key[1:])
         if open_commits is None:
-            return _nothing
+            return undo_nothing
         latest = open_commits.latest
         dropped = [
             (producer_id, self._pending[producer_id][key], order)
@@ -178,5 +178,5 @@ class OffsetStore:
             self._committed.pop(group_id, None)
 
 
-def _nothing() -> None:
+def undo_nothing() -> None:
     """Undoes a record that changed nothing."""

@@ -17,7 +17,7 @@ from felice.coordinator.group.alarms import Alarms
 from felice.coordinator.group.classic_group import ClassicGroup
 from felice.coordinator.group.commits import Commit
 from felice.coordinator.group.join import join
-from felice.coordinator.group.offsets import OffsetStore
+from felice.coordinator.group.offsets import OffsetStore, undo_nothing
 from felice.coordinator.group.rebalance import drop_member, join_error
 from felice.coordinator.group.records import GroupRecord, OffsetRecord, Record
 from felice.coordinator.group.settings import GroupSettings
@@ -74,12 +74,12 @@ class GroupShard:
         if not self._loaded:
             self.groups[record.group_id] = ClassicGroup.restore(record.group_id, record.value, self._alarms)
         # After loading, the record of a live group only repeats its current state.
-        return _nothing
+        return undo_nothing
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         for record in self.offsets.end_transaction(producer_id, committed):
             if record.group_id not in self.groups:
-                self._create_simple(record.group_id, _nothing)
+                self._create_simple(record.group_id, undo_nothing)
 
     def on_loaded(self, now: Instant) -> Outcome[Record]:
         """Restarts all sessions: members could not reach a coordinator while the log was read."""
@@ -306,7 +306,7 @@ class GroupShard:
     def _remove(self, group_id: str) -> Undo:
         group = self.groups.get(group_id)
         if group is None:
-            return _nothing
+            return undo_nothing
         before = group.state
         self.forget(group)
 
@@ -334,10 +334,6 @@ class GroupCreated:
             drop_member(self.group, member, turn)
         self.shard.forget(self.group)
         return turn.outcome
-
-
-def _nothing() -> None:
-    """Undoes a record that changed nothing."""
 
 
 def _unknown(leaver: MemberIdentity) -> MemberResponse:
