@@ -10,6 +10,10 @@ from felice.protocol.schema import EMPTY, FIRST_OWN_TAG, Field, FieldType, Schem
 
 _NO_DEFAULT = {"string": "", "bytes": b"", "uuid": ZERO_UUID, "bool": False, "records": None}
 
+# Names of structs do not travel. Kafka's `TopicPartition` here is a topic with several partitions; that name is taken
+# by the pair of a topic and one partition (`felice.protocol.topic_partition`).
+_KAFKAS_NAMES = {"AssignedTopic": "TopicPartition"}
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -66,7 +70,9 @@ def _our_rows(schema: Schema, version: int, path: str) -> Iterator[Row]:
 def _our_type(kind: FieldType) -> str:
     if kind.element is not None:
         return "[]" + _our_type(kind.element)
-    return kind.struct.__name__ if kind.struct is not None else kind.kind
+    if kind.struct is None:
+        return kind.kind
+    return _KAFKAS_NAMES.get(kind.struct.__name__, kind.struct.__name__)
 
 
 def _our_default(field: Field, nullable: bool) -> object:
