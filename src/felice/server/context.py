@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from felice.security.principal import Principal, host_text
 from felice.server.services import Services
 
 
@@ -24,6 +25,7 @@ class Connection(Protocol):
 
     peer: str
     client_software: str
+    principal: Principal
 
     @property
     def listener_name(self) -> str: ...
@@ -53,3 +55,13 @@ class RequestContext:
     @property
     def listener_name(self) -> str:
         return self.session.listener_name
+
+    @property
+    def principal(self) -> Principal:
+        """The identity of the client; `ANONYMOUS` if it did not authenticate."""
+        return self.session.principal
+
+    @property
+    def host(self) -> str:
+        """The IP address of the client, in the form that ACLs compare."""
+        return host_text(self.session.peer)

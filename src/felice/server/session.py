@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from felice.env.network import set_no_delay
 from felice.protocol.connection import Request, ServerConnection, encode_reply
+from felice.security.principal import ANONYMOUS
 from felice.server.closings import Closing
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
 from felice.server.handlers import api_versions
@@ -48,6 +49,7 @@ class Session(asyncio.BufferedProtocol):
         self.peer = ""
         self.address = ""
         self.client_software = ""
+        self.principal = ANONYMOUS
         self.last_active = 0.0
         self._services = services
         self._clock = services.env.clock
