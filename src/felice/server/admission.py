@@ -48,7 +48,8 @@ class CoordinatorChannel(Protocol):
 
     async def add_partitions(
         self, transactional_id: str, request: AddPartitionsToTxnRequest
-    ) -> AddPartitionsToTxnResponse: ...
+    ) -> AddPartitionsToTxnResponse:
+        """Adds partitions to the transaction of `transactional_id`, or verifies them (`verify_only`)."""
 
 
 class TransactionCoordinators:
@@ -71,6 +72,7 @@ class TransactionCoordinators:
     async def add_partitions(
         self, transactional_id: str, request: AddPartitionsToTxnRequest
     ) -> AddPartitionsToTxnResponse:
+        """Asks the coordinator in this process, or sends the request to its broker."""
         coordinator = self._here.leader_of(transactional_id)
         if coordinator == self._broker_id:
             image = self._watcher.image
@@ -96,6 +98,8 @@ class Flow:
 
 
 class Admission:
+    """Lets a transaction write to partitions once its coordinator agreed, one request of each producer at a time."""
+
     def __init__(self, channel: CoordinatorChannel, clock: Clock, config: Callable[[], BrokerConfig]) -> None:
         self._channel = channel
         self._clock = clock

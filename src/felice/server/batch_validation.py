@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 
 class BatchValidation:
+    """Validates produced batches on the event loop or on a bounded number of threads."""
+
     def __init__(self, config: Callable[[], BrokerConfig]) -> None:
         self._config = config
         self._room = asyncio.Semaphore(config().felice_large_batches_max_at_once)

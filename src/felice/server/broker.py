@@ -126,14 +126,17 @@ class Broker:
 
     @property
     def controller(self) -> Controller:
+        """The part of this broker that acts when it is elected controller. Exists from JOINING on."""
         return self._made.controller
 
     @property
     def cleaner(self) -> Cleaner:
+        """The periodic compaction of logs. Exists from JOINING on."""
         return self._made.cleaner
 
     @property
     def membership(self) -> Membership:
+        """The registration of this broker in the metadata store. Exists from JOINING on."""
         return self._made.membership
 
     @property

@@ -42,7 +42,8 @@ class Connection(Protocol):
     client_software: str
 
     @property
-    def client_id(self) -> str | None: ...
+    def client_id(self) -> str | None:
+        """The client id of the connection's last request; None if it sent none."""
 
 
 class Closings:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 
 class Connections:
+    """The counter that the listeners of one broker share."""
+
     __slots__ = ("count",)
 
     def __init__(self) -> None:

@@ -28,13 +28,15 @@ class Connection(Protocol):
     principal: Principal
 
     @property
-    def listener_name(self) -> str: ...
+    def listener_name(self) -> str:
+        """The name of the listener that accepted the connection."""
 
     def hold(self) -> None:
         """Delays further requests of this connection until `release`."""
         ...
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Ends one `hold`."""
 
 
 class RequestContext:
@@ -50,10 +52,12 @@ class RequestContext:
 
     @property
     def now_ms(self) -> int:
+        """Wall-clock time in milliseconds since the epoch."""
         return self.services.env.clock.now_ms()
 
     @property
     def listener_name(self) -> str:
+        """The listener of the client's connection. Responses name the brokers' endpoints of this listener."""
         return self.session.listener_name
 
     @property

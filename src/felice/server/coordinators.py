@@ -48,18 +48,22 @@ class Coordinators:
 
     @property
     def groups(self) -> GroupCoordinator:
+        """The coordinator of the groups whose offsets partition this broker leads."""
         return self._made.groups
 
     @property
     def transactions(self) -> TransactionCoordinator:
+        """The coordinator of the transactional ids whose state partition this broker leads."""
         return self._made.transactions
 
     @property
     def admission(self) -> Admission:
+        """Orders the first writes of transactions to partitions of this broker."""
         return self._made.admission
 
     @property
     def markers(self) -> MarkerWriter:
+        """Appends the transaction markers that coordinators send to this broker."""
         return self._made.markers
 
     @property

@@ -89,6 +89,8 @@ Served: TypeAlias = tuple[FetchedPartition, PartitionData]
 
 @dataclass(slots=True)
 class FetchSession:
+    """The state of one session; `partitions` is in service order."""
+
     session_id: int
     is_follower: bool
     uses_topic_ids: bool

@@ -24,8 +24,11 @@ K = TypeVar("K")
 class Changes(Protocol):
     """Calls its listeners when a partition changes; `Partition.on_advance` is one."""
 
-    def add(self, listener: Callable[[], None]) -> None: ...
-    def discard(self, listener: Callable[[], None]) -> None: ...
+    def add(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` at each change from now on."""
+
+    def discard(self, listener: Callable[[], None]) -> None:
+        """Stops calling `listener`; has no effect if it was not added."""
 
 
 class IdlePartitions(Generic[K]):

@@ -14,6 +14,8 @@ _log = logging.getLogger("felice.server")
 
 
 class State(Enum):
+    """The states of a broker, in the order in which it enters them."""
+
     NEW = "new"
     LOADING = "loading"
     """The metadata store is open, the log directories are being recovered. No directory may be marked clean."""
@@ -46,6 +48,7 @@ class Lifecycle:
 
     @property
     def has_stop_begun(self) -> bool:
+        """Whether the broker is LEAVING or STOPPING."""
         return self.state in (State.LEAVING, State.STOPPING)
 
     @property
@@ -54,6 +57,7 @@ class Lifecycle:
         return self.state is State.STOPPING
 
     def enter(self, state: State) -> None:
+        """Changes the state. Entering the current state again has no effect."""
         if state is self.state:
             return
         assert state in TRANSITIONS[self.state], (

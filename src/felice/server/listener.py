@@ -38,6 +38,8 @@ def _as_startup_error(address: ListenerAddress) -> Iterator[None]:
 
 
 class Listener:
+    """A listening socket, and the sessions of the connections that it accepted."""
+
     def __init__(self, services: Services, handlers: Mapping[int, Handle], address: ListenerAddress) -> None:
         self.services = services
         self.handlers = handlers
@@ -71,6 +73,7 @@ class Listener:
             session.begin()
 
     def admit(self, session: Session) -> bool:
+        """Counts a new connection. False, with a log line, if a limit is reached or the listener is closing."""
         config = self.services.config
         if not self._accepting:
             return False
@@ -88,6 +91,7 @@ class Listener:
         return False
 
     def forget(self, session: Session) -> None:
+        """Stops counting a connection that has ended; has no effect for one that was not admitted."""
         if session in self.sessions:
             del self.sessions[session]
             self.services.connections.count -= 1
@@ -96,11 +100,13 @@ class Listener:
                 del self._by_ip[session.peer]
 
     def close_idle(self, now: float, max_idle_s: float) -> None:
+        """Closes the sessions that are idle and were last active more than `max_idle_s` before `now`."""
         for session in list(self.sessions):
             if session.is_idle and now - session.last_active > max_idle_s:
                 session.close()
 
     async def stop_accepting(self) -> None:
+        """Closes the listening socket. Connections that exist stay open."""
         self._accepting = False
         if self._server is None:
             return

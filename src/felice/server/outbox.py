@@ -54,6 +54,7 @@ class Outbox:
 
     @property
     def is_empty(self) -> bool:
+        """Whether the kernel has taken every byte of every reply."""
         return not self._parts and not self._is_sending_slice and not self._in_transport
 
     def count(self, parts: Sequence[Part]) -> int:

@@ -35,6 +35,7 @@ async def add_partitions(
     image: ClusterImage,
     version: int,
 ) -> AddPartitionsToTxnResponse:
+    """The response to AddPartitionsToTxn, in the form of `version`: one transaction below 4, several from 4 on."""
     if version < _SEVERAL_SINCE:
         one = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,

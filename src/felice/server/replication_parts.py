@@ -18,12 +18,15 @@ from felice.server.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class ReplicationParts:
+    """The components that replicate partitions, in the order in which they depend on each other."""
+
     isr_writer: IsrWriter
     partitions: Partitions
     peers: Peers
     fetchers: Fetchers
 
     async def stop(self) -> None:
+        """Stops fetching, closes connections to brokers, and waits for the last ISR change in progress."""
         await self.fetchers.stop()
         await self.peers.close()
         self.isr_writer.stop()
@@ -38,6 +41,8 @@ def make_replication(
     watcher: Watcher,
     directories: LogDirectories,
 ) -> ReplicationParts:
+    """Builds the components, and connects them with the settings and the newest image. It starts nothing."""
+
     def epoch_of(other: int) -> int | None:
         known = watcher.image.brokers.get(other)
         return known.epoch if known is not None else None

@@ -35,10 +35,13 @@ class Receiver(Protocol):
         """The connection may receive again."""
         ...
 
-    def abort(self, reason: str, kind: Closing) -> None: ...
+    def abort(self, reason: str, kind: Closing) -> None:
+        """Closes the connection at once, and logs `reason`."""
 
 
 class RequestMemory:
+    """The counter that all sessions of a broker share, and the order in which they may receive."""
+
     def __init__(self, limit_bytes: int) -> None:
         """`limit_bytes` is -1 for no limit."""
         self.total_bytes = 0
@@ -49,6 +52,7 @@ class RequestMemory:
 
     @property
     def is_short(self) -> bool:
+        """Whether large requests hold more than the limit."""
         return 0 < self._limit_bytes < self.total_bytes
 
     def change(self, connection: Receiver, change_bytes: int) -> None:

@@ -36,8 +36,11 @@ class Acceptor(Protocol):
     services: Services
     handlers: Mapping[int, Handle]
 
-    def admit(self, session: Session) -> bool: ...
-    def forget(self, session: Session) -> None: ...
+    def admit(self, session: Session) -> bool:
+        """Counts a new connection; False if a limit refuses it."""
+
+    def forget(self, session: Session) -> None:
+        """Stops counting a connection that has ended."""
 
 
 class Session(asyncio.BufferedProtocol):
@@ -96,9 +99,11 @@ class Session(asyncio.BufferedProtocol):
 
     @property
     def listener_name(self) -> str:
+        """The name of the listener that accepted the connection, which decides the endpoints it is told."""
         return self.listener.name
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the transport. Aborts the connection if the listener does not admit it."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         peer = transport.get_extra_info("peername")
@@ -115,6 +120,7 @@ class Session(asyncio.BufferedProtocol):
         self._outbox = Outbox(transport, self.listener.loop, self._turns.unsent, self._on_room, self.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the transport once: cancels waiting handlers and drops unhandled requests."""
         self.listener.forget(self)
         self._drop()
 
@@ -151,9 +157,11 @@ class Session(asyncio.BufferedProtocol):
     # Bytes in
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by the transport: the memory for the next bytes of the connection."""
         return self._connection.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Called by the transport after it received `nbytes`: handles the complete requests, or queues the session."""
         self.last_active = self._clock.monotonic()
         connection = self._connection
         connection.received(nbytes)
@@ -178,6 +186,7 @@ class Session(asyncio.BufferedProtocol):
             self._adjust_reading()
 
     def eof_received(self) -> bool:
+        """False: the transport closes the connection when the client closes its side."""
         return False
 
     def take_turn(self, begun_s: float) -> None:
@@ -227,6 +236,7 @@ class Session(asyncio.BufferedProtocol):
         self._holds += 1
 
     def release(self) -> None:
+        """Ends one `hold`. Handling of requests continues when none is left."""
         self._holds -= 1
         self._on_room()
 
@@ -362,5 +372,6 @@ class Session(asyncio.BufferedProtocol):
         """Called by asyncio when its buffer is not empty. `outbox` asks the transport itself."""
 
     def resume_writing(self) -> None:
+        """Called by the transport when its buffer is nearly empty: sends more replies."""
         if self._outbox is not None:
             self._outbox.on_writable()

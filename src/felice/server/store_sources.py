@@ -63,9 +63,11 @@ class EmbeddedSource:
         self._files = StoreFiles(disk, directory)
 
     async def open(self) -> MetadataStore:
+        """Opens the files, and recovers the store from its snapshot and journal."""
         return self._files.open()
 
     def release(self) -> None:
+        """Closes the files and gives their lock back."""
         self._files.release()
 
 
@@ -80,6 +82,7 @@ class SharedSource:
         self.session_timeout_ms = session_timeout_ms
 
     async def open(self) -> MetadataStore:
+        """A new session of the shared store."""
         return self._connect()
 
     def release(self) -> None:
@@ -98,6 +101,7 @@ class InheritedSource:
         self.session_timeout_ms = 0
 
     async def open(self) -> MetadataStore:
+        """Raises `StartupError` if the descriptor is not connected to a store."""
         from felice.metadata.served import ServedStore
 
         try:

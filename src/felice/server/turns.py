@@ -60,7 +60,8 @@ class Waiting(Protocol):
         """Handles some requests. `begun_s` is the time of the monotonic clock."""
         ...
 
-    def abort(self, reason: str, kind: Closing) -> None: ...
+    def abort(self, reason: str, kind: Closing) -> None:
+        """Closes the connection at once, and logs `reason`."""
 
 
 class UnsentMemory:
@@ -73,6 +74,8 @@ class UnsentMemory:
 
 
 class Turns:
+    """The queues of waiting connections, and the time that they may use in one slice."""
+
     def __init__(
         self,
         clock: Clock,
@@ -124,6 +127,7 @@ class Turns:
         self._schedule()
 
     def forget(self, connection: Waiting) -> None:
+        """Removes a connection that has ended from both queues."""
         self._queue.pop(connection, None)
         self._arrived.pop(connection, None)
 

@@ -30,6 +30,7 @@ class ZooKeeperSource:
 
     @property
     def where(self) -> str:
+        """The option with its value, for messages."""
         return f"zookeeper.connect={self._config.zookeeper_connect}"
 
     @property
@@ -39,6 +40,7 @@ class ZooKeeperSource:
         return granted * 3 // 2
 
     async def open(self) -> MetadataStore:
+        """Raises `StartupError` without kazoo, or if the ensemble cannot be reached."""
         try:
             from felice.metadata.zookeeper import ZooKeeperStore
         except ImportError as error:

@@ -21,6 +21,10 @@ _FENCED_SINCE = 2
 
 
 async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
+    """Adds the group's offsets partition to the transaction.
+
+    COORDINATOR_NOT_AVAILABLE while the offsets topic is missing.
+    """
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     services = context.services

@@ -20,5 +20,6 @@ if TYPE_CHECKING:
 
 
 async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
+    """Adds or verifies the partitions of each transaction: all partitions of a transaction, or none."""
     services = context.services
     return await add_partitions(request, services.coordinators.transactions, services.image, context.version)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+    """Changes one resource after the other; the response has a result, with its own error, for each."""
+
     async def change(resource: AlterConfigsResource) -> None:
         await _replace(resource, request.validate_only, context)
 

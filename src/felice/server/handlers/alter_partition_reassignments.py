@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 async def handle(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
+    """Starts, replaces or cancels (`replicas` is null) each partition's reassignment.
+
+    A topic that occurs twice is refused.
+    """
     times = Counter(topic.name for topic in request.topics)
     responses = []
     for topic in {topic.name: topic for topic in request.topics}.values():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
+    """Starts the moves, and returns one result for each replica, grouped by topic."""
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for asked in request.dirs:
         for topic in asked.topics:

@@ -30,6 +30,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    """INVALID_REQUEST if the client's software name or version has characters that Kafka does not allow (KIP-511)."""
     name, version = request.client_software_name, request.client_software_version
     if context.version >= 3 and not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -51,6 +52,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
 
 
 def unsupported_version(apis: Mapping[int, Api]) -> ApiVersionsResponse:
+    """The response to an ApiVersions request of an unknown version: error 35 and the row of ApiVersions."""
     rows = [row for row in _offered(apis) if row.api_key == API_VERSIONS_KEY]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=rows)
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+    """SECURITY_DISABLED for every requested ACL."""
     refused = AclCreationResult(
         error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured."
     )

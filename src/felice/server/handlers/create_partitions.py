@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+    """Creates the partitions of one topic after the other. A topic that occurs twice gets INVALID_REQUEST."""
     times = Counter(topic.name for topic in request.topics)
     results = []
     distinct = {topic.name: topic for topic in request.topics}.values()

@@ -28,6 +28,7 @@ _Rows: TypeAlias = dict[tuple[str, str | None, int], CreatableTopicConfigs]
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    """Creates one topic after the other, with pauses for other clients. With `validate_only` it only checks them."""
     times = Counter(topic.name for topic in request.topics)
     results = []
     shared: _Rows = {}

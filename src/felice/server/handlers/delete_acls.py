@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
+    """SECURITY_DISABLED for every filter."""
     refused = DeleteAclsFilterResult(
         error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured."
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def handle(
     request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
+    """One result for each distinct group; the response waits until the deletions are committed to the log."""
     groups, client = context.services.coordinators.groups, client_of(context)
     answers = [groups.delete(group_id, client) for group_id in dict.fromkeys(request.groups_names)]
 

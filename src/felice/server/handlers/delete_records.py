@@ -26,6 +26,7 @@ _Moved: TypeAlias = tuple[DeleteRecordsPartitionResult, Partition, int]
 
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    """Moves the log start of every partition, then waits for the replicas of each, for `timeout_ms` in all."""
     moved: list[_Moved] = []
     response = DeleteRecordsResponse(
         topics=[

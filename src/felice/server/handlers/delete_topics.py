@@ -31,6 +31,7 @@ TopicRef: TypeAlias = str | UUID
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    """Deletes one topic after the other. A row with neither name nor id, or with both, gets INVALID_REQUEST."""
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     refused = [_refused(topic) for topic in asked if _ref(topic) is None]
     times = Counter(ref for topic in asked if (ref := _ref(topic)) is not None)

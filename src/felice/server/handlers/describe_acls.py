@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+    """SECURITY_DISABLED, as from a Kafka broker without an authorizer."""
     return DescribeAclsResponse(
         error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
     )

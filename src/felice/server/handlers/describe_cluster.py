@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 
 def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    """Lists the brokers with an endpoint on the client's listener.
+
+    Endpoints of controllers are refused: there are none.
+    """
     if request.endpoint_type == CONTROLLER_ENDPOINT:
         return _refused(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "This is a broker, not a controller.")
     if request.endpoint_type != BROKER_ENDPOINT:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def handle(
     request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
+    """Describes one group after the other, with pauses for other clients if there are many."""
     return each(
         dict.fromkeys(request.groups),
         lambda group_id: _describe(group_id, request, context),

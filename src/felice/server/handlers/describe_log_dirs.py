@@ -30,6 +30,7 @@ _UNKNOWN = Volume(total_bytes=-1, usable_bytes=-1)
 
 
 async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    """Reads the free space of each directory on a thread; -1 if the system call fails."""
     services, loop = context.services, asyncio.get_running_loop()
     wanted = None
     if request.topics is not None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 def handle(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
+    """One page of topics from the cursor on. INVALID_REQUEST for every topic if the cursor is not in the request."""
     services = context.services
     left = max(1, min(request.response_partition_limit, services.config.max_request_partition_size_limit))
     cursor = request.cursor

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def handle(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
+    """One result for each distinct transactional id; INVALID_REQUEST for an empty id."""
     return DescribeTransactionsResponse(
         transaction_states=[
             _describe(transactional_id, context)

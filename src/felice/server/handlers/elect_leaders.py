@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    """Elects leaders of the named partitions, or of all; for all, partitions that need no election are left out."""
     if request.election_type not in set(ElectionType):
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
     wanted = None

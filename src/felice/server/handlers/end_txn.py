@@ -20,6 +20,7 @@ _V2_SINCE = 5
 
 
 async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
+    """Returns the coordinator's result, with the producer's next id and epoch; -1 before version 5."""
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     who = Identity(request.transactional_id, request.producer_id, request.producer_epoch)

@@ -48,6 +48,7 @@ _ANY_REPLICA_FROM, _LEADER_IN_ROW_FROM, _ENDPOINTS_FROM = 11, 12, 16
 
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
+    """Reads at once, and returns an awaitable if the request must wait for more bytes."""
     services = context.services
     try:
         plan = services.fetch_sessions.open(request, context.version, context.now_ms)

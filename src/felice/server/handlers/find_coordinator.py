@@ -31,6 +31,7 @@ _NO_NODE = -1
 def handle(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    """Looks up each key; before version 4 the response has the fields of its single key."""
     if context.version >= _MANY_KEYS_SINCE:
         return each(
             request.coordinator_keys,

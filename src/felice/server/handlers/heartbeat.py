@@ -11,5 +11,6 @@ if TYPE_CHECKING:
 
 
 def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+    """Restarts the member's session timeout; the error code is the group's answer."""
     context.services.group_lookups.on_group_request(context)
     return context.services.coordinators.groups.heartbeat(request)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 async def handle(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
+    """Changes one resource after the other; the response has a result, with its own error, for each."""
+
     async def change(resource: AlterConfigsResource) -> None:
         await _alter(resource, request.validate_only, context)
 

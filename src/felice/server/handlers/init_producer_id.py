@@ -20,6 +20,7 @@ _FENCED_SINCE = 4
 
 
 async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
+    """INVALID_REQUEST for an empty transactional id, and if only one of producer id and epoch is given."""
     if (request.producer_id == -1) != (request.producer_epoch == -1) or request.transactional_id == "":
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:

@@ -17,6 +17,7 @@ _NULL_NAME_SINCE = 7
 def handle(
     request: JoinGroupRequest, context: RequestContext
 ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+    """Passes the request to the group. Before version 7 a protocol name cannot be null, so it is empty then."""
     answer = context.services.coordinators.groups.join(request, client_of(context))
     if context.version >= _NULL_NAME_SINCE:
         return answer

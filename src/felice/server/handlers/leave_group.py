@@ -21,6 +21,7 @@ _MANY_MEMBERS_SINCE = 3
 def handle(
     request: LeaveGroupRequest, context: RequestContext
 ) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+    """Removes the members; the response is an awaitable if the group stores the change first."""
     groups, client = context.services.coordinators.groups, client_of(context)
     if context.version >= _MANY_MEMBERS_SINCE:
         return groups.leave(request.group_id, request.members, client)

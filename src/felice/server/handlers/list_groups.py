@@ -11,4 +11,5 @@ if TYPE_CHECKING:
 
 
 def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    """Filters the groups on this broker; the error is COORDINATOR_LOAD_IN_PROGRESS while some are loading."""
     return context.services.coordinators.groups.list(request)

@@ -56,6 +56,7 @@ _SINCE = {
 def handle(
     request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    """Looks the offsets up at once, or in an awaitable if a timestamp must be searched for in the log."""
     if any(_searches(asked.timestamp) for topic in request.topics for asked in topic.partitions):
         return _answer_with_searches(request, context)
     return _answer(request, context, BatchSearch.find)

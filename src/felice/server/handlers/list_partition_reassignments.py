@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def handle(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
+    """Reads the reassignments from the current image, of all topics or of the requested partitions."""
     wanted: dict[str, set[int]] | None = None
     if request.topics is not None:
         wanted = {topic.name: set(topic.partition_indexes) for topic in request.topics}

@@ -14,4 +14,5 @@ if TYPE_CHECKING:
 def handle(
     request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
+    """Filters by state, producer id, age in ms and a pattern of transactional ids."""
     return context.services.coordinators.transactions.list(request)

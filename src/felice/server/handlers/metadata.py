@@ -34,6 +34,7 @@ _ASK_BY_ID_FROM = 12
 
 
 def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    """Describes all topics or the requested ones, and starts the automatic creation of missing ones."""
     topics = request.topics
     if topics and context.version < _ASK_BY_ID_FROM and any(map(_is_without_name, topics)):
         return _refused(topics)

@@ -15,4 +15,5 @@ if TYPE_CHECKING:
 def handle(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    """The group checks member and generation; the awaitable ends when the offsets are replicated."""
     return context.services.coordinators.groups.commit(request, client_of(context))

@@ -15,4 +15,5 @@ if TYPE_CHECKING:
 def handle(
     request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+    """One result for each partition; the awaitable ends when the deletions are replicated."""
     return context.services.coordinators.groups.delete_offsets(request, client_of(context))

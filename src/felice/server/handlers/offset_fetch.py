@@ -34,6 +34,7 @@ _GROUP_ERROR_SINCE = 2
 def handle(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    """Reads the offsets of each distinct group; before version 8 the response has the fields of its single group."""
     groups, client = context.services.coordinators.groups, client_of(context)
     asked = request.groups if context.version >= _MANY_GROUPS_SINCE else [_as_group(request)]
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+    """One row for each requested partition: its epoch and the exclusive end offset of that epoch."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

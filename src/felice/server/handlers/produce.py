@@ -101,6 +101,7 @@ class _LargeBatch:
 def handle(
     request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | NoReply | Awaitable[ProduceAnswer]:
+    """Appends at once, or in an awaitable after threads validated the large batches. NO_REPLY for acks=0."""
     known = _Known()
     large = _judge_small(request, context, known)
     if not large:

@@ -21,6 +21,7 @@ _PROTOCOL_SENT_SINCE = 5  # KIP-559: the client must name the protocol from this
 def handle(
     request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+    """INCONSISTENT_GROUP_PROTOCOL if a client of version 5 or later does not name the protocol (KIP-559)."""
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.version >= _PROTOCOL_SENT_SINCE and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

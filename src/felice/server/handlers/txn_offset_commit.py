@@ -25,6 +25,7 @@ _ADDS_SINCE = 5
 def handle(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    """Stores the offsets as pending, after the coordinator agreed that the group's partition is in the transaction."""
     services = context.services
     services.group_lookups.on_group_request(context)
     nothing_to_commit = services.coordinators.groups.answer_without_transaction(request)

@@ -23,6 +23,7 @@ _UPGRADE_TYPE_SINCE = 1
 
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+    """Finalizes the levels in the metadata store; with `validate_only` it only checks them."""
     try:
         changes = [_change(update, context.version) for update in request.feature_updates]
         _check_distinct(changes)

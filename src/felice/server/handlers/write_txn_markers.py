@@ -11,4 +11,5 @@ if TYPE_CHECKING:
 
 
 async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+    """Appends the markers; the response is sent when they are replicated, with one error for each partition."""
     return await context.services.coordinators.markers.write(request)
