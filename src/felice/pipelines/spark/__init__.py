@@ -1,12 +1,12 @@
-"""Topics as Spark reads and writes them: the Python data source `felice`.
+"""The Python data source `felice`: Spark reads topics from it and writes topics to it.
 
-options     what a query asks for, with `kafka_options` (PURE)
-planning    offsets to ranges to tasks           (PURE); `pushdown` narrows them by filters
-cluster     what the driver asks the brokers
-reader      batches and streams, in the driver; `lag` shows how far they are
-fetching    ranges to Arrow, in the workers
-writer      Arrow to topics, in the workers; `commit` (PURE), `ledger` and `transactional` make it exactly once
-source      what Spark calls first
-updates     results in update mode
-session     a session with the source registered; `java` finds its Java
+source      the entry point that Spark calls
+options     parses the options of a query, with `kafka_options` (pure)
+planning    divides offsets into tasks (pure); `pushdown` narrows them by filters
+cluster     the driver's requests to the brokers
+reader      plans batches and streams in the driver; `lag` reports how far they are behind
+fetching    reads ranges as Arrow in the workers
+writer      writes Arrow to topics in the workers; `commit` (pure), `ledger` and `transactional` make it exactly once
+updates     writes results in update mode
+session     creates a session with the source registered; `java` finds its Java
 """

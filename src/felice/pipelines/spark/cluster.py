@@ -1,8 +1,9 @@
-"""What a query asks the cluster: which partitions it reads, and where they begin and end.
+"""The driver's requests to the cluster: which partitions a query reads, and their first and last offsets.
 
-Keeps true: an answer covers all partitions asked for or raises; offsets beyond what
-            the log holds are never planned silently.
-Asks through `client.blocking`. Reads and writes no records: `fetching` and `writer` do.
+Keeps true: a result covers all requested partitions, or the request raises. Offsets outside the log are reported, never
+            planned silently.
+How:        requests go through `client.blocking`.
+Leaves:     reading records to `fetching`, and writing them to `writer`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class DataLoss(QueryError, RuntimeError):
 
 
 class TopicsMissing(KafkaException):
-    """Topics that a running query reads are not there: not yet, behind a broker's restart, or no more."""
+    """Topics of a running query are missing: not created yet, not yet known to a restarted broker, or deleted."""
 
     def __init__(self, error: KafkaError, topics: list[str]) -> None:
         super().__init__(error)
@@ -46,7 +47,7 @@ class TopicsMissing(KafkaException):
 
 
 def report_losses(losses: Iterable[str], fail: bool) -> None:
-    """Raise DataLoss, or with failOnDataLoss=false log and go on."""
+    """Raises `DataLoss` with all losses, or logs them if `fail` (option failOnDataLoss) is false."""
     found = list(losses)
     if found and fail:
         raise DataLoss("; ".join(found) + '. Set option("failOnDataLoss", "false") to go on without them.')
@@ -55,7 +56,7 @@ def report_losses(losses: Iterable[str], fail: bool) -> None:
 
 
 class ClusterView:
-    """One query's view. Lives in the driver's Python process; never pickled."""
+    """The cluster as one query sees it. It exists in the driver's Python process and is never pickled."""
 
     def __init__(self, options: SourceOptions, client: BlockingClient) -> None:
         self._options = options
@@ -65,37 +66,44 @@ class ClusterView:
         self._answered = False
         self._topic_ids: dict[str, uuid.UUID] = {}
         self._deleted: set[str] = set()
-        self.made_again: set[str] = set()
-        """Topics that were deleted and made again since this view was opened, until `forget_made_again`."""
+        self.recreated: set[str] = set()
+        """Topics that were deleted and created again since this view was opened, until `forget_recreated`."""
 
     def partitions(self) -> list[Partition]:
+        """Returns the partitions that match the subscription, cached for `topics_good_for_s` seconds."""
         if time.monotonic() >= self._partitions_good_until:
             self._partitions = self._ask_patiently()
             self._partitions_good_until = time.monotonic() + self._options.topics_good_for_s
         return self._partitions
 
-    def forget_made_again(self) -> None:
-        self.made_again.clear()
+    def forget_recreated(self) -> None:
+        """Clears `recreated`, after a plan has taken these topics into account."""
+        self.recreated.clear()
 
     def earliest(self, partitions: Iterable[Partition] | None = None) -> Offsets:
+        """Returns the first offset of each given partition, or of every partition of the subscription."""
         return (
             self._offsets_of_all(EARLIEST) if partitions is None else self._offsets_at(EARLIEST, partitions)
         )
 
     def latest(self) -> Offsets:
+        """Returns the end offset (exclusive) of every partition of the subscription."""
         return self._offsets_of_all(LATEST)
 
     def first_since(self, timestamps_ms: Mapping[Partition, int]) -> Offsets:
-        """The first offset of a record not older than its partition's timestamp; absent where there is none."""
+        """Returns each partition's first offset from its timestamp on; partitions without such a record are absent."""
         return {key: offset for key, offset in self._list_offsets(timestamps_ms).items() if offset >= 0}
 
     def start(self, position: Position) -> Offsets:
+        """Resolves the option for the start of a query. Raises `QueryError` if it does not fit the partitions."""
         return self._resolve(position, "starting")
 
     def end(self, position: Position) -> Offsets:
+        """Resolves the option for the end of a batch query. Raises `QueryError` if it does not fit the partitions."""
         return self._resolve(position, "ending")
 
     def close(self) -> None:
+        """Closes the client's connections."""
         self._client.close()
 
     def _resolve(self, position: Position, end: str) -> Offsets:
@@ -208,7 +216,7 @@ class ClusterView:
             if topic.topic_id is None or topic.error:
                 continue
             if self._topic_ids.setdefault(name, topic.topic_id) != topic.topic_id:
-                self.made_again.add(name)
+                self.recreated.add(name)
                 self._topic_ids[name] = topic.topic_id
             self._deleted.discard(name)
 
@@ -252,6 +260,7 @@ class ClusterView:
 
 
 def open_view(options: SourceOptions) -> ClusterView:
+    """Returns a view with a client of its own, which the caller closes with `ClusterView.close`."""
     # The view retries by itself, as the query asked; its client need not.
     patience = {"retry_timeout_ms": options.offset_retry_interval_ms}
     return ClusterView(options, BlockingClient(options.client, **patience))

@@ -1,4 +1,4 @@
-"""When a batch's transactions are committed, and what a replay of the batch does: exactly once, decided.
+"""Decides when a batch's transactions are committed, and what a replay of the batch does, so that it counts once.
 
 Keeps true: C1  No transaction is committed before the decision that names it is durable. The decision names all
                 transactions of its batch.
@@ -13,7 +13,7 @@ How:        Each task writes its part in a transaction of its own and leaves it 
             those. Brokers abort a transaction after its timeout, even one that a decision names. If that happened to
             all parts, the replay's transactions take their place. If it happened to some, the replay must write the
             same parts again, so that the missing ones alone can be committed; fingerprints tell whether it did.
-Decides only. `ledger` asks the brokers.
+Leaves:     the requests to the brokers to `ledger`. This module decides only.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Prepared:
 
     @property
     def part(self) -> tuple[int, int, int]:
+        """What a replay must repeat exactly: the slot, the number of rows and their fingerprint."""
         return self.slot, self.rows, self.fingerprint
 
 
@@ -53,10 +54,13 @@ class Decision:
 
     @property
     def names(self) -> frozenset[str]:
+        """The transactional ids that the decision commits."""
         return frozenset(row.transactional_id for row in self.transactions)
 
 
 class Outcome(Enum):
+    """How a transaction ended, as its coordinator reports it."""
+
     COMMITTED = "its rows are visible"
     ABORTED = "its rows will never be visible"
     UNKNOWN = "its coordinator cannot tell any more"

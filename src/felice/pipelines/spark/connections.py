@@ -12,4 +12,5 @@ CLIENTS_KEPT = 8
 
 @lru_cache(maxsize=CLIENTS_KEPT)
 def client_of(config: BlockingConfig) -> BlockingClient:
+    """Returns the client of this process for `config`. Tasks that run later in the process share it."""
     return BlockingClient(config)

@@ -1,8 +1,7 @@
-"""What a Spark worker does with its part of a batch: fetch whole record batches, hand on Arrow.
+"""Reads a task's part of a batch in a Spark worker: fetches whole record batches, and yields Arrow.
 
-Keeps true: each record between a range's offsets is handed on once, in order within
-            its partition; records that are gone fail the task, unless the query
-            said to go on without them.
+Keeps true: each record between a range's offsets is yielded once, in order within its partition. If records are missing
+            from the log, the task fails, unless `failOnDataLoss` is false.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ Spans = dict[Partition, tuple[int, int]]
 
 
 def read_task(task: Task, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Yields the records of the task's ranges as Arrow batches with the source's columns."""
     client = client_of(options.client)
     for spans in _rounds(task):
         yield from _read(client, spans, options)

@@ -1,9 +1,9 @@
-"""The options `kafka.*`: which are honoured, which are accepted for Java's sake, which are refused and why.
+"""The options `kafka.*`: converts them to settings of the client.
 
-Keeps true: a key is honoured, or it only tunes Java's clients and is accepted with one warning, or it is refused.
-            A key whose absence would change which records are read or where they go is never merely accepted.
+Keeps true: a key has an effect, or it only tunes Java's clients and is accepted with one warning, or it is refused with
+            the reason. A key that decides which records are read, or where they go, is never accepted without effect.
             Messages name the option as the user wrote it.
-PURE: text in, settings of the client out.
+Pure.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""How far a stream is behind its topics: told to a consumer group, and worked out from Spark's progress.
+"""How far a stream is behind its topics: committed to a consumer group, and computed from Spark's progress.
 
-Keeps true: an offset is committed to the group only when the batch that ends there is done. The group is for people and
-            tools: the query reads from its checkpoint, whatever the group says, and a commit that fails stops nothing.
+Keeps true: an offset is committed to the group only when the batch that ends there is done. The group is for
+            operators and tools: the query reads from its checkpoint and ignores the group, and a failed commit does
+            not stop the query.
 How:        Spark asks for the next batch's end with the end of the last batch that is done, so that is when the
-            group hears of it. The group's name comes from the query's id, which Spark tells to tasks and not to the
-            process that asks for offsets: a task of the first batch commits its start offset with the reader's mark,
-            and the reader finds the group by the mark.
+            reader commits the offsets. The group's name contains the query's id, which Spark passes to tasks but not
+            to the reader. So a task of the first batch commits its start offset with the reader's mark, and the
+            reader finds the group by this mark.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, Protocol
 
 from felice.client.blocking import BlockingClient
 from felice.client.blocking.coordinators import BlockingCoordinators
@@ -51,6 +52,7 @@ class GroupOffsets:
 
     @property
     def is_known(self) -> bool:
+        """Whether the group's name has been found."""
         return self._group is not None
 
     def done(self, offsets: Offsets) -> None:
@@ -77,6 +79,7 @@ class Announcement:
     start: int
 
     def make(self, options: SourceOptions, query_id: str) -> None:
+        """Commits the start offset to the query's group. An error is logged, and the task goes on."""
         row = CommittedOffset(self.start, metadata=self.mark)
         group = f"{options.group_prefix}-{query_id}"
         with BlockingClient(options.client, retry_timeout_ms=PATIENCE_MS) as client:
@@ -97,6 +100,7 @@ def find_marked(coordinators: BlockingCoordinators, prefix: str, mark: str) -> s
 
 
 def open_group(options: SourceOptions, mark: str) -> GroupOffsets:
+    """Returns the group to which the query commits its progress; `mark` finds it if the group's name is not known."""
     client = BlockingClient(options.client, retry_timeout_ms=PATIENCE_MS)
     coordinators = BlockingCoordinators(client)
 
@@ -106,16 +110,24 @@ def open_group(options: SourceOptions, mark: str) -> GroupOffsets:
     return GroupOffsets(coordinators, find, close=client.close)
 
 
-def offsets_behind(progress: Mapping[str, Any]) -> dict[str, Any]:
-    """What Spark's own Kafka source reports as metrics, from a query's progress: all of its `felice` sources together.
+class Progress(Protocol):
+    """A progress report of Spark, as a dictionary."""
+
+    def __getitem__(self, key: Literal["sources"], /) -> Iterable[Mapping[str, object]]:
+        """The reports of the query's sources."""
+        ...
+
+
+def offsets_behind(progress: Progress) -> dict[str, float]:
+    """Computes the lag metrics of Spark's own Kafka source from a query's progress, for all its `felice` sources.
 
     `minOffsetsBehindLatest`, `maxOffsetsBehindLatest` and `avgOffsetsBehindLatest` are of partitions,
-    `offsetsBehindLatest` is their sum; absent where no source has told an end yet.
+    `offsetsBehindLatest` is their sum. The result is empty until a source has reported an end offset.
     """
     behind = [
         max(0, latest - done.get(key, 0))
         for source in progress["sources"]
-        if (ends := _offsets(source, "latestOffset")) and (done := _offsets(source, "endOffset")) is not None
+        if (ends := _offsets(source["latestOffset"])) and (done := _offsets(source["endOffset"])) is not None
         for key, latest in ends.items()
     ]
     if not behind:
@@ -128,10 +140,11 @@ def offsets_behind(progress: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _offsets(source: Mapping[str, Any], name: str) -> Offsets | None:
-    """Of a source that tells its offsets as we do; None of any other."""
-    told = source[name]
+def _offsets(document: object) -> Offsets | None:
+    """Parses the offsets of a source in the format of this package; None for those of another source."""
     try:
-        return None if told is None else from_checkpoint(json.loads(told) if isinstance(told, str) else told)
+        if isinstance(document, str):
+            document = json.loads(document)
+        return None if document is None else from_checkpoint(document)
     except ValueError:
         return None

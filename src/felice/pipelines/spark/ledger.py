@@ -1,4 +1,4 @@
-"""What the brokers keep of a query's exactly-once writes: its transactions, and the last decision.
+"""The state of a query's exactly-once writes on the brokers: its transactions, and the last decision.
 
 Keeps true: everything is under names that the query's id determines, so that any driver of the query finds it.
 Where:      A task's transactional id is `felice-spark-QUERY-RUN-SLOT-ATTEMPT`. It differs from run to run, because a
@@ -45,6 +45,7 @@ class BrokerLedger:
         self._driver: TransactionalProducer | None = None
 
     def take_over(self) -> Decision | None:
+        """Fences older drivers of the query, and returns the last decision; None before the first."""
         self._driver = self._ask.begin(f"{task_prefix(self._query_id)}driver", DECISION_TIMEOUT_MS)
         decisions = [
             from_metadata(row.offset, row.metadata, task_prefix(self._query_id))
@@ -54,12 +55,14 @@ class BrokerLedger:
         return max(decisions, key=lambda decision: decision.batch_id, default=None)
 
     def not_open(self, transactions: Iterable[Prepared]) -> list[Prepared]:
+        """Returns the transactions that their coordinator does not report as ongoing."""
         rows = list(transactions)
         described = self._ask.describe(row.transactional_id for row in rows)
         open_now = {found.producer for found in described.values() if found.state == ONGOING}
         return [row for row in rows if _producer(row) not in open_now]
 
     def decide(self, decision: Decision) -> None:
+        """Makes the decision durable. Raises `ClusterError` if a newer driver has taken over."""
         assert self._driver is not None, "take_over comes first"
         metadata = to_metadata(decision, task_prefix(self._query_id))
         offsets = {(topic, 0): CommittedOffset(decision.batch_id, metadata) for topic in self._topics}
@@ -69,6 +72,7 @@ class BrokerLedger:
             raise ClusterError(f"batch {decision.batch_id} cannot be decided: {ErrorCode.of(code).name}")
 
     def commit(self, transactions: Iterable[Prepared]) -> Mapping[Prepared, Outcome]:
+        """Commits each transaction, and returns how each ended."""
         rows = {row.transactional_id: row for row in transactions}
         codes = self._ask.end(map(_producer, rows.values()), committed=True)
         return {row: self._outcome(row, codes[name]) for name, row in rows.items()}
@@ -91,10 +95,12 @@ class BrokerLedger:
         )
 
     def abort(self, transactions: Iterable[Prepared]) -> None:
+        """Aborts the transactions; has no effect on those that have ended."""
         # What cannot be aborted has ended already.
         self._ask.end(map(_producer, transactions), committed=False)
 
     def abort_strays(self, keep: Collection[str]) -> None:
+        """Aborts the query's open transactions other than those in `keep`: failed attempts left them."""
         prefix = task_prefix(self._query_id)
         names = [
             name
@@ -118,14 +124,17 @@ class TaskIdentity:
 
     @property
     def transactional_id(self) -> str:
+        """`felice-spark-QUERY-RUN-SLOT-ATTEMPT`, unique for each attempt of a task."""
         return f"{task_prefix(self.query_id)}{self.run}-{self.slot}-{self.attempt}"
 
 
 def task_prefix(query_id: str) -> str:
+    """The prefix of the transactional ids of a query's tasks."""
     return f"{PREFIX}-{query_id}-"
 
 
 def sink_group(query_id: str) -> str:
+    """The name of the group that holds a query's last decision."""
     return f"{PREFIX}-{query_id}-sink"
 
 
@@ -151,6 +160,7 @@ def to_metadata(decision: Decision, prefix: str) -> str:
 
 
 def from_metadata(batch_id: int, text: str, prefix: str) -> Decision:
+    """Decodes what `to_metadata` encoded. Raises `QueryError` if another program wrote it."""
     try:
         slots, names, producer_ids, epochs, rows, fingerprints = json.loads(
             zlib.decompress(base64.b85decode(text))

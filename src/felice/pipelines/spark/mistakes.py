@@ -1,9 +1,9 @@
-"""What a person can mend about a query, told without the way that it took through our code.
+"""Errors that the author of a query can repair, without the traceback of this package.
 
-Keeps true: an error of the query, or of its cluster, that leaves this package for Spark has one frame of ours in its
-            traceback, and its text says what to do. What is a fault of ours keeps its traceback.
-How:        Spark prints the whole traceback of what a Python data source raises, and the reason last; every function
-            that Spark calls is `told_plainly`.
+Keeps true: an error of the query, or of its cluster, reaches Spark with a single frame of this package in its
+            traceback, and its text says what to do. A bug of this package keeps its traceback.
+How:        Spark prints the whole traceback of an error that a Python data source raises, and its text last. So every
+            function that Spark calls is decorated with `plain_errors`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 class QueryError(Exception):
-    """The text is the whole story: what was asked, and why it cannot be."""
+    """The query cannot run. The text says what was requested, and why it is impossible."""
 
 
 class OptionError(QueryError, ValueError):
-    """An option that cannot be honoured: which one, what came, what was expected."""
+    """An option has a wrong value. The text names the option, its value and what was expected."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"option {name!r}: {reason}")
@@ -31,10 +31,12 @@ class OptionError(QueryError, ValueError):
 
 
 class ClusterError(QueryError, RuntimeError):
-    """The brokers could not do what the query needs of them."""
+    """The brokers refused a request that the query needs."""
 
 
-def told_plainly(function: Callable[P, T]) -> Callable[P, T]:
+def plain_errors(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorates a function that Spark calls: its query errors have no traceback of this package."""
+
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
@@ -45,7 +47,7 @@ def told_plainly(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def told_plainly_while_read(function: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
+def plain_errors_while_read(function: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
     """The same of a generator, which fails while it is gone through."""
 
     @functools.wraps(function)

@@ -1,18 +1,19 @@
 """Offsets of many partitions, as Spark keeps them in its checkpoints.
 
-Keeps true: the JSON is that of Spark's own Kafka source, `{"topic":{"0":5}}`, so
-            the checkpoints of both read alike and tools for one serve the other.
-PURE. Asks no broker: `reader` does.
+Keeps true: the JSON is that of Spark's own Kafka source, `{"topic":{"0":5}}`, so tools for the checkpoints of one
+            source work for the other.
+Pure.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 Partition = tuple[str, int]
 Offsets = dict[Partition, int]
+Checkpoint = dict[str, dict[str, int]]
+"""Topic to partition, as text, to offset: the document in Spark's checkpoints."""
 
 LATEST = -1
 EARLIEST = -2
@@ -22,16 +23,16 @@ class OffsetsError(ValueError):
     """An offset document that is not `{"topic":{"partition":offset}}`."""
 
 
-def to_checkpoint(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
-    """Sorted, so that one set of offsets has one text."""
-    document: dict[str, dict[str, int]] = {}
+def to_checkpoint(offsets: Mapping[Partition, int]) -> Checkpoint:
+    """The document of these offsets. It is sorted, so that one set of offsets has one text."""
+    document: Checkpoint = {}
     for (topic, partition), offset in sorted(offsets.items()):
         document.setdefault(topic, {})[str(partition)] = offset
     return document
 
 
-def from_checkpoint(document: Any) -> Offsets:
-    """The inverse of `to_checkpoint`; raises OffsetsError saying which entry is wrong."""
+def from_checkpoint(document: object) -> Offsets:
+    """The inverse of `to_checkpoint`. Raises `OffsetsError` that names the wrong entry."""
     if not isinstance(document, Mapping):
         raise OffsetsError(f'expected {{"topic":{{"0":5}}}}, got {document!r}')
     offsets: Offsets = {}
@@ -46,6 +47,7 @@ def from_checkpoint(document: Any) -> Offsets:
 
 
 def parse_offsets(text: str) -> Offsets:
+    """Parses the JSON text of a checkpoint or an option. Raises `OffsetsError` that names the wrong entry."""
     return from_checkpoint(_load(text))
 
 
@@ -62,21 +64,21 @@ def parse_partitions(text: str) -> tuple[Partition, ...]:
     return tuple(sorted(set(found)))
 
 
-def _load(text: str) -> Any:
+def _load(text: str) -> object:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise OffsetsError(f"not JSON: {error}") from error
 
 
-def _partition_number(topic: str, partition: Any) -> int:
+def _partition_number(topic: str, partition: object) -> int:
     digits = str(partition)
     if not (digits.isascii() and digits.isdigit()) or isinstance(partition, bool):
         raise OffsetsError(f"topic {topic!r}: {partition!r} is not a partition number")
     return int(digits)
 
 
-def _whole_number(topic: str, partition: Any, offset: Any) -> int:
+def _whole_number(topic: str, partition: object, offset: object) -> int:
     if not isinstance(offset, int) or isinstance(offset, bool):
         raise OffsetsError(f"topic {topic!r} partition {partition}: {offset!r} is not a whole number")
     return offset

@@ -1,9 +1,9 @@
 """The options of the source and the sink, by the names of Spark's own Kafka source.
 
-Keeps true: every option given is either honoured or refused by name; none is
-            accepted and ignored. What one kind of query cannot honour (an end
-            for a stream, `latest` as the start of a batch) is refused too.
-PURE: text in, values out. `reader` resolves them against a cluster.
+Keeps true: every option has an effect or is refused by its name; none is accepted and ignored. An option that does not
+            fit the kind of query (an end for a stream, `latest` as the start of a batch) is refused, too.
+Leaves:     asking the cluster for the offsets that an option names to `reader`.
+Pure.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Subscription:
         return "assign" if self.partitions else "subscribe"
 
     def matches(self, topic: str) -> bool:
+        """Whether the query reads this topic: by pattern, by name or by assigned partitions."""
         if self.pattern is not None:
             return own_pattern(self.pattern).fullmatch(topic) is not None
         return topic in self.topics or any(topic == assigned for assigned, _ in self.partitions)
@@ -114,6 +115,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SourceOptions:
+        """Checks the options of a reader. Raises `OptionError` with the first that is wrong."""
         options = _Options(given, SOURCE_OPTIONS)
         ceiling = options.count("maxOffsetsPerTrigger")
         floor = options.count("minOffsetsPerTrigger")
@@ -188,6 +190,7 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:
+        """Checks the options of a writer. Raises `OptionError` with the first that is wrong."""
         options = _Options(given, SINK_OPTIONS)
         of_kafka = options.of_kafka()
         # The client's own check of this key expects its transactional id beside it.

@@ -1,13 +1,12 @@
-"""From offsets to Spark partitions: how far a batch reads, who reads which part, what is missing.
+"""Divides the offsets of a batch into tasks, limits the size of a batch, and finds missing records.
 
-Keeps true: every offset of a batch is read by exactly one task; a topic partition
-            is one task's work unless the query asked for splitting; a limit on a
-            batch is shared by size, as Spark's own Kafka source shares it, and
-            starves no partition; whatever the log no longer holds is reported.
-PURE: offsets in, ranges out.
-
-Few tasks on purpose: a task costs about 50 ms of Python start-up whatever it reads,
-so many topic partitions are grouped into as many tasks as the session has cores.
+Keeps true: every offset of a batch is read by exactly one task. One task reads all of a topic partition's part, unless
+            the query asked for splitting. A limit on a batch is shared in proportion to what each partition has, as in
+            Spark's own Kafka source, and every partition makes progress. Records that the log no longer holds are
+            reported.
+How:        a task costs about 50 ms of Python start-up whatever it reads, so there are only as many tasks as the
+            session has cores, each with many topic partitions.
+Pure.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
+        """Number of offsets in the range. Compaction and markers may leave fewer records."""
         return self.end - self.start
 
 
@@ -59,6 +59,7 @@ def _share(limit: int, size: int, total: int, start: int) -> int:
 
 
 def count_new(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> int:
+    """Number of offsets between `start` and `end`. A partition without a start counts 0."""
     return sum(max(0, end[key] - start.get(key, end[key])) for key in end)
 
 
@@ -71,17 +72,15 @@ class Batch:
 
 
 def plan_batch(
-    start: Offsets, end: Offsets, earliest_of_new: Offsets, made_again: Collection[str] = ()
+    start: Offsets, end: Offsets, earliest_of_new: Offsets, recreated: Collection[str] = ()
 ) -> Batch:
     """The ranges between two checkpoints. `earliest_of_new` is for partitions only `end` knows.
 
-    Topics that were `made_again` are read from their beginning: `start` was in topics that are gone.
+    Topics that were `recreated` are read from their beginning: `start` was in topics that are gone.
     """
     losses = [_gone(key) for key in sorted(start.keys() - end.keys())]
-    losses += [
-        made_again_loss(topic) for topic in sorted(made_again) if any(key[0] == topic for key in start)
-    ]
-    start = {key: offset for key, offset in start.items() if key[0] not in made_again}
+    losses += [recreation_loss(topic) for topic in sorted(recreated) if any(key[0] == topic for key in start)]
+    start = {key: offset for key, offset in start.items() if key[0] not in recreated}
     ranges: list[OffsetRange] = []
     for key in sorted(end):
         first = start.get(key, earliest_of_new.get(key, 0))
@@ -94,8 +93,9 @@ def plan_batch(
     return Batch(tuple(ranges), tuple(losses))
 
 
-def made_again_loss(topic: str) -> str:
-    return f"topic {topic} was deleted and made again; what the query had not read of it is lost"
+def recreation_loss(topic: str) -> str:
+    """The message for a topic that was deleted and created again while a query read it."""
+    return f"topic {topic} was deleted and created again; what the query had not read of it is lost"
 
 
 def _gone(key: Partition) -> str:

@@ -1,9 +1,8 @@
-"""What a Spark worker does with its part of the rows: Arrow to record batches, and to the brokers.
+"""Writes a task's rows in a Spark worker: encodes Arrow as record batches, and sends them to the brokers.
 
-Keeps true: rows with a partition go there; else a key decides as in Java's producer
-            (murmur2), so the rows of one key stay in order; rows with neither are
-            dealt out in runs. `flush` returns when all is acknowledged, or raises.
-At most about FLUSH_AT_BYTES of rows are held.
+Keeps true: a row with a partition goes to it. Otherwise the key chooses the partition as in Java's producer (murmur2),
+            so the rows of one key stay in order. Rows with neither are spread over the partitions in runs. `flush`
+            returns when all rows are acknowledged, or raises. At most about FLUSH_AT_BYTES of rows are held.
 """
 
 from __future__ import annotations
@@ -40,9 +39,11 @@ class RowError(QueryError, ValueError):
 class Output(Protocol):
     """Where rows go once their partition is chosen."""
 
-    def encode(self, partition: Partition, rows: pa.Table, timestamp_ms: int) -> Iterator[bytearray]: ...
+    def encode(self, partition: Partition, rows: pa.Table, timestamp_ms: int) -> Iterator[bytearray]:
+        """Encodes the rows as record batches for one partition."""
 
-    def send(self, batches: list[tuple[str, int, bytearray]]) -> None: ...
+    def send(self, batches: list[tuple[str, int, bytearray]]) -> None:
+        """Sends (topic, partition, batch) and waits for the acknowledgements. Raises `KafkaException`."""
 
 
 class PlainOutput:
@@ -53,6 +54,7 @@ class PlainOutput:
         self._options = options
 
     def encode(self, partition: Partition, rows: pa.Table, timestamp_ms: int) -> Iterator[bytearray]:
+        """Yields batches without producer id: a task that runs again writes its rows again."""
         return arrow_to_batches(
             rows,
             timestamp_ms=timestamp_ms,
@@ -62,6 +64,7 @@ class PlainOutput:
         )
 
     def send(self, batches: list[tuple[str, int, bytearray]]) -> None:
+        """Sends the batches with the acks of the query."""
         self._client.produce(batches, self._options.acks)
 
 
@@ -80,12 +83,14 @@ class TopicWriter:
         self.rows_written = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
+        """Holds the rows, and flushes when FLUSH_AT_BYTES are held."""
         self._held.append(rows)
         self._held_bytes += rows.nbytes
         if self._held_bytes >= FLUSH_AT_BYTES:
             self.flush()
 
     def flush(self) -> None:
+        """Writes the held rows, and returns when the brokers have acknowledged them."""
         held, self._held, self._held_bytes = self._held, [], 0
         if not held:
             return

@@ -1,4 +1,4 @@
-"""What Spark's engine tells a task of the streaming query that it belongs to: names of local properties."""
+"""Names of the local properties from which a Spark task learns its streaming query."""
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"

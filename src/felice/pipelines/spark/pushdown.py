@@ -2,8 +2,9 @@
 
 Keeps true: a record that passes the filters is in what remains. Spark applies all filters again, so a filter that is
             not understood here is left alone.
-PURE. A latest timestamp does not narrow anything: records need not be in the order of their timestamps, while every
-record before the first one of a timestamp is older.
+            A lower bound of the timestamp is used, because every record before the first one with this timestamp is
+            older. An upper bound is not used: records need not be in the order of their timestamps.
+Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pyspark.sql.datasource import (
     EqualTo,
@@ -56,9 +56,11 @@ class Narrowed:
     from_timestamp_ms: int | None = None
 
     def has(self, key: Partition) -> bool:
+        """Whether a record of this partition can pass the filters on topic and partition."""
         return (self.topics is None or key[0] in self.topics) and key[1] in self.partitions
 
     def clip(self, start: int, end: int) -> tuple[int, int]:
+        """Returns the part of `start`..`end` (exclusive) that can pass the filters on the offset; empty if none can."""
         among = self.offsets.among
         low = max(self.offsets.low, min(among, default=end) if among is not None else 0)
         high = min(self.offsets.high, max(among, default=-1) if among is not None else _HIGHEST)
@@ -66,7 +68,7 @@ class Narrowed:
 
 
 def narrowed(filters: Iterable[Filter]) -> Narrowed:
-    """All filters hold together."""
+    """Returns the part of the topics in which a record can pass all of the filters."""
     found = Narrowed()
     for given in filters:
         found = _narrow(found, given)
@@ -82,9 +84,9 @@ def _narrow(found: Narrowed, given: Filter) -> Narrowed:
         case "topic" if isinstance(given, EqualTo | In):
             topics = frozenset(value if isinstance(given, In) else [value])
             return replace(found, topics=topics if found.topics is None else found.topics & topics)
-        case "partition" if (interval := _interval(given, value)) is not None:
+        case "partition" if (interval := _interval(given)) is not None:
             return replace(found, partitions=found.partitions & interval)
-        case "offset" if (interval := _interval(given, value)) is not None:
+        case "offset" if (interval := _interval(given)) is not None:
             return replace(found, offsets=found.offsets & interval)
         case "timestamp" if isinstance(given, EqualTo | GreaterThan | GreaterThanOrEqual):
             if (first_ms := _milliseconds(value)) is not None:
@@ -92,25 +94,25 @@ def _narrow(found: Narrowed, given: Filter) -> Narrowed:
     return found
 
 
-def _interval(given: Filter, value: Any) -> Interval | None:
+def _interval(given: Filter) -> Interval | None:
     match given:
         case EqualTo():
-            return Interval(value, value)
+            return Interval(given.value, given.value)
         case GreaterThan():
-            return Interval(low=value + 1)
+            return Interval(low=given.value + 1)
         case GreaterThanOrEqual():
-            return Interval(low=value)
+            return Interval(low=given.value)
         case LessThan():
-            return Interval(high=value - 1)
+            return Interval(high=given.value - 1)
         case LessThanOrEqual():
-            return Interval(high=value)
+            return Interval(high=given.value)
         case In():
-            return Interval(among=frozenset(value))
+            return Interval(among=frozenset(given.value))
     return None
 
 
-def _milliseconds(value: Any) -> int | None:
-    """At or before the moment; records have whole milliseconds."""
+def _milliseconds(value: object) -> int | None:
+    """Rounds down to milliseconds, as timestamps of records are; None if `value` is no time with a zone."""
     if not isinstance(value, datetime.datetime) or value.tzinfo is None:
         return None
     return max(0, (value - _EPOCH) // datetime.timedelta(milliseconds=1))

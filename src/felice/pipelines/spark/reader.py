@@ -1,10 +1,10 @@
 """Reads topics into Spark: a batch between two offsets, or a stream of such batches.
 
-Keeps true: a batch read again after a failure is the same batch, since its offsets
-            are Spark's and the log does not change; a stream's next batch begins
-            where the last one ended; nothing added after `availableNow` began is read.
-The driver's process plans (`cluster`, `planning`); workers read (`fetching`). A
-reader is pickled from the one to the others, so it opens nothing before it is used.
+Keeps true: a batch that is read again after a failure is the same batch: Spark keeps its offsets, and the log does not
+            change. The next batch of a stream begins where the last one ended. With `availableNow` a query reads
+            nothing that is added after its start.
+How:        the driver's process plans (`cluster`, `planning`), and workers read (`fetching`). Spark pickles a reader in
+            the driver and unpickles it in the workers, so a reader opens connections only when they are used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -28,16 +27,16 @@ from pyspark.sql.streaming.datasource import (
 from felice.pipelines.spark.cluster import ClusterView, open_view, report_losses
 from felice.pipelines.spark.fetching import read_task
 from felice.pipelines.spark.lag import Announcement, GroupOffsets, open_group
-from felice.pipelines.spark.mistakes import QueryError, told_plainly, told_plainly_while_read
-from felice.pipelines.spark.offsets import Offsets, from_checkpoint, to_checkpoint
+from felice.pipelines.spark.mistakes import QueryError, plain_errors, plain_errors_while_read
+from felice.pipelines.spark.offsets import Checkpoint, Offsets, from_checkpoint, to_checkpoint
 from felice.pipelines.spark.options import SourceOptions
 from felice.pipelines.spark.planning import (
     OffsetRange,
     Task,
     count_new,
-    made_again_loss,
     plan_batch,
     plan_tasks,
+    recreation_loss,
     share_limit,
 )
 from felice.pipelines.spark.properties import QUERY_ID
@@ -61,14 +60,17 @@ class TaskPartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
+    """Reads the topics once, between the offsets of the options."""
+
     def __init__(self, options: SourceOptions, cores: int) -> None:
         self._options = options
         self._cores = cores
         self._positions = options.for_batch()
         self._narrowed = Narrowed()
 
-    @told_plainly
+    @plain_errors
     def partitions(self) -> list[InputPartition]:
+        """Called by Spark in the driver: resolves both offsets, and divides the ranges into tasks."""
         starting, ending = self._positions
         view = open_view(self._options)
         try:
@@ -88,28 +90,32 @@ class BatchReader(DataSourceReader):
         first = view.first_since(dict.fromkeys(start, timestamp_ms))
         return {key: max(offset, first.get(key, end[key])) for key, offset in start.items()}
 
-    @told_plainly_while_read
+    @plain_errors_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Called by Spark in a worker: yields the rows of one task."""
         # For a plan without partitions Spark makes one that holds None.
         if isinstance(partition, TaskPartition):
             yield from read_task(partition.task, self._options)
 
 
 class NarrowingBatchReader(BatchReader):
-    """Spark refuses a reader that takes filters unless the session allows it, so the other one takes none."""
+    """A batch reader that takes filters. Spark refuses such a reader unless the session allows it."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Called by Spark before `partitions`. Returns all filters, so Spark applies them, too."""
         self._narrowed = narrowed(filters)
         # Spark checks each row all the same.
         return filters
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans the micro-batches of a streaming query."""
+
     def __init__(self, options: SourceOptions, cores: int) -> None:
         self._options = options
         self._cores = cores
         self._starting = options.for_stream()
-        self._initial: dict[str, Any] | None = None
+        self._initial: Checkpoint | None = None
         self._view: ClusterView | None = None
         self._ends: LatestOffsets | None = None
         self._group: GroupOffsets | None = None
@@ -118,33 +124,39 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._last_batch_at = time.monotonic()
 
-    @told_plainly
-    def initialOffset(self) -> dict[str, Any]:
+    @plain_errors
+    def initialOffset(self) -> Checkpoint:
+        """Called by Spark for a new query: where its first batch starts."""
         # Spark asks twice for a new query, and must be told the same although the end has moved.
         if self._initial is None:
             self._initial = to_checkpoint(self._cluster().start(self._starting))
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        """Called by Spark: the limit that it passes to `latestOffset`, from the options."""
         if (ceiling := self._options.max_offsets_per_trigger) is not None:
             return ReadMaxRows(ceiling)
         if (floor := self._options.min_offsets_per_trigger) is not None:
             return ReadMinRows(floor)
         return ReadAllAvailable()
 
-    @told_plainly
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    @plain_errors
+    def latestOffset(self, start: Checkpoint, limit: ReadLimit) -> Checkpoint:
+        """Called by Spark: where the batch that begins at `start` ends; `start` if there is no batch now.
+
+        Raises `DataLoss` if a topic was deleted and created again, unless `failOnDataLoss` is false.
+        """
         begin = from_checkpoint(start)
         # Spark asks for more when the batch that ends at `start` is done.
         self._told_group().done(begin)
         end = self._target if self._target is not None else self._latest().newer_than(begin)
         view = self._cluster()
         if begin == self._read_again_until:
-            view.forget_made_again()
-        report_losses(map(made_again_loss, sorted(view.made_again)), self._options.fail_on_data_loss)
+            view.forget_recreated()
+        report_losses(map(recreation_loss, sorted(view.recreated)), self._options.fail_on_data_loss)
         if end == begin:
             return start
-        begin = {key: offset for key, offset in begin.items() if key[0] not in view.made_again}
+        begin = {key: offset for key, offset in begin.items() if key[0] not in view.recreated}
         begin |= view.earliest(end.keys() - begin.keys())
         if self._too_few(begin, end, limit):
             # As for an idle query: Spark would ask again at once.
@@ -155,21 +167,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_at = time.monotonic()
         return to_checkpoint(end)
 
-    @told_plainly
-    def reportLatestOffset(self) -> dict[str, Any] | None:
+    @plain_errors
+    def reportLatestOffset(self) -> Checkpoint | None:
+        """Called by Spark for its progress report: the newest end offsets, which may be beyond the batch."""
         # With availableNow no batch asks for the ends, which move on meanwhile.
         known = self._latest().recent() if self._target is not None else self._latest().known
         return None if known is None else to_checkpoint(known)
 
-    @told_plainly
+    @plain_errors
     def prepareForTriggerAvailableNow(self) -> None:
+        """Called by Spark: the batches from now on end at the present end of the topics."""
         self._target = self._cluster().latest()
 
-    @told_plainly
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+    @plain_errors
+    def partitions(self, start: Checkpoint, end: Checkpoint) -> list[InputPartition]:
+        """Called by Spark in the driver: divides the records between both offsets into tasks."""
         begin, until = from_checkpoint(start), from_checkpoint(end)
         view = self._cluster()
-        again = frozenset(view.made_again)
+        again = frozenset(view.recreated)
         self._read_again_until = until if again else None
         new = {key for key in until if key not in begin or key[0] in again}
         batch = plan_batch(begin, until, view.earliest(new), again)
@@ -180,8 +195,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             tasks[0].announcement = Announcement(self._mark, (first.topic, first.partition), first.start)
         return list(tasks)
 
-    @told_plainly_while_read
+    @plain_errors_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Called by Spark in a worker: yields the rows of one task."""
         if not isinstance(partition, TaskPartition):
             return
         if partition.announcement is not None and (query_id := _query_id()) is not None:
@@ -189,12 +205,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from read_task(partition.task, self._options)
 
     def stop(self) -> None:
+        """Called by Spark at the end of the query: closes the connections to the brokers."""
         for opened in (self._view, self._group):
             if opened is not None:
                 opened.close()
         self._view = self._ends = self._group = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_view": None, "_ends": None, "_group": None}
 
     def _too_few(self, begin: Offsets, end: Offsets, limit: ReadLimit) -> bool:
@@ -225,32 +242,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream that cannot be read, and why: told at the first question.
+    """A stream with wrong options: every call raises the error.
 
-    Spark buries whatever `streamReader` raises beneath an error of its own.
+    `streamReader` cannot raise it, because Spark hides errors of `streamReader` below an error of its own.
     """
 
     def __init__(self, error: QueryError) -> None:
         self._error = error
 
-    def initialOffset(self) -> dict[str, Any]:
+    def initialOffset(self) -> Checkpoint:
+        """Raises the error."""
         raise self._error
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        """Raises the error."""
         raise self._error
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: Checkpoint, limit: ReadLimit) -> Checkpoint:
+        """Raises the error."""
         raise self._error
 
     def prepareForTriggerAvailableNow(self) -> None:
+        """Raises the error."""
         raise self._error
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raises the error."""
         raise self._error
 
 
 class LatestOffsets:
-    """The ends of all partitions, asked for less and less often while nothing comes."""
+    """The end offsets of all partitions. While no records arrive, the brokers are asked less and less often."""
 
     def __init__(
         self,
@@ -267,14 +289,14 @@ class LatestOffsets:
         self.known: Offsets | None = None
 
     def recent(self) -> Offsets:
-        """The ends as they were within the last REPORT_EVERY_S."""
+        """Returns the end offsets, at most REPORT_EVERY_S seconds old."""
         if self.known is None or self._monotonic() - self._asked_at >= REPORT_EVERY_S:
             self.known = self._ask()
             self._asked_at = self._monotonic()
         return self.known
 
     def newer_than(self, start: Offsets) -> Offsets:
-        """The ends. While they stay at `start`, an answer takes up to IDLE_PAUSE_MAX_S."""
+        """Returns the present end offsets. If they were still at `start`, it first waits for up to IDLE_PAUSE_MAX_S."""
         if self.known == start and (wait_s := self._next_ask_at - self._monotonic()) > 0:
             self._sleep(wait_s)
         self.known = self._ask()
@@ -290,7 +312,7 @@ def _query_id() -> str | None:
     return None if task is None else task.getLocalProperty(QUERY_ID)
 
 
-def _tasks(ranges: Any, options: SourceOptions, cores: int) -> list[TaskPartition]:
+def _tasks(ranges: Iterable[OffsetRange], options: SourceOptions, cores: int) -> list[TaskPartition]:
     tasks = plan_tasks(
         ranges,
         cores=cores,

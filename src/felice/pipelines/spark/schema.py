@@ -1,6 +1,6 @@
 """The columns of a topic, exactly as in Spark's own Kafka source.
 
-Keeps true: a query written for `format("kafka")` finds the same names and types.
+Keeps true: a query that was written for `format("kafka")` finds the same names and types.
 """
 
 from __future__ import annotations
@@ -30,5 +30,6 @@ _COLUMNS = [
 
 
 def source_schema(include_headers: bool) -> StructType:
+    """The columns of the source; `headers` comes last, with the option `includeHeaders`."""
     headers = [StructField("headers", HEADERS)] if include_headers else []
     return StructType([*_COLUMNS, *headers])

@@ -1,8 +1,7 @@
-"""A Spark session that can read and write topics, with Java found and workers matched.
+"""Creates a Spark session that can read and write topics: finds Java, and registers the data source.
 
-Keeps true: workers run the Python of the driver, and the source is registered.
-            What the user has set already (JAVA_HOME, PYSPARK_PYTHON, a running
-            session) is used, not overwritten, unless it cannot run Spark at all.
+Keeps true: workers run the Python of the driver. The user's own settings (JAVA_HOME, PYSPARK_PYTHON, a running session)
+            are used and not overwritten, unless Spark cannot run with them.
 """
 
 from __future__ import annotations

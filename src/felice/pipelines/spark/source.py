@@ -1,7 +1,7 @@
-"""`format("felice")`: what Spark asks first, and hands on to readers and writers.
+"""`format("felice")`: the entry point that Spark calls, which creates readers and writers.
 
 Keeps true: a wrong option or schema is refused before anything is read or written.
-Called by keyword, so the parameters carry Spark's names.
+            Parameters have Spark's names, because Spark passes them by keyword.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import ClassVar
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from felice.pipelines.spark.mistakes import OptionError, QueryError, told_plainly
+from felice.pipelines.spark.mistakes import OptionError, QueryError, plain_errors
 from felice.pipelines.spark.options import SinkOptions, SourceOptions
 from felice.pipelines.spark.reader import BatchReader, NarrowingBatchReader, RefusedStream, StreamReader
 from felice.pipelines.spark.schema import source_schema
@@ -20,6 +20,8 @@ from felice.pipelines.spark.writer import BatchWriter, StreamWriter, check_schem
 
 
 class FeliceDataSource(DataSource):
+    """The data source that Spark instantiates for each query with `format("felice")`."""
+
     # The session's cores, set by `session.register`; 0 means this machine's.
     cores: ClassVar[int] = 0
     # Whether the session allows readers to take filters, set by `session.register`, too.
@@ -27,31 +29,37 @@ class FeliceDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """The name for `format`."""
         return "felice"
 
-    @told_plainly
+    @plain_errors
     def schema(self) -> StructType:
+        """The columns of a reader with these options."""
         return source_schema(SourceOptions.parse(self.options).include_headers)
 
-    @told_plainly
+    @plain_errors
     def reader(self, schema: StructType) -> BatchReader:
+        """The reader of a batch query; it takes filters only if the session allows that."""
         kind = NarrowingBatchReader if self.takes_filters else BatchReader
         return kind(self._source_options(schema), self._cores())
 
     def streamReader(self, schema: StructType) -> StreamReader | RefusedStream:
+        """The reader of a streaming query."""
         try:
             return StreamReader(self._source_options(schema), self._cores())
         except QueryError as error:
             return RefusedStream(error.with_traceback(None))
 
-    @told_plainly
+    @plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """The writer of a batch query. Raises `OptionError` for mode "overwrite"."""
         if overwrite:
             raise OptionError("mode", 'a topic cannot be overwritten; use mode("append")')
         return BatchWriter(self._sink_options(schema))
 
-    @told_plainly
+    @plain_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """The writer of a streaming query."""
         # `overwrite` says output mode "complete": as in Spark's Kafka sink, each batch is appended whole.
         return StreamWriter(self._sink_options(schema))
 

@@ -46,9 +46,11 @@ class TransactionalOutput:
 
     @property
     def topics(self) -> frozenset[str]:
+        """The topics to which the task has written."""
         return frozenset(topic for topic, _ in self._partitions)
 
     def encode(self, partition: Partition, rows: pa.Table, timestamp_ms: int) -> Iterator[bytearray]:
+        """Yields transactional batches with the next sequence numbers; begins the transaction if needed."""
         producer = self._begun()
         self._rows += len(rows)
         self._fingerprint = (self._fingerprint + fingerprint(rows)) % (1 << FINGERPRINT_BITS)
@@ -67,6 +69,7 @@ class TransactionalOutput:
         )
 
     def send(self, batches: list[tuple[str, int, bytearray]]) -> None:
+        """Adds new partitions to the transaction, then writes the batches with acks=all."""
         producer = self._begun()
         if new := sorted({(topic, partition) for topic, partition, _ in batches} - self._partitions):
             self._coordinators.add_partitions(producer, new)
@@ -87,6 +90,7 @@ class TransactionalOutput:
         )
 
     def give_up(self) -> None:
+        """Aborts the transaction, if one was begun; errors are logged."""
         if self._producer is not None:
             abort_quietly(self._coordinators, self._producer)
 

@@ -1,6 +1,7 @@
-"""Results in update mode to a topic. Spark lets no Python sink take that mode; `foreachBatch` may.
+"""Writes results in update mode to a topic. Uses `foreachBatch`: Spark refuses this mode in a Python sink.
 
-Keeps true: each batch's changed rows are written exactly once, by a batch write that the query and the batch name.
+Keeps true: the changed rows of each batch are written exactly once, by a batch write that is identified by the query
+            and the batch.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from felice.client.error import KafkaException
 from felice.pipelines.spark.commit import Prepared, abort_batch, commit_batch
 from felice.pipelines.spark.connections import client_of
 from felice.pipelines.spark.ledger import BrokerLedger, TaskIdentity
-from felice.pipelines.spark.mistakes import OptionError, QueryError, told_plainly
+from felice.pipelines.spark.mistakes import OptionError, QueryError, plain_errors
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.producing import PlainOutput, TopicWriter
 from felice.pipelines.spark.properties import BATCH_ID, QUERY_ID, RUN_ID
@@ -51,14 +51,17 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 class BatchWriter(DataSourceArrowWriter):
+    """Writes the rows of a batch query, exactly once if its options identify the write."""
+
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._exactly_once = options.for_batch()
         # Made in the driver, so that all tasks of this write have the same.
         self._run = secrets.token_hex(4)
 
-    @told_plainly
+    @plain_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Called by Spark in a worker: writes the rows of one task."""
         if not self._exactly_once or self._options.identified is None:
             return write_rows(iterator, self._options)
         application, version = self._options.identified
@@ -68,33 +71,40 @@ class BatchWriter(DataSourceArrowWriter):
         identity = TaskIdentity(application, run, version, task.partitionId(), task.attemptNumber())
         return write_part(iterator, self._options, identity)
 
-    @told_plainly
+    @plain_errors
     def commit(self, messages: Messages) -> None:
+        """Called by Spark in the driver when all tasks have succeeded."""
         if self._exactly_once:
             commit_parts(messages, self._options)
 
     def abort(self, messages: Messages) -> None:
+        """Called by Spark in the driver when the query has failed."""
         if self._exactly_once:
             abort_parts(messages, self._options)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a streaming query, exactly once unless its options ask for less."""
+
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._exactly_once = options.for_stream()
 
-    @told_plainly
+    @plain_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Called by Spark in a worker: writes the rows of one task."""
         if not self._exactly_once:
             return write_rows(iterator, self._options)
         return write_part(iterator, self._options, _identity_in_stream())
 
-    @told_plainly
+    @plain_errors
     def commit(self, messages: Messages, batchId: int) -> None:
+        """Called by Spark in the driver when all tasks of the batch have succeeded."""
         if self._exactly_once:
             commit_parts(messages, self._options)
 
     def abort(self, messages: Messages, batchId: int) -> None:
+        """Called by Spark in the driver when the batch has failed."""
         if self._exactly_once:
             abort_parts(messages, self._options)
 
@@ -119,6 +129,7 @@ def _run_of_stream(task: TaskContext) -> str | None:
 
 
 def write_rows(rows: Iterator[pa.RecordBatch], options: SinkOptions) -> Written:
+    """Writes the rows of a task at least once, without a transaction."""
     client = client_of(options.client)
     writer = TopicWriter(options, client, PlainOutput(client, options))
     _write_all(rows, writer)
@@ -126,6 +137,7 @@ def write_rows(rows: Iterator[pa.RecordBatch], options: SinkOptions) -> Written:
 
 
 def write_part(rows: Iterator[pa.RecordBatch], options: SinkOptions, identity: TaskIdentity) -> Written:
+    """Writes the rows of a task in a transaction that stays open. Aborts it if writing fails."""
     client = client_of(options.client)
     output = TransactionalOutput(client, options, identity)
     writer = TopicWriter(options, client, output)
@@ -148,6 +160,7 @@ _swept: set[tuple[str, str]] = set()
 
 
 def commit_parts(messages: Messages, options: SinkOptions) -> None:
+    """Commits the transactions of all tasks of a batch. Also aborts transactions that failed attempts left."""
     written = [message for message in messages if isinstance(message, Written)]
     if (identity := _identity_of(written)) is None:
         return

@@ -220,9 +220,9 @@ def test_a_query_may_go_on_without_a_topic_and_with_it_when_it_is_back(
     brokers.held[B0], brokers.ids["b"] = (0, 7), UUID(int=3)
     running._partitions_good_until = 0
     assert running.latest() == {A0: 20, A1: 5, B0: 7}
-    assert running.made_again == {"b"}
-    running.forget_made_again()
-    assert running.latest() and running.made_again == set()
+    assert running.recreated == {"b"}
+    running.forget_recreated()
+    assert running.latest() and running.recreated == set()
     assert len(slept) == waited
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from felice.client.error import KafkaError, failure
-from felice.pipelines.spark.mistakes import OptionError, QueryError, told_plainly, told_plainly_while_read
+from felice.pipelines.spark.mistakes import OptionError, QueryError, plain_errors, plain_errors_while_read
 from felice.pipelines.spark.source import FeliceDataSource
 
 
@@ -68,7 +68,7 @@ def test_nobody_to_write_to(nowhere: str) -> None:
 
 
 def test_what_goes_wrong_while_it_is_read() -> None:
-    @told_plainly_while_read
+    @plain_errors_while_read
     def rows() -> Iterator[int]:
         yield 1
         raise failure(KafkaError.TOPIC_AUTHORIZATION_FAILED, "not yours")
@@ -81,7 +81,7 @@ def test_what_goes_wrong_while_it_is_read() -> None:
 
 
 def test_a_fault_of_ours_keeps_its_way() -> None:
-    @told_plainly
+    @plain_errors
     def faulty() -> None:
         raise KeyError("x")
 

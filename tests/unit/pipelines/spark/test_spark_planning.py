@@ -18,7 +18,9 @@ def test_a_topic_made_again_is_read_from_its_beginning_and_is_a_loss() -> None:
     start, end = {("a", 0): 50, ("b", 0): 5}, {("a", 0): 70, ("b", 0): 9}
     batch = plan_batch(start, end, {("a", 0): 0}, {"a"})
     assert batch.ranges == (OffsetRange("a", 0, 0, 70), OffsetRange("b", 0, 5, 9))
-    assert batch.losses == ("topic a was deleted and made again; what the query had not read of it is lost",)
+    assert batch.losses == (
+        "topic a was deleted and created again; what the query had not read of it is lost",
+    )
 
 
 def ranges(*sizes: int) -> list[OffsetRange]:

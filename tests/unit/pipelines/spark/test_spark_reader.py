@@ -36,7 +36,7 @@ class View:
         self.asked = 0
         self.closed = False
         self.group = Group()
-        self.made_again: set[str] = set()
+        self.recreated: set[str] = set()
 
     def start(self, position: Any) -> Offsets:
         return dict(self.latest_offsets)
@@ -51,8 +51,8 @@ class View:
         self.asked += 1
         return dict(self.latest_offsets)
 
-    def forget_made_again(self) -> None:
-        self.made_again.clear()
+    def forget_recreated(self) -> None:
+        self.recreated.clear()
 
     def close(self) -> None:
         self.closed = True
@@ -166,14 +166,14 @@ def test_a_loss_fails_the_query_unless_it_may_go_on(view: View) -> None:
 
 
 def test_a_topic_that_was_made_again_fails_the_query_unless_it_may_go_on(view: View) -> None:
-    view.made_again = {"a"}
-    with pytest.raises(DataLoss, match="topic a was deleted and made again"):
+    view.recreated = {"a"}
+    with pytest.raises(DataLoss, match="topic a was deleted and created again"):
         stream().latestOffset({"a": {"0": 500, "1": 0}}, ReadAllAvailable())
 
 
 def test_a_topic_that_was_made_again_is_read_from_its_beginning_once(view: View) -> None:
     reader, start = stream(failOnDataLoss="false"), {"a": {"0": 500, "1": 40}}
-    view.made_again = {"a"}
+    view.recreated = {"a"}
     end = reader.latestOffset(start, ReadAllAvailable())
     assert end == {"a": {"0": 100, "1": 100}}
     assert ranges(reader.partitions(start, end)) == [(A0, 0, 100), (A1, 0, 100)]
