@@ -11,7 +11,7 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
-from felice.replication.partition import FetchedRecords
+from felice.replication.fetched import FetchedRecords
 from felice.testing import Cluster
 from peers.java import java_command, require_java_programs
 from peers.pipe import PipePeer, record_from_json

@@ -41,9 +41,10 @@ from felice.records.batch import iter_batches
 from felice.records.builder import BatchBuilder
 from felice.records.reader import read_batch
 from felice.replication.dependencies import PartitionDependencies
+from felice.replication.fetched import FetchedRecords
 from felice.replication.follower import FetchPosition
 from felice.replication.isr import IsrWriter
-from felice.replication.partition import ACKS_ALL, FetchedRecords, Partition
+from felice.replication.partition import ACKS_ALL, Partition
 
 TOPIC, TOPIC_ID = "t", UUID(int=5)
 WALL_MS = 1_700_000_000_000

@@ -305,7 +305,7 @@ class Fetcher:
         rows = {key: row for key, row in unflushed.items() if row.partition.is_open}
         if rows:
             # Not `gather`: cancelling this task must not cancel a flush.
-            await asyncio.wait([row.partition.begin_flush() for row in rows.values()])
+            await asyncio.wait([row.partition.flusher.begin() for row in rows.values()])
         self._unflushed = {key: row for key, row in rows.items() if row.partition.log.needs_flush}
 
     def _take(self, followed: _Followed, row: PartitionData) -> None:
@@ -330,9 +330,11 @@ class Fetcher:
             rate = owner.config.follower_replication_throttled_rate
             owner.throttle.record(len(records), rate, owner.clock.monotonic())
         partition.append_as_follower(
-            records, high_watermark=row.high_watermark, log_start_offset=row.log_start_offset,
+            records,
+            high_watermark=row.high_watermark,
+            log_start_offset=row.log_start_offset,
             now_ms=owner.clock.now_ms(),
-        )  # fmt: skip
+        )
 
     def _is_throttled_at_all(self, partition: Partition) -> bool:
         replicas = partition.log.config.follower_replication_throttled_replicas

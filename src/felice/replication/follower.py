@@ -57,18 +57,25 @@ def before_following(
 
 
 def next_fetch(
-    epochs: LeaderEpochs, *,
-    log_start_offset: int, log_end_offset: int, leader_epoch: int,
-) -> FetchPosition:  # fmt: skip
+    epochs: LeaderEpochs,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    leader_epoch: int,
+) -> FetchPosition:
     """Names the epoch of the last record, not of the last epoch entry: an epoch may have begun without records here."""
     last_epoch = epochs.epoch_at(log_end_offset - 1) if log_end_offset > log_start_offset else epochs.latest
     return FetchPosition(log_end_offset, last_epoch, leader_epoch, log_start_offset)
 
 
 def after_divergence(
-    epochs: LeaderEpochs, leader_epoch: int, leader_end_offset: int, *,
-    log_end_offset: int, high_watermark: int,
-) -> TruncateTo:  # fmt: skip
+    epochs: LeaderEpochs,
+    leader_epoch: int,
+    leader_end_offset: int,
+    *,
+    log_end_offset: int,
+    high_watermark: int,
+) -> TruncateTo:
     """The leader's largest epoch not above ours is `leader_epoch`; in its log it ended at `leader_end_offset`."""
     ours = epochs.end_offset_for(leader_epoch, log_end_offset)
     if leader_epoch == UNDEFINED_EPOCH or ours.epoch == UNDEFINED_EPOCH:

@@ -158,10 +158,17 @@ class Leader:
         return follower
 
     def on_follower_fetch(
-        self, replica: int, offset: int, *,
-        log_start_offset: int, log_end_offset: int, broker_epoch: int, current_leader_epoch: int,
-        registered_epoch: int | None, now_ms: int,
-    ) -> None:  # fmt: skip
+        self,
+        replica: int,
+        offset: int,
+        *,
+        log_start_offset: int,
+        log_end_offset: int,
+        broker_epoch: int,
+        current_leader_epoch: int,
+        registered_epoch: int | None,
+        now_ms: int,
+    ) -> None:
         """The follower has everything below `offset`. Raises `ApiError` if it cannot be believed."""
         follower = self.check_follower(replica, current_leader_epoch)
         if 0 <= broker_epoch < (registered_epoch if registered_epoch is not None else UNKNOWN):
@@ -189,10 +196,16 @@ class Leader:
     # High watermark
 
     def next_high_watermark(
-        self, high_watermark: int, *,
-        committable_offset: int, log_end_offset: int, min_insync_replicas: int, lag_time_max_ms: int,
-        broker_epoch_of: BrokerEpochOf, now_ms: int,
-    ) -> int:  # fmt: skip
+        self,
+        high_watermark: int,
+        *,
+        committable_offset: int,
+        log_end_offset: int,
+        min_insync_replicas: int,
+        lag_time_max_ms: int,
+        broker_epoch_of: BrokerEpochOf,
+        now_ms: int,
+    ) -> int:
         """The new high watermark. `committable_offset`: how far the leader's own log counts."""
         if self.is_under_min_isr(min_insync_replicas):
             # Otherwise acknowledged records would be on fewer replicas than the topic demands.
@@ -208,8 +221,13 @@ class Leader:
         return max(high_watermark, lowest)
 
     def _is_about_to_join(
-        self, replica: int, log_end_offset: int, lag_time_max_ms: int, broker_epoch_of: BrokerEpochOf, now_ms: int
-    ) -> bool:  # fmt: skip
+        self,
+        replica: int,
+        log_end_offset: int,
+        lag_time_max_ms: int,
+        broker_epoch_of: BrokerEpochOf,
+        now_ms: int,
+    ) -> bool:
         """Without waiting for such a follower, the watermark would always stay ahead of it."""
         return self._is_eligible(replica, broker_epoch_of) and self.followers[replica].is_caught_up(
             log_end_offset, now_ms, lag_time_max_ms
@@ -230,9 +248,14 @@ class Leader:
         return self._propose((*self.isr, replica), {replica: follower.broker_epoch})
 
     def propose_shrinkage(
-        self, high_watermark: int, *,
-        log_end_offset: int, lag_time_max_ms: int, broker_epoch_of: BrokerEpochOf, now_ms: int,
-    ) -> IsrProposal | None:  # fmt: skip
+        self,
+        high_watermark: int,
+        *,
+        log_end_offset: int,
+        lag_time_max_ms: int,
+        broker_epoch_of: BrokerEpochOf,
+        now_ms: int,
+    ) -> IsrProposal | None:
         """Proposes to remove the members that lag for too long, or may have lost records."""
         if self.proposal is not None:
             return None

@@ -14,29 +14,26 @@ Leaves:     validation and offsets to the log; waiting for bytes to the fetch ha
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from uuid import UUID
 
-from felice.env import Buffer, FileSlice
+from felice.env import Buffer
 from felice.log.errors import FlushPostponed
 from felice.log.log import AppendInfo, AppendOrigin, Log
 from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.batch import BatchHeader
 from felice.records.validate import Verdict
-from felice.replication import follower
+from felice.replication import divergence, follower, truncation
 from felice.replication.dependencies import PartitionDependencies
-from felice.replication.follower import FetchPosition, RestartAt, TruncateTo
+from felice.replication.divergence import Divergence
+from felice.replication.fetched import FetchedRecords
+from felice.replication.flushing import LogFlusher
+from felice.replication.follower import FetchPosition
 from felice.replication.leader import FollowerProgress, IsrProposal, Leader, SessionLiveness
 from felice.replication.refusals import Refusals
+from felice.replication.replica import Replica
 from felice.replication.waiters import Waiters
-
-if TYPE_CHECKING:
-    from felice.log.transaction_index import AbortedTransaction
 
 _log = logging.getLogger("felice.replication")
 
@@ -45,37 +42,7 @@ NO_EPOCH = -1
 ACKS_ALL = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Divergence:
-    """Where another log parted from this log (KIP-595): the end of their largest common epoch."""
-
-    epoch: int
-    end_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedRecords:
-    """The result of one fetch from one partition."""
-
-    records: FileSlice | None
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: list[AbortedTransaction] | None
-    divergence: Divergence | None = None
-
-
-class Listeners(dict[Callable[[], None], None]):
-    """Callbacks without duplicates, called in the order in which they were added."""
-
-    def add(self, listener: Callable[[], None]) -> None:
-        self[listener] = None
-
-    def discard(self, listener: Callable[[], None]) -> None:
-        self.pop(listener, None)
-
-
-class Partition:
+class Partition(Replica):
     """A replica of one partition. Attribute names are Kafka's."""
 
     def __init__(
@@ -86,26 +53,16 @@ class Partition:
         dependencies: PartitionDependencies,
         high_watermark: int = 0,
     ) -> None:
-        self.topic = log.topic
-        self.partition = log.partition
-        self.topic_id = topic_id
-        self.log = log
+        super().__init__(log, topic_id, high_watermark)
         self.image = PartitionImage(log.partition, ())
-        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
-        # Called without arguments each time readers may find more records than before, or an error.
-        self.on_advance = Listeners()
+        self.flusher = LogFlusher(self)
         # The leader's high watermark, as this broker last heard of it as a follower.
         self.leader_high_watermark = 0
         self.leader: Leader | None = None
         self._broker_id = broker_id
         self._dependencies = dependencies
-        # How far the own log counts towards the high watermark: its end, or the end of its part that is on disk.
+        # How far this broker's log counts towards the high watermark: to its end, or to the end of what is on disk.
         self._durable_offset = log.log_end_offset
-        self._committing = Waiters()
-        self._syncing = Waiters()
-        self._deleting = Waiters()
-        self._flushing: asyncio.Task[None] | None = None
-        self._failure: ApiError | None = None
         self._refusals = Refusals()
 
     def __repr__(self) -> str:
@@ -113,52 +70,33 @@ class Partition:
 
     @property
     def leader_id(self) -> int:
+        """The broker that leads, by the latest metadata image; -1 if no broker does."""
         return self.image.leader
 
     @property
     def leader_epoch(self) -> int:
+        """The leader epoch of the latest metadata image; -1 before the first."""
         return self.image.leader_epoch
 
     @property
     def partition_epoch(self) -> int:
+        """The version of the partition's state node. A leader knows of its own writes before the image shows them."""
         return self.leader.partition_epoch if self.leader else self.image.partition_epoch
 
     @property
     def replicas(self) -> tuple[int, ...]:
+        """The ids of the brokers that have a replica, the preferred leader first."""
         return self.image.replicas
 
     @property
     def isr(self) -> tuple[int, ...]:
+        """The in-sync replicas. A leader knows of its own changes before the image shows them."""
         return self.leader.isr if self.leader else self.image.isr
 
     @property
     def is_leader(self) -> bool:
+        """Whether this broker leads the partition and can serve it."""
         return self.leader is not None and self._failure is None
-
-    @property
-    def name(self) -> str:
-        return self.log.name
-
-    @property
-    def is_open(self) -> bool:
-        """False once the partition was deleted, closed, or failed."""
-        return self._failure is None
-
-    @property
-    def is_flushing(self) -> bool:
-        return self._flushing is not None
-
-    @property
-    def log_start_offset(self) -> int:
-        return self.log.log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        return self.log.log_end_offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        return self.log.last_stable_offset(self.high_watermark)
 
     # Role
 
@@ -177,13 +115,13 @@ class Partition:
             self.leader.follow(image)
             self._recount()
             # A follower that was removed from the ISR must be told again what it waits for.
-            self._wake()
+            self.wake_readers()
         elif is_new_term and image.leader == self._broker_id:
             self._lead(image)
         elif is_new_term:
             self._follow()
         if is_new_term:
-            self._wake()
+            self.wake_readers()
 
     def _lead(self, image: PartitionImage) -> None:
         end_offset = self.log.log_end_offset
@@ -194,21 +132,16 @@ class Partition:
             self._broker_id, image, epoch_start_offset=began, now_ms=self._dependencies.monotonic_ms()
         )
         if self.log.needs_flush:
-            self.begin_flush()
+            self.flusher.begin()
         else:
             self._durable_offset = end_offset
         self._recount()
 
     def _follow(self) -> None:
         self.leader = None
-        log = self.log
         if self.image.leader >= 0 and self._failure is None:
-            self._carry_out(
-                follower.before_following(
-                    log.epochs, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset,
-                    high_watermark=self.high_watermark,
-                )
-            )  # fmt: skip
+            truncation.before_following(self.log, self.high_watermark)
+            self._limit_watermarks()
         self._fail_waiters(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def check_leader(self, current_leader_epoch: int) -> None:
@@ -263,21 +196,22 @@ class Partition:
                 verdict=verdict,
             )
         except ApiError as error:
-            self._refusals.judge(records, error)
+            self._refusals.check(records, error)
             raise
         if self._refusals.refused:
             self._refusals.forget(records)
         log = self.log
         if log.needs_flush:
-            self.begin_flush()
+            self.flusher.begin()
         else:
-            self._on_durable(log.log_end_offset)
+            self.on_durable(log.log_end_offset)
         if self.high_watermark < log.log_end_offset:
             # Followers read beyond the high watermark, and need not wait for the leader's disk.
-            self._wake()
+            self.wake_readers()
         return info
 
     def is_acknowledged(self, info: AppendInfo, required_acks: int = ACKS_ALL) -> bool:
+        """Whether the producer may be answered: all in-sync replicas have the records, or this broker has them."""
         mark = self.high_watermark if required_acks == ACKS_ALL else self._durable_offset
         return mark > info.last_offset
 
@@ -330,8 +264,8 @@ class Partition:
         high_watermark = self.high_watermark
         end_offset = log.log_end_offset
         stable = log.last_stable_offset(high_watermark)
-        if last_fetched_epoch >= 0 and (divergence := self._divergence(offset, last_fetched_epoch)):
-            return FetchedRecords(None, high_watermark, stable, log.log_start_offset, None, divergence)
+        if last_fetched_epoch >= 0 and (parted := divergence.between(log, offset, last_fetched_epoch)):
+            return FetchedRecords(None, high_watermark, stable, log.log_start_offset, None, parted)
         if not log.log_start_offset <= offset <= end_offset:
             if self.leader_id < 0:
                 # Another replica may have more records. OFFSET_OUT_OF_RANGE would make a consumer reset its position.
@@ -356,16 +290,6 @@ class Partition:
         if not self._leading().may_show_latest(self.high_watermark):
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, "the new leader's high watermark is not yet known")
 
-    def _divergence(self, offset: int, last_fetched_epoch: int) -> Divergence | None:
-        found = self.log.epochs.end_offset_for(last_fetched_epoch, self.log.log_end_offset)
-        if found.epoch < 0:
-            raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {last_fetched_epoch} is older than the log of {self!r}"
-            )
-        if found.epoch < last_fetched_epoch or found.end_offset < offset:
-            return Divergence(found.epoch, found.end_offset)
-        return None
-
     # Deleting records
 
     def delete_records_before(self, offset: int) -> int:
@@ -381,7 +305,7 @@ class Partition:
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {target} is not between 0 and {self.high_watermark}"
             )
         self.log.delete_records_before(target)
-        self._wake()
+        self.wake_readers()
         return self.log.log_start_offset
 
     @property
@@ -398,9 +322,15 @@ class Partition:
     # Followers of this leader
 
     def on_follower_fetch(
-        self, replica_id: int, offset: int, *,
-        log_start_offset: int, broker_epoch: int, current_leader_epoch: int, last_fetched_epoch: int,
-    ) -> None:  # fmt: skip
+        self,
+        replica_id: int,
+        offset: int,
+        *,
+        log_start_offset: int,
+        broker_epoch: int,
+        current_leader_epoch: int,
+        last_fetched_epoch: int,
+    ) -> None:
         """A follower has everything below `offset`: the high watermark may rise, and the ISR may grow.
 
         If the follower's log diverged from this one, nothing is noted: `fetch` answers where they parted.
@@ -410,13 +340,18 @@ class Partition:
         leader.check_follower(replica_id, current_leader_epoch)
         if not self.log.log_start_offset <= offset <= self.log.log_end_offset:
             return
-        if last_fetched_epoch >= 0 and self._divergence(offset, last_fetched_epoch):
+        if last_fetched_epoch >= 0 and divergence.between(self.log, offset, last_fetched_epoch):
             return
         leader.on_follower_fetch(
-            replica_id, offset, log_start_offset=log_start_offset, log_end_offset=self.log.log_end_offset,
-            broker_epoch=broker_epoch, current_leader_epoch=current_leader_epoch,
-            registered_epoch=self._dependencies.broker_epoch_of(replica_id), now_ms=self._dependencies.monotonic_ms(),
-        )  # fmt: skip
+            replica_id,
+            offset,
+            log_start_offset=log_start_offset,
+            log_end_offset=self.log.log_end_offset,
+            broker_epoch=broker_epoch,
+            current_leader_epoch=current_leader_epoch,
+            registered_epoch=self._dependencies.broker_epoch_of(replica_id),
+            now_ms=self._dependencies.monotonic_ms(),
+        )
         if replica_id in leader.isr and offset < self.high_watermark:
             self.shrink_isr()
         self._propose(
@@ -446,11 +381,13 @@ class Partition:
         dependencies = self._dependencies
         self._propose(
             self.leader.propose_shrinkage(
-                self.high_watermark, log_end_offset=self.log.log_end_offset,
-                lag_time_max_ms=dependencies.lag_time_max_ms(), broker_epoch_of=dependencies.broker_epoch_of,
+                self.high_watermark,
+                log_end_offset=self.log.log_end_offset,
+                lag_time_max_ms=dependencies.lag_time_max_ms(),
+                broker_epoch_of=dependencies.broker_epoch_of,
                 now_ms=dependencies.monotonic_ms(),
             )
-        )  # fmt: skip
+        )
         self._recount()
         # Deleting records no longer waits for a replica that died.
         self._release_deleting()
@@ -466,25 +403,30 @@ class Partition:
         return self.is_open and self.leader is not None and self.leader.proposal is proposal
 
     def on_proposal_committed(self, proposal: IsrProposal, partition_epoch: int) -> None:
+        """The proposal was written and is version `partition_epoch` of the state node: it is the ISR from now on."""
         if self.leader is not None and self.leader.on_proposal_committed(proposal, partition_epoch):
             _log.info(
                 "in-sync replicas changed",
                 extra={"partition": self.log.name, "isr": list(self.leader.isr), "epoch": partition_epoch},
             )
             self.shrink_isr()
-            self._wake()
+            self.wake_readers()
 
     def on_proposal_refused(self, proposal: IsrProposal) -> None:
+        """The proposal was certainly not written: the current ISR stays."""
         if self.leader is not None:
             self.leader.on_proposal_refused(proposal)
 
     # Following
 
     def next_fetch(self) -> FetchPosition:
+        """The fields of this follower's next fetch: it continues at the log's end."""
         return follower.next_fetch(
-            self.log.epochs, log_start_offset=self.log.log_start_offset, log_end_offset=self.log.log_end_offset,
+            self.log.epochs,
+            log_start_offset=self.log.log_start_offset,
+            log_end_offset=self.log.log_end_offset,
             leader_epoch=self.leader_epoch,
-        )  # fmt: skip
+        )
 
     def append_as_follower(
         self, records: Buffer, *, high_watermark: int, log_start_offset: int, now_ms: int
@@ -504,54 +446,27 @@ class Partition:
             self.log.delete_records_before(start)
 
     def follow_divergence(self, epoch: int, end_offset: int) -> None:
-        """The leader answered where its log parted from this one."""
-        self._carry_out(
-            follower.after_divergence(
-                self.log.epochs, epoch, end_offset,
-                log_end_offset=self.log.log_end_offset, high_watermark=self.high_watermark,
-            )
-        )  # fmt: skip
+        """Truncates where the leader says that its log parted from this one: `epoch` ended there at `end_offset`."""
+        assert self.leader is None, f"{self!r} leads"
+        truncation.after_divergence(self.log, self.high_watermark, epoch, end_offset)
+        self._limit_watermarks()
 
     def follow_out_of_range(self, leader_start_offset: int, leader_end_offset: int) -> None:
         """The leader has no records at this log's end; its log covers the given offsets."""
-        self._carry_out(
-            follower.after_out_of_range(
-                log_end_offset=self.log.log_end_offset, high_watermark=self.high_watermark,
-                leader_start_offset=leader_start_offset, leader_end_offset=leader_end_offset,
-            )
-        )  # fmt: skip
-
-    def _carry_out(self, remedy: follower.Remedy) -> None:
         assert self.leader is None, f"{self!r} leads"
-        match remedy:
-            case TruncateTo(offset, is_unclean):
-                self._report_truncation(offset, is_unclean)
-                self.log.truncate_to(offset)
-            case RestartAt(offset):
-                _log.warning(
-                    "the log begins again where the leader's does",
-                    extra={"partition": self.log.name, "offset": offset, "end": self.log.log_end_offset},
-                )
-                self.log.truncate_fully_and_start_at(offset)
+        truncation.after_out_of_range(self.log, self.high_watermark, leader_start_offset, leader_end_offset)
+        self._limit_watermarks()
+
+    def _limit_watermarks(self) -> None:
+        """After a truncation the watermarks may lie outside the log."""
         end_offset = self.log.log_end_offset
         self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), end_offset)
         self._durable_offset = min(self._durable_offset, end_offset)
 
-    def _report_truncation(self, offset: int, is_unclean: bool) -> None:
-        facts = {
-            "partition": self.log.name,
-            "offset": offset,
-            "end": self.log.log_end_offset,
-            "high_watermark": self.high_watermark,
-        }
-        if is_unclean:
-            _log.warning("records that were committed are cut off: the election was unclean", extra=facts)
-        else:
-            _log.info("the log is cut where the leader's parted from it", extra=facts)
-
     # Watermarks
 
-    def _on_durable(self, offset: int) -> None:
+    def on_durable(self, offset: int) -> None:
+        """Records below `offset` count as durable on this broker: appends that wait for its disk are answered."""
         if offset > self._durable_offset:
             self._durable_offset = offset
             if self._syncing.entries:
@@ -568,30 +483,15 @@ class Partition:
             self._advance(self._durable_offset)
             return
         moved = leader.next_high_watermark(
-            self.high_watermark, committable_offset=self._durable_offset,
-            log_end_offset=self.log.log_end_offset, min_insync_replicas=self.log.config.min_insync_replicas,
-            lag_time_max_ms=self._dependencies.lag_time_max_ms(), broker_epoch_of=self._dependencies.broker_epoch_of,
+            self.high_watermark,
+            committable_offset=self._durable_offset,
+            log_end_offset=self.log.log_end_offset,
+            min_insync_replicas=self.log.config.min_insync_replicas,
+            lag_time_max_ms=self._dependencies.lag_time_max_ms(),
+            broker_epoch_of=self._dependencies.broker_epoch_of,
             now_ms=self._dependencies.monotonic_ms(),
-        )  # fmt: skip
+        )
         self._advance(moved)
-
-    def _advance(self, offset: int) -> None:
-        if offset <= self.high_watermark:
-            return
-        self.high_watermark = offset
-        if self._committing.entries:
-            self._committing.release(offset)
-        if self.on_advance:
-            self._wake()
-
-    def wake_readers(self) -> None:
-        """Something other than an append changed what readers find."""
-        self._wake()
-
-    def _wake(self) -> None:
-        if self.on_advance:
-            for wake in list(self.on_advance):
-                wake()
 
     def on_config_change(self) -> None:
         """min.insync.replicas may have changed."""
@@ -599,58 +499,16 @@ class Partition:
 
     # The disk
 
-    def begin_flush(self) -> asyncio.Task[None]:
-        """Starts a flush of the log, or joins the flush that runs."""
-        if self._flushing is None:
-            self._flushing = asyncio.get_running_loop().create_task(self._flush())
-        return self._flushing
-
     def change_log(self, log: Log) -> None:
         """Serves the same records from another log directory. No flush may run."""
-        assert not self.is_flushing and log.log_end_offset == self.log.log_end_offset
+        assert not self.flusher.is_running and log.log_end_offset == self.log.log_end_offset
         self.log = log
 
-    async def finish_flush(self) -> None:
-        """Returns when no flush runs, so that the log may be closed."""
-        if self._flushing is not None:
-            # Cancelling this wait must not cancel the flush.
-            await asyncio.shield(self._flushing)
+    def on_flush_postponed(self, error: FlushPostponed) -> None:
+        """The disk is full: waiting producers get the error. The records stay, and the next flush tries again."""
+        for waiters in (self._committing, self._syncing):
+            waiters.fail(error)
 
-    async def _flush(self) -> None:
-        """Syncs until no acknowledgement waits for the disk; appends that arrive during a sync share the next."""
-        log, loop = self.log, asyncio.get_running_loop()
-        try:
-            while True:
-                flush = log.begin_flush()
-                await loop.run_in_executor(None, flush.run)
-                if self._failure is not None:
-                    return  # deleted or closed meanwhile: what became of its files is not a disk failure
-                log.end_flush(flush)
-                if not log.needs_flush:
-                    break
-                self._on_durable(min(flush.end_offset, log.recovery_point))
-            self._on_durable(log.log_end_offset)
-        except FlushPostponed as error:
-            # The disk is full: waiting producers get the error, the records stay, and the next flush tries again.
-            for waiters in (self._committing, self._syncing):
-                waiters.fail(error)
-        except ApiError as error:
-            # After a failed sync the content of the disk is unknown: nothing more may be acknowledged.
-            self._fail(error)
-        finally:
-            self._flushing = None
-
-    # The end
-
-    def close(self, reason: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Ends the role: every waiting request gets `reason` as its error. The log stays in its directory."""
-        self._fail(ApiError(reason))
-
-    def _fail(self, failure: ApiError) -> None:
-        self._failure = self._failure or failure
-        self._fail_waiters(failure)
-        self._wake()
-
-    def _fail_waiters(self, failure: ApiError) -> None:
-        for waiters in (self._committing, self._syncing, self._deleting):
-            waiters.fail(failure)
+    def on_flush_failed(self, error: ApiError) -> None:
+        """After a failed sync the content of the disk is unknown: nothing more may be acknowledged."""
+        self._fail(error)

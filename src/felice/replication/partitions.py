@@ -230,7 +230,7 @@ class Partitions:
         if (partition is not None and _has_no_role(partition)) or key in self._unmade:
             return True
         # The partition, not the log, is asked: a log does not hear of a flush that ends after it was closed.
-        if partition is None or partition.is_flushing or not is_free(partition.log):
+        if partition is None or partition.flusher.is_running or not is_free(partition.log):
             return False
         log = partition.log
         directory = next((found for found in self._directories if found.logs.get(key) is log), None)

@@ -40,7 +40,7 @@ class Refusals:
     def __len__(self) -> int:
         return len(self.refused)
 
-    def judge(self, records: Buffer, error: ApiError) -> None:
+    def check(self, records: Buffer, error: ApiError) -> None:
         """Notes the error of a batch; raises the earlier error instead if the batch was behind a refused one."""
         if error.code in _PASSING:
             self._note(BatchHeader.parse(records), error)

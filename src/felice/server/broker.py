@@ -379,7 +379,7 @@ class Broker:
         parts.services.image_follower.stop()
         await parts.services.image_follower.wait_until_logs_are_made()
         for partition in parts.services.partitions:
-            await partition.finish_flush()
+            await partition.flusher.finish()
         await self.directories.close(parts.services.partitions.high_watermarks)
 
     async def kill(self) -> None:
@@ -395,7 +395,7 @@ class Broker:
             parts.services.coordinators.stop()
             await parts.replication.stop()
             for partition in parts.services.partitions:
-                await partition.finish_flush()  # its thread must not meet a closed file
+                await partition.flusher.finish()  # its thread must not meet a closed file
             await parts.services.auto_topics.finish()
         await self._abandon(ends_session=False)
 

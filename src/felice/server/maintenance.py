@@ -123,7 +123,7 @@ class Maintenance:
                 continue
             try:
                 # Cancelling this task must not interrupt a flush.
-                await asyncio.shield(partition.begin_flush())
+                await asyncio.shield(partition.flusher.begin())
             except Exception:
                 # Other partitions have other disks and deadlines, so they are still flushed.
                 _log.exception("a flush failed", extra={"partition": partition.log.name})

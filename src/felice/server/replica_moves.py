@@ -179,7 +179,7 @@ class ReplicaMoves:
         _follow_start(source, future)
         if future.log_end_offset >= source.log_end_offset:
             await self._flush_copy(future)
-            await move.partition.finish_flush()
+            await move.partition.flusher.finish()
             return self._swap_in(move, future)
         piece = source.read(future.log_end_offset, _CHUNK_BYTES, end_offset=source.log_end_offset)
         if piece is None:
@@ -206,7 +206,7 @@ class ReplicaMoves:
         """The last step, without a pause. Returns False if the replica grew too much since the last chunk."""
         self._check_wanted(move)
         partition, source = move.partition, move.partition.log
-        if partition.is_flushing or source.truncations != move.truncations:
+        if partition.flusher.is_running or source.truncations != move.truncations:
             return False
         _follow_start(source, future)
         rest_bytes = 0

@@ -15,7 +15,7 @@ from felice.log.epochs import LeaderEpochs
 from felice.log.log import Log
 from felice.metadata.layout import StateNode
 from felice.metadata.store import ANY_VERSION, SetData
-from felice.replication import fetcher, follower, isr, partition
+from felice.replication import divergence, fetcher, follower, isr, partition
 from felice.replication.leader import Leader
 from felice.replication.partition import Partition
 from felice.server import membership
@@ -252,7 +252,7 @@ INJECTED_FAULTS = (
     InjectedFault(
         "leader compares no epochs",
         "a leader ignores the epochs that its followers send",
-        _answers(Partition, "_divergence", None),
+        _answers(divergence, "between", None),
         _hit(*_DIVERGED),
         seed=22,
     ),

@@ -18,8 +18,9 @@ from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.builder import BatchBuilder, build_batch
 from felice.records.record import Record
 from felice.replication.dependencies import PartitionDependencies
+from felice.replication.divergence import Divergence
 from felice.replication.leader import SessionLiveness
-from felice.replication.partition import ACKS_ALL, Divergence, Partition
+from felice.replication.partition import ACKS_ALL, Partition
 
 NOW_MS = SystemClock().now_ms()
 
@@ -349,7 +350,7 @@ def test_what_was_cut_off_is_on_disk_no_more(tmp_path: Path) -> None:
         partition.append_as_follower(batch(3), high_watermark=0, log_start_offset=0, now_ms=NOW_MS)
         pair(partition, 2)
         assert not partition.is_acknowledged(AppendInfo(0, 0, -1, 0), 1)
-        await partition.finish_flush()
+        await partition.flusher.finish()
 
     run(scenario)
 
@@ -531,15 +532,15 @@ def test_who_stops_waiting_for_a_flush_does_not_stop_the_flush(tmp_path: Path) -
         partition = make(tmp_path, TopicConfig(flush_messages=1))
         lead(partition)
         append(partition)
-        waiting = asyncio.ensure_future(partition.finish_flush())
+        waiting = asyncio.ensure_future(partition.flusher.finish())
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        await partition.finish_flush()
+        await partition.flusher.finish()
         assert partition.log.recovery_point == 1
         assert not partition.log.is_flushing
         append(partition)
-        await partition.finish_flush()
+        await partition.flusher.finish()
         assert partition.high_watermark == 2
 
     run(scenario)

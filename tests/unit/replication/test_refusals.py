@@ -17,7 +17,7 @@ DISORDER = ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap")
 def told(refusals: Refusals, records: bytes, error: ApiError) -> ErrorCode:
     """The code that a producer hears whose batch met `error`."""
     try:
-        refusals.judge(records, error)
+        refusals.check(records, error)
     except ApiError as instead:
         assert instead is not error
         return ErrorCode(instead.code)
@@ -41,7 +41,7 @@ def test_what_comes_behind_a_refused_batch_is_refused_for_the_same_reason(reason
 def test_disorder_of_its_own_is_disorder() -> None:
     refusals = Refusals()
     assert told(refusals, batch(6), DISORDER) == DISORDER.code
-    refusals.judge(batch(5), SHORT)
+    refusals.check(batch(5), SHORT)
     assert told(refusals, batch(5), DISORDER) == DISORDER.code
     assert told(refusals, batch(4), DISORDER) == DISORDER.code
     assert told(refusals, batch(6, producer_id=8), DISORDER) == DISORDER.code
@@ -50,8 +50,8 @@ def test_disorder_of_its_own_is_disorder() -> None:
 
 def test_the_first_refused_batch_stays_the_forerunner_until_it_is_taken() -> None:
     refusals = Refusals()
-    refusals.judge(batch(5), SHORT)
-    refusals.judge(batch(6), FEW)
+    refusals.check(batch(5), SHORT)
+    refusals.check(batch(6), FEW)
     assert told(refusals, batch(6), DISORDER) == SHORT.code
     refusals.forget(batch(5))
     assert told(refusals, batch(6), DISORDER) == DISORDER.code
@@ -60,21 +60,21 @@ def test_the_first_refused_batch_stays_the_forerunner_until_it_is_taken() -> Non
 
 def test_sequences_come_round() -> None:
     refusals = Refusals()
-    refusals.judge(batch(2**31 - 1), SHORT)
+    refusals.check(batch(2**31 - 1), SHORT)
     assert told(refusals, batch(0), DISORDER) == SHORT.code
 
 
 def test_other_errors_and_producers_without_ids_leave_no_trace() -> None:
     refusals = Refusals()
-    refusals.judge(batch(5), ApiError(ErrorCode.CORRUPT_MESSAGE, "broken"))
-    refusals.judge(build_batch([Record(0, 0, None, b"v")]), SHORT)
+    refusals.check(batch(5), ApiError(ErrorCode.CORRUPT_MESSAGE, "broken"))
+    refusals.check(build_batch([Record(0, 0, None, b"v")]), SHORT)
     assert not refusals
 
 
 def test_memory_is_bounded() -> None:
     refusals = Refusals()
     for producer_id in range(1_500):
-        refusals.judge(batch(5, producer_id), SHORT)
+        refusals.check(batch(5, producer_id), SHORT)
     assert len(refusals) == 1_000
     assert told(refusals, batch(6, 1_499), DISORDER) == SHORT.code
     assert told(refusals, batch(6, 0), DISORDER) == DISORDER.code

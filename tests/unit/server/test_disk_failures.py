@@ -240,7 +240,7 @@ def test_a_flush_that_fails_unexpectedly_does_not_keep_the_others_from_theirs() 
             flushed.append(name)
 
         log = SimpleNamespace(name=name, is_flushing=False, flush_is_due=lambda now_ms: True)
-        return SimpleNamespace(log=log, begin_flush=begin_flush)
+        return SimpleNamespace(log=log, flusher=SimpleNamespace(begin=begin_flush))
 
     partitions = [partition("a", RuntimeError("no thread")), partition("b", None)]
     services: Any = SimpleNamespace(

@@ -16,7 +16,7 @@ from felice.protocol.messages.fetch import (
     PartitionData,
 )
 from felice.replication.leader import FollowerProgress
-from felice.replication.partition import Listeners
+from felice.replication.replica import Listeners
 from felice.server.fetch_sessions import EVICTION_MS, FetchPlan, FetchSessions
 
 TOPIC_ID = UUID(int=3)

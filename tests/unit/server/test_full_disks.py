@@ -98,7 +98,7 @@ def test_a_log_recovers_from_a_full_disk_during_a_flush(
     partition = broker.broker.services.partitions.find("a", full)
 
     async def fail_during_a_flush() -> None:
-        flushing = partition.begin_flush()
+        flushing = partition.flusher.begin()
         await asyncio.sleep(0)
         assert partition.log.is_flushing
         fill(disk, home_of(broker, full))

@@ -29,7 +29,8 @@ from felice.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from felice.replication.partition import FetchedRecords, Partition
+from felice.replication.fetched import FetchedRecords
+from felice.replication.partition import Partition
 from felice.replication.selector import NO_PREFERENCE, same_rack_replica
 from felice.replication.throttle import is_throttled
 from felice.server.fetch_sessions import FetchedPartition, FetchPlan, Served, TopicRef
