@@ -153,6 +153,8 @@ class Request:
     size_bytes: int = 0
     reply: list[Part] | None = None
     undecoded: memoryview | None = None
+    timing: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Set by the session while the handler awaits: seconds in the queue and on the event loop, and when it left it."""
 
 
 class ServerConnection:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
 from felice.env import Clock
 from felice.replication.leader import BrokerEpochOf, IsrProposal
+from felice.replication.traffic import BrokerTraffic
 
 
 class ProposingPartition(Protocol):
@@ -46,6 +47,7 @@ class PartitionDependencies:
     lag_time_max_ms: Callable[[], int] = lambda: 30_000
     broker_epoch_of: BrokerEpochOf = _no_brokers
     propose: Callable[[ProposingPartition, IsrProposal], None] = _refuse
+    traffic: BrokerTraffic = field(default_factory=BrokerTraffic)
 
     def monotonic_ms(self) -> int:
         return int(self.clock.monotonic() * 1000)

@@ -40,6 +40,14 @@ _log = logging.getLogger("felice.replication")
 CONSUMER = -1
 NO_EPOCH = -1
 ACKS_ALL = -1
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+# Kafka does not count appends with these errors as failed, either.
+_NOT_COUNTED = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
 
 
 class Partition(Replica):
@@ -59,6 +67,7 @@ class Partition(Replica):
         # The leader's high watermark, as this broker last heard of it as a follower.
         self.leader_high_watermark = 0
         self.leader: Leader | None = None
+        self.traffic = dependencies.traffic.of(log.topic)
         self._broker_id = broker_id
         self._dependencies = dependencies
         # How far this broker's log counts towards the high watermark: to its end, or to the end of what is on disk.
@@ -179,6 +188,8 @@ class Partition(Replica):
         verdict: Verdict | None = None,
     ) -> AppendInfo:
         """Appends as the leader. `is_acknowledged` of the result says whether the answer may leave at once."""
+        traffic = self.traffic
+        traffic.produce_requests += 1
         leader = self.leader
         if leader is None or self._failure is not None:
             leader = self._leading()
@@ -196,8 +207,11 @@ class Partition(Replica):
                 verdict=verdict,
             )
         except ApiError as error:
+            self._count_failed_append(records, error)
             self._refusals.check(records, error)
             raise
+        traffic.bytes_in += len(records)
+        traffic.messages_in += info.last_offset - info.base_offset + 1
         if self._refusals.refused:
             self._refusals.forget(records)
         log = self.log
@@ -209,6 +223,12 @@ class Partition(Replica):
             # Followers read beyond the high watermark, and need not wait for the leader's disk.
             self.wake_readers()
         return info
+
+    def _count_failed_append(self, records: Buffer, error: ApiError) -> None:
+        if error.code in _TOO_LARGE:
+            self.traffic.bytes_rejected += len(records)
+        elif error.code not in _NOT_COUNTED:
+            self.traffic.failed_produce_requests += 1
 
     def is_acknowledged(self, info: AppendInfo, required_acks: int = ACKS_ALL) -> bool:
         """Whether the producer may be answered: all in-sync replicas have the records, or this broker has them."""
@@ -256,6 +276,7 @@ class Partition(Replica):
         from_any_replica: bool = False,
     ) -> FetchedRecords:
         """Whole batches from `offset` on, as far as the consumer or follower may see."""
+        self.traffic.fetch_requests += 1
         if from_any_replica and replica_id < 0:
             self.check_epoch(current_leader_epoch)
         else:
@@ -438,6 +459,7 @@ class Partition(Replica):
             self.log.append(
                 records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=AppendOrigin.REPLICATION
             )
+            self.traffic.replication_bytes_in += len(records)
         self._advance(
             follower.next_high_watermark(self.high_watermark, high_watermark, self.log.log_end_offset)
         )

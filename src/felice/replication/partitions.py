@@ -24,6 +24,7 @@ from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.topic_partition import PartitionKey
 from felice.replication.dependencies import PartitionDependencies
 from felice.replication.partition import Partition
+from felice.replication.traffic import BrokerTraffic
 
 _log = logging.getLogger("felice.replication")
 
@@ -65,6 +66,11 @@ class Partitions:
     def __len__(self) -> int:
         return len(self._partitions)
 
+    @property
+    def traffic(self) -> BrokerTraffic:
+        """What clients and followers moved, by topic."""
+        return self._dependencies.traffic
+
     def get(self, topic: str, partition: int) -> Partition | None:
         return self._partitions.get((topic, partition))
 
@@ -101,6 +107,8 @@ class Partitions:
         for name, topic in new.topics.items():
             if old.topics.get(name) is not topic:
                 self._update(topic)
+        if new.topics is not old.topics:
+            self._dependencies.traffic.keep_only(new.topics)
         if new.brokers is not old.brokers:
             self.shrink_isrs()
             self._give_up_again()

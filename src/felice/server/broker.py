@@ -46,7 +46,7 @@ from felice.server.listener import Listener, check_free
 from felice.server.log_directories import LogDirectories
 from felice.server.maintenance import Maintenance
 from felice.server.membership import Membership
-from felice.server.metrics import Metrics
+from felice.server.metrics.mbeans import Metrics
 from felice.server.producer_ids import ProducerIds
 from felice.server.replica_moves import ReplicaMoves
 from felice.server.replication_parts import ReplicationParts, make_replication

@@ -23,7 +23,7 @@ from felice.server.cleaning import Cleaner
 from felice.server.coordinators import Coordinators
 from felice.server.lifecycle import Lifecycle
 from felice.server.log_directories import LogDirectories
-from felice.server.metrics import Metrics
+from felice.server.metrics.mbeans import Metrics
 from felice.server.replication_parts import ReplicationParts
 from felice.server.settings import Settings
 

@@ -27,7 +27,7 @@ from felice.server.image_follower import ImageFollower
 from felice.server.large_requests import LargeRequests
 from felice.server.lifecycle import Lifecycle
 from felice.server.log_directories import LogDirectories
-from felice.server.metrics import Metrics
+from felice.server.metrics.mbeans import Metrics
 from felice.server.producer_ids import ProducerIds
 from felice.server.replica_moves import ReplicaMoves
 from felice.server.request_memory import RequestMemory

@@ -22,6 +22,7 @@ from felice.server.closings import Closing
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
 from felice.server.handlers import api_versions
 from felice.server.handlers.table import Handle
+from felice.server.metrics.request_times import RequestTimes, Times
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
 from felice.server.services import Services
 from felice.server.turns import Turn
@@ -59,7 +60,12 @@ class Session(asyncio.BufferedProtocol):
         self._turns = services.turns
         self._request_memory = services.request_memory
         self._held_bytes = 0  # the bytes that `_request_memory` counts for this session
-        self._request_counts = services.metrics.request_counts
+        self._requests = services.metrics.requests
+        self._arrived_s = 0.0
+        # Of the newest reply: when it was made, and where the time of sending it belongs.
+        self._replied_s = 0.0
+        self._replied: RequestTimes | None = None
+        self._sending_since_s: float | None = None
         self._connection = ServerConnection(
             services.config.socket_request_max_bytes,
             services.apis,
@@ -162,7 +168,7 @@ class Session(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Called by the transport after it received `nbytes`: handles the complete requests, or queues the session."""
-        self.last_active = self._clock.monotonic()
+        self.last_active = self._arrived_s = self._clock.monotonic()
         connection = self._connection
         connection.received(nbytes)
         self._count_request_memory()
@@ -171,7 +177,7 @@ class Session(asyncio.BufferedProtocol):
             if self._request_memory.is_short:
                 self._adjust_reading()
             return
-        if not self._turns.take_or_wait(self):
+        if not self._turns.take_or_wait(self, self._arrived_s):
             self._adjust_reading()
 
     def _count_request_memory(self) -> None:
@@ -189,10 +195,10 @@ class Session(asyncio.BufferedProtocol):
         """False: the transport closes the connection when the client closes its side."""
         return False
 
-    def take_turn(self, begun_s: float) -> None:
+    def take_turn(self, begun_s: float) -> float:
         """Handles whole requests while there is room and the turn lasts, then sends what was answered."""
         if self._closing:
-            return
+            return begun_s
         self._services.image_follower.check_session()
         try:
             self._handle_some(begun_s)
@@ -202,8 +208,9 @@ class Session(asyncio.BufferedProtocol):
             self._fail(error)
         if self._connection.failure is not None:
             self.abort(str(self._connection.failure), Closing.NOT_UNDERSTOOD)
-        self._flush()
+        end_s = self._flush()
         self._wait_or_read()
+        return end_s
 
     def _wait_or_read(self) -> None:
         """Waits for another turn if requests are left and there is room; reads on if none are left."""
@@ -216,6 +223,7 @@ class Session(asyncio.BufferedProtocol):
     def _handle_some(self, begun_s: float) -> None:
         connection = self._connection
         turn: Turn | None = None
+        now_s = begun_s
         while not self._closing and self._has_room():
             request = connection.next_request()
             if request is None:
@@ -224,12 +232,28 @@ class Session(asyncio.BufferedProtocol):
                 self._take_later(request)
                 return
             made_bytes = self._handle(request)
+            handled_s = self._clock.monotonic()
+            self._time(request, now_s, handled_s)
+            now_s = handled_s
             if not connection.has_frames:
                 return  # most turns handle one request, and need no limits
             if turn is None:
                 turn = self._turns.limits(begun_s)
-            if not turn.spend(request.size_bytes + made_bytes) or self._turns.is_full:
+            if not turn.spend(request.size_bytes + made_bytes, now_s) or self._turns.is_full:
                 return
+
+    def _time(self, request: Request, begun_s: float, handled_s: float) -> None:
+        """Notes the times of a request that was answered, or remembers them until its handler has answered."""
+        queued_s, local_s = begun_s - self._arrived_s, handled_s - begun_s
+        if request.reply is None:
+            request.timing = queued_s, local_s, handled_s
+        else:
+            self._note_reply(request, handled_s, (queued_s, local_s, 0.0, 0.0))
+
+    def _note_reply(self, request: Request, replied_s: float, times: Times) -> None:
+        found = self._requests.times_of(request.header.api_key, request.message)
+        found.add(times)
+        self._replied, self._replied_s = found, replied_s
 
     def hold(self) -> None:
         """Keeps later requests waiting until `release`, so that work on the current request comes first."""
@@ -282,9 +306,11 @@ class Session(asyncio.BufferedProtocol):
 
     def _call(self, request: Request) -> Any:
         header = request.header
-        self._request_counts[header.api_key] += 1
+        counts = self._requests.counts[header.api_key]
         if request.message is None:
+            counts[-1] = counts.get(-1, 0) + 1
             return api_versions.unsupported_version(self._services.apis)
+        counts[header.api_version] = counts.get(header.api_version, 0) + 1
         context = RequestContext(self._services, header.api_version, header.client_id, self)
         return self.listener.handlers[header.api_key](request.message, context)
 
@@ -310,6 +336,7 @@ class Session(asyncio.BufferedProtocol):
                 reply = await self.listener.loop.run_in_executor(None, encode_reply, request, answer)
                 assert self._outbox is not None
                 self._outbox.count(self._connection.place(request, reply))
+            self._note_awaited(request, self._clock.monotonic())
         except CloseConnection as error:
             self._close_for(error)
         except Exception as error:
@@ -324,7 +351,11 @@ class Session(asyncio.BufferedProtocol):
                     raise CloseConnection(str(self._connection.failure))
                 await asyncio.sleep(0)
                 self._services.image_follower.check_session()
-                return self._call(request)
+                begun_s = self._clock.monotonic()
+                answer = self._call(request)
+                handled_s = self._clock.monotonic()
+                request.timing = begun_s - self._arrived_s, handled_s - begun_s, handled_s
+                return answer
         finally:
             self.release()
 
@@ -339,12 +370,17 @@ class Session(asyncio.BufferedProtocol):
                 self._connection.answer_nothing(request)
             else:
                 self._answer(request, answer)
+            self._note_awaited(request, self.last_active)
         except CloseConnection as error:
             self._close_for(error)
         except Exception as error:
             self._fail(error)
         self._flush()
         self._on_room()
+
+    def _note_awaited(self, request: Request, replied_s: float) -> None:
+        queued_s, local_s, handled_s = request.timing
+        self._note_reply(request, replied_s, (queued_s, local_s, replied_s - handled_s, 0.0))
 
     def _close_for(self, error: CloseConnection) -> None:
         is_clients_fault = self._connection.failure is not None
@@ -357,14 +393,30 @@ class Session(asyncio.BufferedProtocol):
 
     # Bytes out
 
-    def _flush(self) -> None:
+    def _flush(self) -> float:
+        """Sends the replies whose turn has come. Returns the time of the monotonic clock."""
         parts = self._connection.take_replies()
         self._count_request_memory()
-        if parts and self._outbox is not None:
-            self._outbox.send(parts)
+        if not parts or self._outbox is None:
+            return self._clock.monotonic()
+        self._outbox.send(parts)
+        now_s = self._clock.monotonic()
+        self._time_sending(self._outbox, now_s)
+        return now_s
+
+    def _time_sending(self, outbox: Outbox, now_s: float) -> None:
+        """Notes how long the newest replies took to leave, or when they began to."""
+        begun_s = self._replied_s if self._sending_since_s is None else self._sending_since_s
+        if not outbox.is_empty:
+            self._sending_since_s = begun_s
+        elif self._replied is not None:
+            self._replied.sending.append(now_s - begun_s)
+            self._sending_since_s = None
 
     def _on_room(self) -> None:
         """A reply was made or has left, so that waiting requests may have room."""
+        if self._sending_since_s is not None and self._outbox is not None and self._outbox.is_empty:
+            self._time_sending(self._outbox, self._clock.monotonic())
         if not self._closing:
             self._wait_or_read()
 

@@ -33,19 +33,18 @@ _LOOK_AGAIN_S = 0.02
 class Turn:
     """The requests, bytes and time that are left of one turn."""
 
-    __slots__ = ("_bytes", "_clock", "_deadline", "_requests")
+    __slots__ = ("_bytes", "_deadline", "_requests")
 
-    def __init__(self, config: BrokerConfig, clock: Clock, begun_s: float) -> None:
-        self._clock = clock
+    def __init__(self, config: BrokerConfig, begun_s: float) -> None:
         self._requests = config.felice_turn_max_requests
         self._bytes = config.felice_turn_max_bytes
         self._deadline = begun_s + config.felice_turn_max_ms / 1000
 
-    def spend(self, size_bytes: int) -> bool:
-        """Counts a request that was handled. Returns whether another request may follow in this turn."""
+    def spend(self, size_bytes: int, now_s: float) -> bool:
+        """Counts a request that was handled until `now_s`. Returns whether another request may follow in this turn."""
         self._requests -= 1
         self._bytes -= size_bytes
-        return self._requests > 0 and self._bytes > 0 and self._clock.monotonic() < self._deadline
+        return self._requests > 0 and self._bytes > 0 and now_s < self._deadline
 
 
 class Waiting(Protocol):
@@ -56,8 +55,8 @@ class Waiting(Protocol):
         """Bytes of replies in memory that have not left."""
         ...
 
-    def take_turn(self, begun_s: float) -> None:
-        """Handles some requests. `begun_s` is the time of the monotonic clock."""
+    def take_turn(self, begun_s: float) -> float:
+        """Handles some requests. Takes and returns the time of the monotonic clock: the begin and the end."""
         ...
 
     def abort(self, reason: str, kind: Closing) -> None:
@@ -95,14 +94,14 @@ class Turns:
 
     def limits(self, begun_s: float) -> Turn:
         """The limits of a turn that began at `begun_s`."""
-        return Turn(self._config(), self._clock, begun_s)
+        return Turn(self._config(), begun_s)
 
     @property
     def is_full(self) -> bool:
         """Whether so many bytes of replies are unsent that no request may be handled."""
         return self.unsent.total_bytes > self._config().felice_unsent_max_bytes
 
-    def take_or_wait(self, connection: Waiting) -> bool:
+    def take_or_wait(self, connection: Waiting, now_s: float) -> bool:
         """Gives a turn at once to a connection that has received requests, and returns whether it did.
 
         The connection waits instead while the slice is used up or too many replies wait in memory.
@@ -113,9 +112,7 @@ class Turns:
             self._arrived[connection] = None
             self._schedule()
             return False
-        begun_s = self._clock.monotonic()
-        connection.take_turn(begun_s)
-        self._used_s += self._clock.monotonic() - begun_s
+        self._used_s += connection.take_turn(now_s) - now_s
         if self._used_s >= _SLICE_S:
             self._schedule()
         return True
@@ -152,8 +149,7 @@ class Turns:
         end_s = now_s + _SLICE_S
         for queue in self._alternating():
             connection, _ = queue.popitem(last=False)
-            connection.take_turn(now_s)
-            now_s = self._clock.monotonic()
+            now_s = connection.take_turn(now_s)
             if now_s >= end_s or self.is_full:
                 break
         if self._queue or self._arrived:

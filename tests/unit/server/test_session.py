@@ -29,6 +29,7 @@ from felice.protocol.messages.produce import (
 from felice.server.closings import Closings
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
 from felice.server.large_requests import LargeRequests
+from felice.server.metrics.request_times import RequestMetrics
 from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
 from felice.server.request_memory import RequestMemory
 from felice.server.session import Session
@@ -104,6 +105,7 @@ class Peer:
         still = SimpleNamespace(monotonic=lambda: 0.0, now_ms=lambda: 0)
         self.turns = turns or Turns(still, lambda: config, lambda: [self.session])
         self.request_memory = request_memory or RequestMemory(config.queued_max_request_bytes)
+        self.requests = RequestMetrics({KEY: API.DELETE_RECORDS, 0: API.PRODUCE})
         self.memory = FrameMemory(pool_bytes=4 * 1024 * 1024, map_from_bytes=1024 * 1024)
         self.listener = SimpleNamespace(
             name="PLAINTEXT",
@@ -117,12 +119,12 @@ class Peer:
                 turns=self.turns,
                 large_requests=large_requests or LargeRequests(SystemClock()),
                 closings=Closings(SystemClock().monotonic),
-                env=SimpleNamespace(clock=SystemClock()),
+                env=SimpleNamespace(clock=self.turns._clock),  # sessions and turns share the broker's clock
                 apis={KEY: API.DELETE_RECORDS, 0: API.PRODUCE},
                 frame_memory=self.memory,
                 request_memory=self.request_memory,
                 image_follower=SimpleNamespace(check_session=lambda: self.on_check()),
-                metrics=SimpleNamespace(request_counts={KEY: 0, 0: 0}),
+                metrics=SimpleNamespace(requests=self.requests),
             ),
         )
         self.on_check: Callable[[], None] = lambda: None

@@ -44,6 +44,16 @@ _UNKNOWN_TOPIC = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.INCONSISTENT_TOPIC_ID,
 )
+# Kafka does not count fetches with these errors as failed, either.
+_NOT_COUNTED = (
+    *_UNKNOWN_TOPIC,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.OFFSET_OUT_OF_RANGE,
+)
 _NOT_READ = PartitionData(records=b"")
 _ANY_REPLICA_FROM, _LEADER_IN_ROW_FROM, _ENDPOINTS_FROM = 11, 12, 16
 
@@ -168,6 +178,7 @@ class _Fetch:
         topics: dict[TopicRef, FetchableTopicResponse] = {}
         self._served = list(self._rows.items())
         self._throttle()
+        self._count_bytes()
         for asked, row in self._plan.reply(self._served):
             topic = topics.get(asked.topic)
             if topic is None:
@@ -263,12 +274,32 @@ class _Fetch:
                 counted, services.config.leader_replication_throttled_rate, services.env.clock.monotonic()
             )
 
+    def _count_bytes(self) -> None:
+        if not self._size_bytes:
+            return
+        partitions = self._context.services.partitions
+        for asked, row in self._served:
+            if row.records:
+                self._count_partition(partitions.get(self._name_of(asked.topic), asked.partition), row)
+
+    def _count_partition(self, partition: Partition | None, row: PartitionData) -> None:
+        if partition is None:
+            return  # deleted while the request waited
+        if self._is_from_follower:
+            partition.traffic.replication_bytes_out += _size_of(row)
+        else:
+            partition.traffic.bytes_out += _size_of(row)
+
     def _refusal(self, asked: FetchedPartition, error: ApiError) -> PartitionData:
         row = PartitionData(
             partition_index=asked.partition, error_code=error.code, high_watermark=-1, records=b""
         )
         if error.code not in _UNKNOWN_TOPIC:
             row.aborted_transactions = None
+        if error.code not in _NOT_COUNTED:
+            partition = self._context.services.partitions.get(self._name_of(asked.topic), asked.partition)
+            if partition is not None:
+                partition.traffic.failed_fetch_requests += 1
         if self._context.version >= _LEADER_IN_ROW_FROM and error.code in (
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.FENCED_LEADER_EPOCH,

@@ -22,6 +22,7 @@ from felice.metadata.watcher import Watcher
 from felice.protocol.api import Api
 from felice.replication.partition import Partition
 from felice.server.log_directories import LogDirectories
+from felice.server.metrics.request_times import RequestMetrics
 from felice.server.replication_parts import ReplicationParts
 
 Snapshot: TypeAlias = Mapping[str, int | str]
@@ -69,8 +70,8 @@ class Metrics:
         self._isr_writer = replication.isr_writer
         self._controller = controller
         self._counts = Counts()
-        # By API key. It is the only metric whose update costs time on each request.
-        self.request_counts: dict[int, int] = dict.fromkeys(apis, 0)
+        # The only metrics whose update costs time on each request.
+        self.requests = RequestMetrics(apis)
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         """Counts the elections between two images, on the controller."""
@@ -140,7 +141,8 @@ class Metrics:
         }
 
     def _requests(self) -> dict[str, int]:
-        return {f"{_REQUESTS}{self._apis[key].name}": count for key, count in self.request_counts.items()}
+        totals = {key: self.requests.total(key) for key in self._apis}
+        return {f"{_REQUESTS}{self._apis[key].name}": count for key, count in totals.items()}
 
 
 def _named(prefix: str, values: Mapping[str, int]) -> dict[str, int]:

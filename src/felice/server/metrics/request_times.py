@@ -1,0 +1,72 @@
+"""Counts and times of requests by API. The sessions add to them on every request, so adding is cheap.
+
+Keeps true: the memory is bounded: the newest `RECENT` times of each API are kept, as many as Kafka's histograms keep.
+How:        the times of a request are one tuple in a deque. Quantiles are computed when somebody reads them.
+Leaves:     the clock to the session, which reads it after each request and after sending.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from felice.protocol.api import API, Api
+
+RECENT = 1024
+
+Times: TypeAlias = tuple[float, float, float, float]
+"""Seconds in the queue, in the handler on the event loop, awaited by the handler, and throttled."""
+
+
+class RequestTimes:
+    """The times of the newest requests of one API, in seconds."""
+
+    __slots__ = ("parts", "sending", "timed")
+
+    def __init__(self) -> None:
+        self.timed = 0
+        self.parts: deque[Times] = deque(maxlen=RECENT)
+        # From the moment when the last reply of a flush was made until the kernel had taken all of the flush.
+        self.sending: deque[float] = deque(maxlen=RECENT)
+
+    def add(self, times: Times) -> None:
+        """Adds one request."""
+        self.timed += 1
+        self.parts.append(times)
+
+
+class RequestMetrics:
+    """What the sessions of one broker count."""
+
+    def __init__(self, apis: Mapping[int, Api]) -> None:
+        self.apis = apis
+        # By API key, then by version; -1 is ApiVersions in an unknown version.
+        self.counts: dict[int, dict[int, int]] = {key: {} for key in apis}
+        self.times: dict[int, RequestTimes] = {key: RequestTimes() for key in apis}
+        self.follower_fetches = RequestTimes()
+
+    def times_of(self, api_key: int, message: object) -> RequestTimes:
+        """Where the times of a request belong. Fetches of followers wait for new records most of the time."""
+        if api_key == API.FETCH.key and _is_from_follower(message):
+            return self.follower_fetches
+        return self.times[api_key]
+
+    def total(self, api_key: int) -> int:
+        """The number of requests of an API since the start."""
+        return sum(self.counts[api_key].values())
+
+
+def _is_from_follower(message: object) -> bool:
+    state = getattr(message, "replica_state", None)
+    found = getattr(message, "replica_id", -1) if state is None else state.replica_id
+    return bool(found >= 0)
+
+
+def quantiles(seconds: Iterable[float], at: Iterable[float]) -> list[float]:
+    """The values below which the given shares of the measurements are; zeros without a measurement."""
+    ordered = sorted(seconds)
+    if not ordered:
+        return [0.0 for _ in at]
+    last = len(ordered) - 1
+    return [ordered[min(last, int(share * len(ordered)))] for share in at]
