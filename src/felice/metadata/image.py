@@ -5,7 +5,8 @@ Keeps true: an image never changes; a new one shares the unchanged parts of the 
             A topic is identified by the creation of its node: a recreated node is another topic, an edited one is the
             same topic. Its id is that of its topic-id node (`metadata/identity.py`), or else that in its node.
             Only a topic whose deletion was requested disappears: a topic with an unreadable node is in `topic_faults`,
-            and stays as it was known.
+            and stays as it was known. A node with ACLs that is unreadable leaves its resource with the ACLs known
+            before, or with none that allows anything.
 How:        `ImageBuilder` takes nodes one by one and builds the next image.
 """
 
@@ -20,6 +21,7 @@ from uuid import UUID
 from felice.metadata import layout
 from felice.metadata.layout import Endpoint, TopicIdNode
 from felice.metadata.store import Node
+from felice.security.acl import AclsByResource
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -100,6 +102,7 @@ class ClusterImage:
     # Finalized levels by feature. The epoch is the version of their node, -1 without one.
     features: Mapping[str, int] = field(default_factory=dict)
     features_epoch: int = -1
+    acls: AclsByResource = field(default_factory=dict)
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
         image = self.topics.get(topic)
@@ -134,6 +137,7 @@ class ImageBuilder:
         """With `is_complete` every node of the store will be `put`."""
         self._image = ClusterImage() if is_complete else image
         self._known = image.topics
+        self._known_acls = image.acls
         self._changes: dict[str, object] = {}
         self._topics: dict[str, TopicImage] | None = None
         # Partitions of topics whose states come one by one: copying a topic for each of thousands would be slow.
@@ -155,6 +159,8 @@ class ImageBuilder:
                 self._put_config("topic_configs", layout.entity_of(path), node)
             case ["config", "brokers", _]:
                 self._put_config("broker_configs", layout.entity_of(path), node)
+            case ["kafka-acl", _, _] | ["kafka-acl-extended", "prefixed", _, _]:
+                self._put_acls(path, node)
             case ["cluster", "id"]:
                 self._changes["cluster_id"] = layout.decode_cluster_id(node.data) if node else None
             case ["controller"]:
@@ -335,6 +341,17 @@ class ImageBuilder:
             configs.pop(entity, None)
         else:
             configs[entity] = MappingProxyType(layout.decode_config(node.data))
+
+    def _put_acls(self, path: str, node: Node | None) -> None:
+        resource = layout.resource_of_acls(path)
+        assert resource is not None
+        acls = self._writable("acls", self._image.acls)
+        if node is None:
+            acls.pop(resource, None)
+            return
+        # Without any ACL the resource is closed: `allow.everyone.if.no.acl.found` must not open it.
+        acls[resource] = self._known_acls.get(resource, ())
+        acls[resource] = layout.decode_acls(node.data)
 
     def _writable_topics(self) -> dict[str, TopicImage]:
         if self._topics is None:

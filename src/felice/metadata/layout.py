@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 from uuid import UUID
 
 from felice.protocol.uuids import format_uuid, parse_uuid
+from felice.security.acl import Acl, Operation, PatternType, Permission, ResourcePattern, ResourceType
 
 CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
@@ -28,6 +29,10 @@ CONFIG_CHANGES = "/config/changes"
 DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 FEATURES = "/feature"
+LITERAL_ACLS = "/kafka-acl"
+PREFIXED_ACLS = "/kafka-acl-extended/prefixed"
+LITERAL_ACL_CHANGES = "/kafka-acl-changes"
+PREFIXED_ACL_CHANGES = "/kafka-acl-extended-changes"
 
 # The name of the configuration that applies to every broker.
 DEFAULT_ENTITY = "<default>"
@@ -61,11 +66,17 @@ IMAGE_ROOTS = (
     TOPICS,
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
+    LITERAL_ACLS,
+    PREFIXED_ACLS,
 )
 
 NO_LEADER = -1
 _FEATURES_ENABLED = 1
 _PENDING_DELETION_SUFFIX = ".deleted"
+
+_RESOURCE_TYPES = {kind.text: kind for kind in ResourceType if kind > ResourceType.ANY}
+_OPERATIONS = {operation.text: operation for operation in Operation if operation > Operation.ANY}
+_PERMISSIONS = {permission.text: permission for permission in (Permission.ALLOW, Permission.DENY)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +194,68 @@ def broker_config_path(entity: str) -> str:
 
 def entity_of(config_path: str) -> str:
     return unquote(config_path.rpartition("/")[2])
+
+
+def acls_path(resource: ResourcePattern) -> str:
+    """The node with the ACLs of a resource. Its name is not encoded, as in Kafka: it cannot contain a slash."""
+    root = PREFIXED_ACLS if resource.pattern is PatternType.PREFIXED else LITERAL_ACLS
+    return f"{root}/{resource.kind.text}/{resource.name}"
+
+
+def resource_of_acls(path: str) -> ResourcePattern | None:
+    """The resource whose ACLs a node has, or None for a node above such nodes. Raises ValueError."""
+    is_prefixed = path.startswith(f"{PREFIXED_ACLS}/")
+    parts = path.removeprefix(PREFIXED_ACLS if is_prefixed else LITERAL_ACLS).split("/")
+    if len(parts) != 3:
+        return None
+    pattern = PatternType.PREFIXED if is_prefixed else PatternType.LITERAL
+    return ResourcePattern(_RESOURCE_TYPES[parts[1]], parts[2], pattern)
+
+
+def acl_change_prefix(resource: ResourcePattern) -> str:
+    """The path of change notifications about this kind of resource, without the number at its end."""
+    is_prefixed = resource.pattern is PatternType.PREFIXED
+    return f"{PREFIXED_ACL_CHANGES if is_prefixed else LITERAL_ACL_CHANGES}/acl_changes_"
+
+
+def encode_acl_change(resource: ResourcePattern) -> bytes:
+    """A notification that tells Kafka's tools which ACLs changed."""
+    if resource.pattern is PatternType.LITERAL:
+        return f"{resource.kind.name}:{resource.name}".encode()
+    return _json(
+        {
+            "version": 1,
+            "resourceType": resource.kind.name,
+            "name": resource.name,
+            "patternType": resource.pattern.name,
+        }
+    )
+
+
+def encode_acls(acls: Sequence[Acl]) -> bytes:
+    rows = [
+        {
+            "principal": acl.principal,
+            "permissionType": acl.permission.text,
+            "operation": acl.operation.text,
+            "host": acl.host,
+        }
+        for acl in acls
+    ]
+    return _json({"version": 1, "acls": rows})
+
+
+def decode_acls(data: bytes) -> tuple[Acl, ...]:
+    """The ACLs of a resource. An operation of a newer Kafka becomes UNKNOWN, which matches no request."""
+    return tuple(
+        Acl(
+            row["principal"],
+            row["host"],
+            _OPERATIONS.get(row["operation"], Operation.UNKNOWN),
+            _PERMISSIONS[row["permissionType"]],
+        )
+        for row in (json.loads(data)["acls"] if data else ())
+    )
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
