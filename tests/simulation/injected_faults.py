@@ -31,7 +31,8 @@ from felice.log.producers import ProducerState, ProducerStates
 from felice.protocol.errors import ErrorCode
 from felice.replication.partition import Partition
 from felice.server.transactions import MarkerWriter
-from felice.testing.simulation.disk import SimDisk, SimFile
+from felice.testing.simulation.disk import SimDisk
+from felice.testing.simulation.open_files import SimFile
 from simulation.plan import Plan
 
 

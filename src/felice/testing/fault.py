@@ -175,15 +175,18 @@ class Script:
 
     @property
     def injected(self) -> tuple[Injection, ...]:
+        """What the faults did, oldest first."""
         with self._changed:
             return tuple(self._injected)
 
     @property
     def pending(self) -> tuple[Fault, ...]:
+        """The faults that have not fired as often as scripted."""
         with self._changed:
             return tuple(fault for fault in self._all if fault.is_pending)
 
     def add(self, fault: Fault) -> Fault:
+        """Adds the fault behind the others: the first that matches a request fires."""
         fault._script = self
         with self._changed:
             self._all.append(fault)
@@ -191,12 +194,14 @@ class Script:
         return fault
 
     def remove(self, fault: Fault) -> None:
+        """Deactivates the fault and releases the requests that it holds."""
         with self._changed:
             fault.is_removed = True
             self._refresh()
         fault.release_held()
 
     def clear(self) -> None:
+        """Removes every fault and the record of what they did."""
         with self._changed:
             gone, self._all = self._all, []
             for fault in gone:
@@ -207,6 +212,7 @@ class Script:
             fault.release_held()
 
     def release_held(self) -> None:
+        """Releases the requests of every fault; from now on none is held, because the broker stops."""
         self.lets_go = True
         with self._changed:
             known = list(self._all)
@@ -226,10 +232,12 @@ class Script:
         return None
 
     def note(self, injection: Injection) -> None:
+        """Records what was done to a connection or request outside of `fire`."""
         with self._changed:
             self._injected.append(injection)
 
     def wait_fired(self, fault: Fault, times: int, timeout_s: float) -> None:
+        """Waits until the fault has fired `times` times; raises `FaultNotFired` after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while fault.fired < times:

@@ -15,10 +15,12 @@ class Serving(ABC):
     """Something that runs from its creation until `stop` or the end of a `with` block."""
 
     @abstractmethod
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Stops the brokers and deletes temporary data. May be called again."""
 
     @abstractmethod
-    def create_topic(self, name: str, partitions: int = 1) -> None: ...
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        """Creates a topic, and returns when clients can write to it."""
 
     def __enter__(self) -> Self:
         return self

@@ -29,7 +29,8 @@ from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
 from felice.replication.partition import Partition
 from felice.server import maintenance
 from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
-from felice.testing.simulation.disk import DiskFault, SimDisk
+from felice.testing.simulation.disk import SimDisk
+from felice.testing.simulation.disk_faults import DiskFault
 from unit.log.logs import NOW, batch
 
 from .test_disk_failures import (

@@ -30,9 +30,11 @@ class SimClock:
         return self._skew_ms
 
     def now_ms(self) -> int:
+        """Wall time in milliseconds since 1970, with the skew of this machine."""
         return EPOCH_MS + int(self._loop.time() * 1000) + self._skew_ms
 
     def monotonic(self) -> float:
+        """The loop's time in seconds, plus the offset of this machine."""
         return self._monotonic_start_s + self._loop.time()
 
     def jump(self, delta_ms: int) -> None:

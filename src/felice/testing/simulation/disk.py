@@ -13,23 +13,22 @@ Keeps true: what `felice.env.Disk` promises, and no more. `crash` keeps what was
     disk.capacity_bytes = 1 << 20   # ENOSPC beyond
 
 Safe to use from several threads.
+Leaves:     open files and locks to `open_files`, faults to `disk_faults`, nodes and power failures to `volume`.
 """
 
 from __future__ import annotations
 
 import errno
-import io
-import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from random import Random
 from threading import RLock
 from typing import TypeAlias
 
-from felice.env import Buffer, DiskLocked
+from felice.env import DiskLocked
 from felice.env import disk as env_disk
+from felice.testing.simulation.disk_faults import OPERATIONS, DiskFault, disk_error
+from felice.testing.simulation.open_files import SimFile, SimLock
 from felice.testing.simulation.volume import (
     ROOT,
     Change,
@@ -46,56 +45,11 @@ from felice.testing.simulation.volume import (
     Write,
 )
 
-# The names of operations, as faults and hooks use them.
-OPERATIONS = (
-    "open",
-    "create",
-    "read",
-    "write",
-    "truncate",
-    "sync",
-    "list",
-    "mkdir",
-    "rename",
-    "remove",
-    "sync_dir",
-    "lock",
-)
-
 _REMOVALS_A_COLLECTION = 256
 # The size that a disk without a capacity reports: a terabyte.
 _UNBOUNDED_BYTES = 1 << 40
 
 Hook: TypeAlias = Callable[[str, Path], None]
-
-
-@dataclass(slots=True)
-class DiskFault:
-    """An operation that fails.
-
-    `remaining` is how many times it will still fail, None for always; `fired` counts failures.
-    """
-
-    operation: str
-    errno: int
-    path: str
-    after: int
-    remaining: int | None
-    fired: int = 0
-
-    def strikes(self, operation: str, path: Path) -> bool:
-        """Whether this operation fails; counts it."""
-        if self.operation not in (operation, "*") or not fnmatchcase(str(path), self.path):
-            return False
-        if self.after > 0:
-            self.after -= 1
-            return False
-        if self.remaining == 0:
-            return False
-        if self.remaining is not None:
-            self.remaining -= 1
-        self.fired += 1
-        return True
 
 
 class SimDisk:
@@ -204,7 +158,7 @@ class SimDisk:
             self.on_operation(operation, path)
         for fault in list(self._faults):
             if fault.strikes(operation, path):
-                raise _error(fault.errno, path)
+                raise disk_error(fault.errno, path)
 
     def _apply(self, change: Change) -> None:
         if self.journal is not None:
@@ -228,13 +182,13 @@ class SimDisk:
     def _node(self, path: Path) -> int:
         number = self._find(path)
         if number is None:
-            raise _error(errno.ENOENT, path)
+            raise disk_error(errno.ENOENT, path)
         return number
 
     def _directory(self, path: Path) -> int:
         number = self._node(path)
         if not isinstance(self._volume.nodes[number], DirNode):
-            raise _error(errno.ENOTDIR, path)
+            raise disk_error(errno.ENOTDIR, path)
         return number
 
     def _slot(self, path: Path) -> Slot:
@@ -259,6 +213,7 @@ class SimDisk:
     # -- felice.env.Disk -------------------------------------------------------------------------------
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SimFile:
+        """Opens a file of the page cache. The operation that faults match is `create` for a new file, else `open`."""
         with self._mutex:
             number = self._find(path)
             if number is None and create:
@@ -268,36 +223,41 @@ class SimDisk:
                 self.begin("open", path)
                 number = self._node(path)
             if isinstance(self._volume.nodes[number], DirNode):
-                raise _error(errno.EISDIR, path)
+                raise disk_error(errno.EISDIR, path)
             self._opened[number] = self._opened.get(number, 0) + 1
             return SimFile(self, path, number, read_only)
 
     def exists(self, path: Path) -> bool:
+        """Whether readers see the path now. No fault applies."""
         with self._mutex:
             return self._find(path) is not None
 
     def is_dir(self, path: Path) -> bool:
+        """Whether readers see a directory at the path now. No fault applies."""
         with self._mutex:
             number = self._find(path)
             return number is not None and isinstance(self._volume.nodes[number], DirNode)
 
     def listdir(self, path: Path) -> list[str]:
+        """The names in a directory, sorted."""
         with self._mutex:
             self.begin("list", path)
             return sorted(self._volume.directory(self._directory(path)).entries)
 
     def mkdir(self, path: Path) -> None:
+        """Creates the directory and missing parents, each as an operation of its own. An existing one is kept."""
         with self._mutex:
             if not self.is_dir(path.parent):
                 self.mkdir(path.parent)
             if self.is_dir(path):
                 return
             if self._find(path) is not None:
-                raise _error(errno.EEXIST, path)
+                raise disk_error(errno.EEXIST, path)
             self.begin("mkdir", path)
             self._make(path, is_dir=True)
 
     def rename(self, source: Path, target: Path) -> None:
+        """Replaces `target`, a file or an empty directory, as POSIX does. Durable after a sync of both directories."""
         with self._mutex:
             self.begin("rename", source)
             moved = self._volume.nodes[self._node(source)]
@@ -311,18 +271,19 @@ class SimDisk:
         self, moved: FileNode | DirNode, replaced: FileNode | DirNode, target: Path
     ) -> None:
         if isinstance(moved, DirNode) and not isinstance(replaced, DirNode):
-            raise _error(errno.ENOTDIR, target)
+            raise disk_error(errno.ENOTDIR, target)
         if isinstance(replaced, DirNode):
             if not isinstance(moved, DirNode):
-                raise _error(errno.EISDIR, target)
+                raise disk_error(errno.EISDIR, target)
             if replaced.entries:
-                raise _error(errno.ENOTEMPTY, target)
+                raise disk_error(errno.ENOTEMPTY, target)
 
     def remove(self, path: Path) -> None:
+        """Removes the name of a file. Open handles of the file stay usable."""
         with self._mutex:
             self.begin("remove", path)
             if isinstance(self._volume.nodes[self._node(path)], DirNode):
-                raise _error(errno.EISDIR, path)
+                raise disk_error(errno.EISDIR, path)
             self._remove(path)
 
     def remove_tree(self, path: Path) -> None:
@@ -337,11 +298,13 @@ class SimDisk:
             self._remove(path)
 
     def sync_dir(self, path: Path) -> None:
+        """Makes all changes of names in the directory durable."""
         with self._mutex:
             self.begin("sync_dir", path)
             self._apply(SyncDir(self._directory(path)))
 
     def read_bytes(self, path: Path) -> bytes:
+        """The whole content; counts as the operations `open` and `read`."""
         file = self.open(path, read_only=True)
         try:
             return file.pread(file.size_bytes, 0)
@@ -365,6 +328,7 @@ class SimDisk:
             self.sync_dir(path.parent)
 
     def lock(self, path: Path) -> SimLock:
+        """Locks the file, and creates it if needed. Raises `DiskLocked` while another handle holds the lock."""
         with self._mutex:
             self.begin("lock", path)
             number = self._find(path)
@@ -376,26 +340,31 @@ class SimDisk:
             return SimLock(self, number)
 
     def size(self, path: Path) -> int:
+        """The size of a file in bytes, 0 for a directory."""
         with self._mutex:
             node = self._volume.nodes[self._node(path)]
             return len(node.data) if isinstance(node, FileNode) else 0
 
     def mtime_ms(self, path: Path) -> int:
+        """The time of the last change of the file's data, in milliseconds since 1970."""
         with self._mutex:
             return self._modified_ms.get(self._node(path), 0)
 
     def volume(self, path: Path) -> env_disk.Volume:
+        """The capacity and what is left of it, in bytes; a terabyte if no capacity is set."""
         total_bytes = _UNBOUNDED_BYTES if self.capacity_bytes is None else self.capacity_bytes
         return env_disk.Volume(total_bytes, max(total_bytes - self.used_bytes, 0))
 
     # -- for files and locks ---------------------------------------------------------------------------
 
     def read_at(self, number: int, path: Path, size_bytes: int, position: int) -> bytes:
+        """Reads up to `size_bytes` of an open file."""
         self.begin("read", path)
         with self._mutex:
             return bytes(self._volume.file(number).data[position : position + size_bytes])
 
     def write_at(self, number: int, path: Path, data: bytes, position: int) -> None:
+        """Writes to an open file. A failed write leaves half of the data; a full disk (ENOSPC), the part that fits."""
         try:
             self.begin("write", path)
         except OSError:
@@ -406,7 +375,7 @@ class SimDisk:
             excess = self._excess_of(number, position + len(data))
             self._write(number, data[: max(len(data) - excess, 0)], position)
         if excess:
-            raise _error(errno.ENOSPC, path)
+            raise disk_error(errno.ENOSPC, path)
 
     def _excess_of(self, number: int, end: int) -> int:
         """The number of bytes up to `end` that do not fit."""
@@ -422,12 +391,14 @@ class SimDisk:
                 self._modified_ms[number] = self._now_ms()
 
     def truncate(self, number: int, path: Path, size_bytes: int) -> None:
+        """Sets the size of an open file; a larger size adds zeros."""
         self.begin("truncate", path)
         with self._mutex:
             self._apply(Truncate(number, size_bytes))
             self._modified_ms[number] = self._now_ms()
 
     def sync(self, number: int, path: Path) -> None:
+        """Makes an open file's data durable. What a failed sync did not write is lost for later syncs, too."""
         try:
             self.begin("sync", path)
         except OSError:
@@ -438,10 +409,12 @@ class SimDisk:
             self._apply(Sync(number))
 
     def size_of(self, number: int) -> int:
+        """The size of an open file in bytes."""
         with self._mutex:
             return len(self._volume.file(number).data)
 
     def close(self, number: int, generation: int) -> None:
+        """Closes one handle. A handle of an earlier process (`generation`) is closed already."""
         with self._mutex:
             if generation != self.generation:
                 return
@@ -450,79 +423,11 @@ class SimDisk:
                 del self._opened[number]
 
     def unlock(self, number: int, generation: int) -> None:
+        """Releases a lock, unless its process (`generation`) has ended."""
         with self._mutex:
             if generation == self.generation:
                 self._locks.discard(number)
 
 
-class SimFile:
-    """An open file of a `SimDisk`, valid until it is closed or its process ends."""
-
-    __slots__ = ("_disk", "_generation", "_number", "_open", "_read_only", "path")
-
-    # There is no descriptor for `sendfile`.
-    has_descriptor = False
-
-    def __init__(self, disk: SimDisk, path: Path, number: int, read_only: bool) -> None:
-        self.path = path
-        self._disk = disk
-        self._number = number
-        self._read_only = read_only
-        self._generation = disk.generation
-        self._open = True
-
-    def _check(self, *, writes: bool = False) -> None:
-        if not self._open or self._generation != self._disk.generation or (writes and self._read_only):
-            raise _error(errno.EBADF, self.path)
-
-    @property
-    def size_bytes(self) -> int:
-        self._check()
-        return self._disk.size_of(self._number)
-
-    def pread(self, size_bytes: int, position: int) -> bytes:
-        self._check()
-        return self._disk.read_at(self._number, self.path, size_bytes, position)
-
-    def pwrite(self, data: Buffer, position: int) -> None:
-        self._check(writes=True)
-        self._disk.write_at(self._number, self.path, bytes(data), position)
-
-    def truncate(self, size_bytes: int) -> None:
-        self._check(writes=True)
-        self._disk.truncate(self._number, self.path, size_bytes)
-
-    def sync(self) -> None:
-        self._check()
-        self._disk.sync(self._number, self.path)
-
-    def close(self) -> None:
-        if self._open:
-            self._open = False
-            self._disk.close(self._number, self._generation)
-
-    def __del__(self) -> None:
-        self.close()
-
-    def fileno(self) -> int:
-        raise io.UnsupportedOperation(f"{self.path} is in memory and has no descriptor")
-
-
-class SimLock:
-    """A lock file that its holder has locked, until `release` or the end of the process."""
-
-    def __init__(self, disk: SimDisk, number: int) -> None:
-        self._disk = disk
-        self._number = number
-        self._generation = disk.generation
-
-    def release(self) -> None:
-        self._disk.unlock(self._number, self._generation)
-
-
 def _names(path: Path) -> tuple[str, ...]:
     return tuple(name for name in path.parts if name not in ("/", "."))
-
-
-def _error(number: int, path: Path) -> OSError:
-    return OSError(number, os.strerror(number), str(path))

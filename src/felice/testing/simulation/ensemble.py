@@ -62,7 +62,8 @@ class EnsembleHost(Protocol):
     loop: SimLoop
     network: SimNetwork
 
-    def note(self, line: str) -> None: ...
+    def note(self, line: str) -> None:
+        """Writes a line into the trace of the simulation."""
 
 
 class SimEnsemble:
@@ -86,6 +87,7 @@ class SimEnsemble:
 
     @property
     def network(self) -> SimNetwork:
+        """The network between the machines and the store."""
         return self._world.network
 
     def sessions_of(self, host: str) -> list[int]:
@@ -111,6 +113,7 @@ class SimEnsemble:
     # Requests of sessions, when they arrive
 
     def open(self, session: SimSession) -> int:
+        """Starts a session and its timeout, and returns its id."""
         self._last_session += 1
         number = self._last_session
         self._sessions[number] = _Registered(session, self._loop.time(), session.connection)
@@ -127,9 +130,11 @@ class SimEnsemble:
         return True
 
     def has(self, session_id: int) -> bool:
+        """Whether the session is alive in the store's view."""
         return session_id in self._sessions
 
     def end(self, session_id: int) -> None:
+        """Ends a session and deletes its ephemeral nodes."""
         if self._sessions.pop(session_id, None) is not None:
             self.write([Change(EventKind.DELETED, path) for path in self.tree.ephemerals(session_id)])
 
@@ -141,6 +146,7 @@ class SimEnsemble:
         return outcomes
 
     def write(self, changes: Sequence[Change], by: str = "") -> None:
+        """Applies the changes, adds them to the history, and sends their events to every session."""
         if not changes:
             return
         events, now_s = self.tree.apply(changes), self._loop.time()
@@ -223,6 +229,7 @@ class SimSource:
         self.session_timeout_ms = int(ensemble.timeout_s * 1500)
 
     async def open(self) -> SimSession:
+        """Returns a new session; raises `StartupError` if the store does not confirm it within the timeout."""
         session = SimSession(self._ensemble, self._host, self._process)
         try:
             async with asyncio.timeout(self._ensemble.timeout_s):
@@ -276,6 +283,7 @@ class SimSession(TreeSession):
         self._tick(self.session_id)
 
     async def renew(self) -> None:
+        """Opens the next session after an expired one; raises `SessionExpired` after `close`."""
         if self._is_closed:
             raise SessionExpired()
         if self.session_state is SessionState.EXPIRED:
@@ -283,6 +291,7 @@ class SimSession(TreeSession):
             self.watches.tell_missed()
 
     async def close(self) -> None:
+        """Ends the session in the store, if it is connected; otherwise the session times out there."""
         if self.session_state is SessionState.CONNECTED:
             number = self.session_id
             with contextlib.suppress(StoreError):  # the session also times out
@@ -290,6 +299,7 @@ class SimSession(TreeSession):
         await self.abandon()
 
     async def abandon(self) -> None:
+        """Ends the session on this side only. The store keeps it until its timeout."""
         self._is_closed = True
         self.watches.clear()
         self.life.end()
@@ -345,40 +355,49 @@ class SimSession(TreeSession):
             self.watches.tell_missed()
 
     def on_cut(self) -> None:
+        """Called when the connection breaks: requests without response fail, and the session reconnects."""
         if self.session_state is SessionState.CONNECTED:
             self.connection += 1
             self._become(SessionState.SUSPENDED)
             self._forget_asked()
 
     def on_ended(self, session_id: int) -> None:
+        """Called when the store reports the end of the session, or its timeout has passed on this side."""
         if session_id == self.session_id and not self._is_closed:
             self.connection += 1
             self._become(SessionState.EXPIRED)
             self._forget_asked()
 
     def on_events(self, connection: int, events: list[Event]) -> None:
+        """Called when events arrive. Those of an earlier connection are dropped."""
         if connection == self.connection and self.session_state is SessionState.CONNECTED:
             self.watches.tell(events)
 
     # Requests
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        """Executes all operations or none. `StoreUnavailable` means that they may have been executed."""
         number = self.session_id
         return await self._ask(lambda: self._ensemble.multi(operations, number), is_write=True)
 
     async def get(self, path: str) -> Node:
+        """Reads a node; raises `NoNode`. A read is repeated if the connection breaks."""
         return await self._ask(lambda: self._tree.get(path))
 
     async def exists(self, path: str) -> Node | None:
+        """Reads a node; None if it does not exist."""
         return await self._ask(lambda: self._tree.find(path))
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """Reads several nodes at one moment; None for each that does not exist."""
         return await self._ask(lambda: [self._tree.find(path) for path in paths])
 
     async def children(self, path: str) -> list[str]:
+        """The names of a node's children, sorted; raises `NoNode`."""
         return await self._ask(lambda: self._tree.children(path))
 
     async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """The children of several nodes at one moment; None for each that does not exist."""
         tree = self._tree
         return await self._ask(lambda: [tree.children(path) if tree.find(path) else None for path in paths])
 

@@ -61,11 +61,13 @@ class SimLoop(asyncio.AbstractEventLoop):
     # Time and order
 
     def time(self) -> float:
+        """Virtual time in seconds since the simulation began."""
         return self._time
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
+        """Runs the callback in the next turn, on behalf of the process in `context`."""
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append((handle, CURRENT.get() if context is None else context.get(CURRENT)))
         return handle
@@ -73,6 +75,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
+        """The same as `call_soon`: there are no threads."""
         return self.call_soon(callback, *args, context=context)
 
     def call_later(  # type: ignore[override]
@@ -82,6 +85,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
+        """Runs the callback after `delay` virtual seconds."""
         return self.call_at(self._time + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
@@ -91,6 +95,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
+        """Runs the callback at a virtual time. Callbacks of the same time run in the order of their calls."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         process = CURRENT.get() if context is None else context.get(CURRENT)
         heapq.heappush(self._timers, (when, next(self._numbers), handle, process))
@@ -157,6 +162,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     # Running
 
     def run_until_complete(self, future: Any) -> Any:
+        """Runs the loop until the future is done, and returns its result."""
         main = asyncio.ensure_future(future, loop=self)
         main.add_done_callback(lambda _: self.stop())
         self.run_forever()
@@ -165,6 +171,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return main.result()
 
     def run_forever(self) -> None:
+        """Runs turns until `stop`; raises `Deadlock` or `RunsForEver`."""
         before = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         self._is_running, self._is_stopping = True, False
@@ -176,15 +183,19 @@ class SimLoop(asyncio.AbstractEventLoop):
             asyncio._set_running_loop(before)
 
     def stop(self) -> None:
+        """Ends `run_forever` after the present turn."""
         self._is_stopping = True
 
     def is_running(self) -> bool:
+        """Whether `run_forever` is on the stack."""
         return self._is_running
 
     def is_closed(self) -> bool:
+        """Whether `close` was called."""
         return self._is_closed
 
     def close(self) -> None:
+        """Forgets every callback and timer that has not run."""
         self._is_closed = True
         self._ready.clear()
         self._timers.clear()
@@ -198,6 +209,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     # Futures, tasks, work
 
     def create_future(self) -> asyncio.Future[Any]:
+        """Returns a future of this loop."""
         return asyncio.Future(loop=self)
 
     def create_task(  # type: ignore[override]
@@ -207,6 +219,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         name: str | None = None,
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
+        """Starts a task, and remembers it for `unfinished`."""
         task = asyncio.Task(coro, loop=self, name=name, context=context)
         self._tasks.append(task)
         if len(self._tasks) > self._tasks_looked_at:
@@ -255,19 +268,24 @@ class SimLoop(asyncio.AbstractEventLoop):
     # Errors of the code that runs here
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Adds the report of an uncaught exception to `uncaught`."""
         self.uncaught.append(context)
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """The same as `call_exception_handler`: nothing is logged."""
         self.call_exception_handler(context)
 
     def get_debug(self) -> bool:
+        """False: asyncio's debug mode measures real time."""
         return False
 
     def set_debug(self, enabled: bool) -> None:
         """Do nothing: asyncio's debug mode measures real time, which has no meaning here."""
 
     def remove_reader(self, fd: Any) -> bool:
+        """False: no descriptors are watched."""
         return False
 
     def remove_writer(self, fd: Any) -> bool:
+        """False: no descriptors are watched."""
         return False

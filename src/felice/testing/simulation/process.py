@@ -25,11 +25,17 @@ class ProcessEnded(Exception):
 class ProcessLoop(Protocol):
     """What a process needs of the event loop that runs it."""
 
-    def processes(self) -> list[Process]: ...
-    def create_future(self) -> asyncio.Future[Any]: ...
+    def processes(self) -> list[Process]:
+        """Every process that ever ran on the loop; a new process adds itself."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Returns a future of the loop."""
+
     def create_task(
         self, coro: Coroutine[Any, Any, T], *, context: contextvars.Context | None = None
-    ) -> asyncio.Task[T]: ...
+    ) -> asyncio.Task[T]:
+        """Starts a task in the given context."""
+
     def run_soon(self, handles: list[asyncio.Handle], process: Process) -> None:
         """Run the handles of a process that was resumed."""
         ...

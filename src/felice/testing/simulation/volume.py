@@ -34,6 +34,8 @@ Slot: TypeAlias = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class Write:
+    """Bytes written into a file."""
+
     node: int
     position: int
     data: bytes
@@ -41,6 +43,8 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
+    """A new size of a file; a larger size adds zeros."""
+
     node: int
     size_bytes: int
 
@@ -64,17 +68,23 @@ class Make:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
+    """A new name for a node, which replaces the node that had the name."""
+
     source: Slot
     target: Slot
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
+    """The removal of a name."""
+
     slot: Slot
 
 
 @dataclass(frozen=True, slots=True)
 class SyncDir:
+    """A sync of a directory: all changes of its names become durable."""
+
     node: int
 
 
@@ -97,10 +107,12 @@ class FileNode:
         return FileNode(self.data, self.durable, list(self.unsynced), self.lost, True)
 
     def own(self) -> None:
+        """Copies the buffers that are shared with a copy of the volume, before a write."""
         if self.shared:
             self.data, self.durable, self.shared = bytearray(self.data), bytearray(self.durable), False
 
     def sync(self, failed: bool) -> None:
+        """Makes the data durable; a failed sync drops the unsynced changes from later syncs."""
         if failed:
             self.lost = len(self.unsynced)
         elif self.unsynced:
@@ -123,10 +135,13 @@ class FileNode:
 
 @dataclass(slots=True)
 class DirNode:
+    """The names of a directory in the page cache and on disk."""
+
     entries: dict[str, int] = field(default_factory=dict)
     durable: dict[str, int] = field(default_factory=dict)
 
     def copy(self) -> DirNode:
+        """A copy that shares nothing with this directory."""
         return DirNode(dict(self.entries), dict(self.durable))
 
 
@@ -148,17 +163,20 @@ class Volume:
         self._names: list[_NameChange] = []
 
     def copy(self) -> Volume:
+        """A copy of the volume at this moment. Files are copied when one side writes."""
         other = Volume()
         other.nodes = {number: node.copy() for number, node in self.nodes.items()}
         other._names = list(self._names)
         return other
 
     def file(self, number: int) -> FileNode:
+        """The file with this number."""
         node = self.nodes[number]
         assert isinstance(node, FileNode)
         return node
 
     def directory(self, number: int) -> DirNode:
+        """The directory with this number."""
         node = self.nodes[number]
         assert isinstance(node, DirNode)
         return node
@@ -166,6 +184,7 @@ class Volume:
     # -- changes ---------------------------------------------------------------------------------------
 
     def apply(self, change: Change) -> None:
+        """Applies a change to the page cache; a sync also to the disk."""
         match change:
             case Write() | Truncate():
                 self._change_file(self.file(change.node), change)
