@@ -109,7 +109,6 @@ def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
         synonyms={
             row.name: ConfigEntry(row.name, row.value, row.source, is_synonym=True) for row in config.synonyms
         },
-        documentation=config.documentation,
     )
 
 

@@ -57,7 +57,6 @@ class ConfigEntry:
     is_synonym: bool = False
     synonyms: dict[str, ConfigEntry] = field(default_factory=dict)
     incremental_operation: AlterConfigOpType | None = None
-    documentation: str | None = None
 
     def __str__(self) -> str:
         return f'{self.name}="{self.value}"'
