@@ -24,9 +24,10 @@ from felice.coordinator.shard import NO_PRODUCER_ID, Outcome
 from felice.coordinator.transaction import initialisation
 from felice.coordinator.transaction.shard import TransactionShard
 from felice.log import recovery
+from felice.log.answers import AppendInfo
 from felice.log.cleaner_batches import BatchCleaner
 from felice.log.errors import CorruptLog
-from felice.log.log import AppendInfo, Log
+from felice.log.log import Log
 from felice.log.producers import ProducerState, ProducerStates
 from felice.protocol.errors import ErrorCode
 from felice.replication.partition import Partition

@@ -34,7 +34,7 @@ from felice.coordinator.shard import (
     Undo,
 )
 from felice.env import Clock
-from felice.log.log import AppendOrigin
+from felice.log.answers import AppendOrigin
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.primitives import MalformedMessage, UnencodableMessage
 from felice.records.batch import BatchHeader, iter_batches

@@ -16,23 +16,25 @@ operation goes offline alone and is loaded again (`reopen`).
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from felice.config import TopicConfig
 from felice.env import Clock, Disk, DiskLocked, Lock
-from felice.log import failed_sync, meta_properties, partition_metadata
+from felice.log import directory_names, failed_sync, meta_properties
 from felice.log.directory_checkpoints import DirectoryCheckpoints
+from felice.log.directory_names import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, SetAsideNames
 from felice.log.errors import LogDirectoryError, is_shortage
 from felice.log.files import DEFAULT_LIMIT, OpenFiles
 from felice.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
 from felice.log.meta_properties import MetaProperties
+from felice.log.partition_logs import PartitionLogs
+from felice.log.readable import ReadableLog
 from felice.log.strays import Strays
 from felice.protocol.errors import ApiError
 from felice.protocol.topic_partition import PartitionKey
@@ -43,12 +45,13 @@ LOCK_NAME = ".lock"
 CLEAN_SHUTDOWN_NAME = ".kafka_cleanshutdown"
 _CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":"-1"}'
 
-_PARTITION_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
-_DELETE_SUFFIX = "-delete"
-_STRAY_SUFFIX = "-stray"
-_FUTURE_SUFFIX = "-future"
-_SET_ASIDE_NAME = re.compile(r".+\.[0-9a-f]{32}(-delete|-stray|-future)")
-_NAME_MAX_LENGTH = 255
+T_co = TypeVar("T_co", covariant=True)
+
+
+class _Map(Protocol):
+    """The signature of `map`."""
+
+    def __call__(self, function: Callable[..., T_co], /, *arguments: Iterable[object]) -> Iterable[T_co]: ...
 
 
 class LogDirectory:
@@ -77,18 +80,16 @@ class LogDirectory:
         self.offline_reason: str | None = None
         self.on_offline: Callable[[LogDirectory], None] | None = None
         # Called with a log that went offline while its directory stays online.
-        self.on_log_offline: Callable[[Log], None] | None = None
+        self.on_log_offline: Callable[[ReadableLog], None] | None = None
         self._disk = disk
         self._clock = clock
         self._files = OpenFiles(disk, max_open_files)
         self.recovery_threads = recovery_threads
-        self._producer_id_expiration_ms = producer_id_expiration_ms
         self._lock: Lock | None = None
         self._deleted: list[tuple[int, Path]] = []
         self.strays = Strays(disk)
-        self._set_aside_count = 0
-        # Directories of new partitions that could be neither completed nor removed.
-        self._incomplete: set[Path] = set()
+        self._names = SetAsideNames(path, clock)
+        self._partition_logs = PartitionLogs(disk, clock, self._files, producer_id_expiration_ms)
         self._shortages_reported: set[str] = set()
 
     # -- opening ---------------------------------------------------------------------------------------
@@ -148,10 +149,10 @@ class LogDirectory:
             failed_sync.remove_marker(self._disk, self.path)
 
     @contextmanager
-    def _workers(self, name: str) -> Iterator[Callable[..., Iterable[Any]]]:
+    def _workers(self, name: str) -> Iterator[_Map]:
         """A `map` that runs on recovery threads, or on the caller's thread if there is one: simulations have none."""
         if self.recovery_threads <= 1:
-            yield map
+            yield lambda function, *arguments: map(function, *arguments)
             return
         with ThreadPoolExecutor(self.recovery_threads, thread_name_prefix=name) as pool:
             yield pool.map
@@ -170,26 +171,25 @@ class LogDirectory:
             path = self.path / name
             if not self._disk.is_dir(path):
                 continue
-            if _SET_ASIDE_NAME.fullmatch(name):
+            if directory_names.is_set_aside(name):
                 self._on_set_aside_found(path)
-            elif match := _PARTITION_NAME.fullmatch(name):
-                found.append(((match["topic"], int(match["partition"])), path))
+            elif (key := directory_names.partition_of(name)) is not None:
+                found.append((key, path))
         return found
 
     def _on_set_aside_found(self, path: Path) -> None:
-        if path.name.endswith(_DELETE_SUFFIX):
+        if path.name.endswith(DELETE_SUFFIX):
             self._deleted.append((self._clock.now_ms(), path))
-        elif path.name.endswith(_FUTURE_SUFFIX):
+        elif path.name.endswith(FUTURE_SUFFIX):
             # A stop interrupted this copy. The replica is still in its old directory and is copied again.
-            topic, _, partition = path.name.rpartition(".")[0].rpartition("-")
-            self.unfinished_moves.append((topic, int(partition)))
+            self.unfinished_moves.append(directory_names.copied_partition_of(path.name))
             self._deleted.append((self._clock.now_ms(), path))
         else:
             self.strays.on_found(path)
 
     def _open_or_reason(self, topic_partition: PartitionKey, path: Path, config: TopicConfig) -> Log | str:
         try:
-            return self._open(
+            return self._partition_logs.open(
                 topic_partition,
                 path,
                 config,
@@ -202,31 +202,6 @@ class LogDirectory:
             return error.message
         except OSError as error:
             return str(error)
-
-    def _open(
-        self,
-        topic_partition: PartitionKey,
-        path: Path,
-        config: TopicConfig,
-        *,
-        recovery_point: int,
-        log_start_offset: int,
-        clean_shutdown: bool,
-        sync_failed: bool = False,
-    ) -> Log:
-        return Log.open(
-            self._disk,
-            self._clock,
-            path,
-            topic_partition,
-            config,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            clean_shutdown=clean_shutdown,
-            sync_failed=sync_failed,
-            files=self._files,
-            producer_id_expiration_ms=self._producer_id_expiration_ms,
-        )
 
     def _adopt(self, topic_partition: PartitionKey, log: Log) -> None:
         log.on_failure = self._on_log_failure
@@ -244,7 +219,7 @@ class LogDirectory:
         self._check_online()
         topic_partition = topic, partition
         path = self.path / f"{topic}-{partition}"
-        if topic_partition in self.logs or self._is_taken(path):
+        if topic_partition in self.logs or self._partition_logs.is_taken(path):
             raise LogDirectoryError(self.path, f"has a directory {path.name} already")
         log = self._begin(topic_partition, path, config, topic_id)
         self._adopt(topic_partition, log)
@@ -268,8 +243,10 @@ class LogDirectory:
             for topic_partition, config, topic_id in wanted:
                 path = self.path / f"{topic_partition[0]}-{topic_partition[1]}"
                 with suppress(OSError):
-                    if not self._is_taken(path):
-                        begun[topic_partition] = self._begin_files(topic_partition, path, config, topic_id)
+                    if not self._partition_logs.is_taken(path):
+                        begun[topic_partition] = self._partition_logs.create(
+                            topic_partition, path, config, topic_id
+                        )
             return lambda: self._adopt_many(begun)
 
         return begin
@@ -285,59 +262,20 @@ class LogDirectory:
     ) -> Log:
         try:
             self.checkpoints.forget_on_disk(topic_partition)
-            return self._begin_files(topic_partition, path, config, topic_id)
+            return self._partition_logs.create(topic_partition, path, config, topic_id)
         except OSError as error:
             self.on_io_error(error)
             raise LogDirectoryError(self.path, f"cannot take a new partition: {error}") from error
 
-    def _begin_files(
-        self, topic_partition: PartitionKey, path: Path, config: TopicConfig, topic_id: UUID | None
-    ) -> Log:
-        """Creates directory and log. May run on any thread."""
-        if path in self._incomplete:
-            with suppress(FileNotFoundError):
-                self._disk.remove_tree(path)
-            self._incomplete.discard(path)
-        try:
-            self._disk.mkdir(path)
-            if topic_id is not None:
-                partition_metadata.write(self._disk, path, topic_id)
-            return Log.begin(
-                self._clock,
-                path,
-                topic_partition,
-                config,
-                topic_id,
-                files=self._files,
-                producer_id_expiration_ms=self._producer_id_expiration_ms,
-            )
-        except OSError:
-            self._files.forget_under(path)
-            self._remove_incomplete(path)
-            raise
-
-    def _is_taken(self, path: Path) -> bool:
-        return path not in self._incomplete and self._disk.exists(path)
-
-    def _remove_incomplete(self, path: Path) -> None:
-        """Removes an incomplete partition directory, which would make the next attempt fail."""
-        try:
-            self._disk.remove_tree(path)
-        except FileNotFoundError:
-            pass
-        except OSError:
-            # Removing needs descriptors, too. The next attempt starts by removing the directory.
-            self._incomplete.add(path)
-
     def delete(self, topic: str, partition: int) -> None:
         """Renames a partition; its files are removed after file.delete.delay.ms. The name is free at once."""
         log = self.logs.get((topic, partition))
-        self._set_aside(topic, partition, _DELETE_SUFFIX, log.config.file_delete_delay_ms if log else 0)
+        self._set_aside(topic, partition, DELETE_SUFFIX, log.config.file_delete_delay_ms if log else 0)
 
     def set_aside_as_stray(self, topic: str, partition: int, reason: str) -> None:
         """Removes a partition that this broker should not have. An operator can inspect its files, which stay."""
         log = self.logs.get((topic, partition))
-        target = self._set_aside(topic, partition, _STRAY_SUFFIX, None)
+        target = self._set_aside(topic, partition, STRAY_SUFFIX, None)
         self.strays.on_set_aside(f"{topic}-{partition}", log, target, reason)
 
     def _set_aside(self, topic: str, partition: int, suffix: str, delay_ms: int | None) -> Path:
@@ -347,7 +285,7 @@ class LogDirectory:
         if log is not None:
             log.close(clean=False)
         self.failed.pop(topic_partition, None)
-        target = self._set_aside_path(path.name, suffix)
+        target = self._names.new(path.name, suffix)
         try:
             self._disk.rename(path, target)
         except OSError as error:
@@ -362,11 +300,6 @@ class LogDirectory:
         if delay_ms is not None:
             self._deleted.append((self._clock.now_ms() + delay_ms, target))
         return target
-
-    def _set_aside_path(self, name: str, suffix: str) -> Path:
-        self._set_aside_count += 1
-        unique = f"{self._clock.now_ms():016x}{self._set_aside_count:016x}{suffix}"
-        return self.path / f"{name[: _NAME_MAX_LENGTH - len(unique) - 1]}.{unique}"
 
     # -- logs that had no room -------------------------------------------------------------------------
 
@@ -384,7 +317,7 @@ class LogDirectory:
             try:
                 # A recovery point that a truncation lowered must be on disk before the log is written again.
                 write_recovery_points()
-                log = self._open(
+                log = self._partition_logs.open(
                     topic_partition,
                     old.directory,
                     old.config,
@@ -425,7 +358,7 @@ class LogDirectory:
         """Starts a copy of a replica of another directory. `adopt_future` makes the copy the replica."""
         self._check_online()
         name = f"{topic}-{partition}"
-        path = self._set_aside_path(name, _FUTURE_SUFFIX)
+        path = self._names.new(name, FUTURE_SUFFIX)
         if not path.name.startswith(f"{name}."):
             # After a restart the broker could not tell which partition the copy belongs to.
             raise LogDirectoryError(self.path, f"cannot take {name}: the name is too long for a copy")
@@ -443,7 +376,7 @@ class LogDirectory:
             future.close()
             self._disk.rename(future.directory, path)
             self._disk.sync_dir(self.path)
-            log = self._open(
+            log = self._partition_logs.open(
                 topic_partition,
                 path,
                 future.config,
@@ -463,7 +396,7 @@ class LogDirectory:
         """Stops a copy that is no longer wanted. The next removal of deleted files removes its files."""
         future = self.futures.pop((topic, partition))
         future.close(clean=False)
-        target = self._set_aside_path(f"{topic}-{partition}", _DELETE_SUFFIX)
+        target = self._names.new(f"{topic}-{partition}", DELETE_SUFFIX)
         try:
             self._disk.rename(future.directory, target)
         except OSError as error:
@@ -491,7 +424,7 @@ class LogDirectory:
 
     def update_producer_expiration(self, producer_id_expiration_ms: int) -> None:
         """Sets how long idle producers are remembered, in all logs and in those created later."""
-        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._partition_logs.producer_id_expiration_ms = producer_id_expiration_ms
         for log in self.logs.values():
             log.producers.expiration_ms = producer_id_expiration_ms
 
@@ -501,7 +434,7 @@ class LogDirectory:
         if self.offline_reason is not None:
             raise LogDirectoryError(self.path, f"is offline: {self.offline_reason}")
 
-    def _on_log_failure(self, log: Log, error: Exception) -> None:
+    def _on_log_failure(self, log: ReadableLog, error: Exception) -> None:
         if isinstance(error, OSError):
             self.on_io_error(error)
         elif log.offline_reason is not None:

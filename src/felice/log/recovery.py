@@ -21,10 +21,11 @@ from pathlib import Path
 from felice.config import TopicConfig
 from felice.env import Disk, File
 from felice.log import snapshots
+from felice.log.batch_places import MAX_RELATIVE_OFFSET
 from felice.log.epochs import LeaderEpochs
 from felice.log.errors import CorruptLog
 from felice.log.producers import ProducerStates
-from felice.log.segment import MAX_RELATIVE_OFFSET, Segment
+from felice.log.segment import Segment
 from felice.log.transaction_index import AbortedTransaction
 from felice.protocol.errors import ApiError
 from felice.records.batch import HEADER_SIZE, BatchHeader, verify_crc

@@ -7,7 +7,7 @@ Keeps true: either every returned batch can be appended unchanged, or the whole
 from __future__ import annotations
 
 from felice.env import Buffer
-from felice.log.segment import MAX_RELATIVE_OFFSET
+from felice.log.batch_places import MAX_RELATIVE_OFFSET
 from felice.records.batch import BatchHeader, iter_batches, verify_crc
 from felice.records.control import EndTransactionMarker, end_transaction_marker
 from felice.records.errors import CorruptBatch, InvalidRecord

@@ -19,16 +19,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from struct import Struct
 from typing import NamedTuple
 
 from felice.env import Buffer, File, FileSlice
-from felice.log.errors import CorruptLog
+from felice.log import batch_places
+from felice.log.batch_places import MAX_RELATIVE_OFFSET, BatchPlace
 from felice.log.files import OpenFiles
 from felice.log.offset_index import OffsetIndex
 from felice.log.time_index import TimeIndex
 from felice.log.transaction_index import TransactionIndex
-from felice.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from felice.records.batch import HEADER_SIZE, BatchHeader
 
 _log = logging.getLogger("felice.log")
 
@@ -42,23 +42,11 @@ SWAP_SUFFIX = ".swap"
 SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 NO_TIMESTAMP = -1
-MAX_RELATIVE_OFFSET = 2**31 - 1
 
-# Base offset, length, magic and last offset delta: the fields of a header that a search needs.
-_SCAN = Struct(">qi4xb6xi")
-# One read of this size brings the headers between two index entries if batches are small.
-_SCAN_BYTES = 4096
+# Distance in bytes of the index entries that a rebuild writes.
+_REBUILT_INTERVAL_BYTES = 4096
 # Number of batch boundaries remembered for readers that continue where they stopped.
 _BOUNDARIES_REMEMBERED = 64
-
-
-class BatchPlace(NamedTuple):
-    """Position, size and offsets of one batch in the file."""
-
-    position: int
-    size_bytes: int
-    base_offset: int
-    last_offset: int
 
 
 class TimestampAndOffset(NamedTuple):
@@ -258,29 +246,10 @@ class Segment:
     def places(self, position: int, end: int) -> Iterator[BatchPlace]:
         """Positions and offsets of the batches in `position..end`. Raises `CorruptLog` at bytes that are none."""
         if position >= end:
-            return
-        file = self._files.get(self.log_path)
-        chunk, chunk_start = b"", position
-        while position < end:
-            at = position - chunk_start
-            if at + _SCAN.size > len(chunk):
-                chunk, chunk_start, at = file.pread(min(_SCAN_BYTES, end - position), position), position, 0
-                if len(chunk) < _SCAN.size:
-                    raise CorruptLog(self.log_path, position, "it ends inside a batch header")
-            base_offset, length, magic, last_offset_delta = _SCAN.unpack_from(chunk, at)
-            size_bytes = length + LOG_OVERHEAD
-            if magic != MAGIC or size_bytes < HEADER_SIZE or last_offset_delta < 0:
-                raise CorruptLog(self.log_path, position, "there is no batch header of format 2")
-            if not 0 <= base_offset - self.base_offset <= MAX_RELATIVE_OFFSET - last_offset_delta:
-                raise CorruptLog(
-                    self.log_path, position, f"offset {base_offset} does not belong to this segment"
-                )
-            if position + size_bytes > end:
-                raise CorruptLog(
-                    self.log_path, position, f"a batch of {size_bytes} bytes goes beyond byte {end}"
-                )
-            yield BatchPlace(position, size_bytes, base_offset, base_offset + last_offset_delta)
-            position += size_bytes
+            return iter(())
+        return batch_places.scan(
+            self._files.get(self.log_path), self.log_path, self.base_offset, position, end
+        )
 
     def headers(self, position: int) -> Iterator[BatchHeader]:
         """Headers of the batches from `position` to the end, each with its position in the file."""
@@ -321,11 +290,8 @@ class Segment:
             return 0
         relative_offset, position = entry
         if 0 <= position <= self.size_bytes - HEADER_SIZE:
-            data = self._files.get(self.log_path).pread(_SCAN.size, position)
-            if len(data) < _SCAN.size:
-                return None
-            base_offset, _, magic, last_offset_delta = _SCAN.unpack(data)
-            if magic == MAGIC and base_offset + last_offset_delta == self.base_offset + relative_offset:
+            last_offset = batch_places.last_offset_at(self._files.get(self.log_path), position)
+            if last_offset == self.base_offset + relative_offset:
                 return position
         return None
 
@@ -405,7 +371,7 @@ class Segment:
         """Whether a batch has the largest timestamp, which was taken from the time index."""
         return self.largest.timestamp < 0 or self._holds(self.largest)
 
-    def rebuild_indexes(self, index_interval_bytes: int = _SCAN_BYTES) -> None:
+    def rebuild_indexes(self, index_interval_bytes: int = _REBUILT_INTERVAL_BYTES) -> None:
         """Rebuilds the offset and time index from the batch headers."""
         _log.warning("the indexes of a segment are rebuilt", extra={"path": str(self.log_path)})
         was_sealed = self.offset_index.sealed

@@ -18,8 +18,9 @@ import logging
 from uuid import UUID
 
 from felice.env import Buffer
+from felice.log.answers import AppendInfo, AppendOrigin
 from felice.log.errors import FlushPostponed
-from felice.log.log import AppendInfo, AppendOrigin, Log
+from felice.log.log import Log
 from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.batch import BatchHeader

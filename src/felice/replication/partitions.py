@@ -19,6 +19,7 @@ from felice.log import partition_metadata
 from felice.log.directory import LogDirectory
 from felice.log.errors import LogDirectoryError
 from felice.log.log import Log
+from felice.log.readable import ReadableLog
 from felice.metadata import ClusterImage, PartitionImage, TopicImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.topic_partition import PartitionKey
@@ -202,7 +203,7 @@ class Partitions:
             if directory.logs.get(key) is partition.log:
                 self._go_offline(partition)
 
-    def on_log_offline(self, log: Log) -> None:
+    def on_log_offline(self, log: ReadableLog) -> None:
         """As `on_directory_offline`, for a single log."""
         key = log.topic, log.partition
         partition = self._partitions.get(key)

@@ -16,6 +16,7 @@ import uuid
 from felice.controller.controller import Controller
 from felice.log.directory import LogDirectory
 from felice.log.log import Log
+from felice.log.readable import ReadableLog
 from felice.metadata import ClusterImage
 from felice.metadata.store import MetadataStore, SessionState
 from felice.metadata.watcher import Watcher
@@ -170,7 +171,7 @@ class ImageFollower:
         if self._directories.are_all_offline:
             self._lifecycle.fail(f"all log directories are offline: {failed.path}: {failed.offline_reason}")
 
-    def _on_log_offline(self, log: Log) -> None:
+    def _on_log_offline(self, log: ReadableLog) -> None:
         if self._is_following:
             self._partitions.on_log_offline(log)
             self._follow_open_partitions()

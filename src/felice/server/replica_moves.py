@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from felice.env import Clock
+from felice.log.answers import AppendOrigin
 from felice.log.cleaner_throttle import Throttle
 from felice.log.directory import LogDirectory
 from felice.log.errors import LogDirectoryError
-from felice.log.log import AppendOrigin, Log
+from felice.log.log import Log
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.replication.partition import NO_EPOCH, Partition
 from felice.replication.partitions import Partitions

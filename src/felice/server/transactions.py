@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from felice.coordinator.group.coordinator import GROUP_TOPIC, GroupCoordinator
 from felice.coordinator.shard import TransactionalProducer
 from felice.env import Clock
-from felice.log.log import AppendOrigin
+from felice.log.answers import AppendOrigin
 from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.write_txn_markers import (

@@ -8,7 +8,7 @@ from typing import Any
 
 from felice.config import TopicConfig
 from felice.coordinator.shard import NEVER_MS, NO_PRODUCER_ID, Instant, Outcome, Reply, Undo
-from felice.log.log import AppendInfo, AppendOrigin
+from felice.log.answers import AppendInfo, AppendOrigin
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.primitives import UnencodableMessage
 from felice.records.batch import BatchHeader, stamp

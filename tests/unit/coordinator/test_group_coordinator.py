@@ -11,7 +11,7 @@ from felice.config import BrokerConfig
 from felice.coordinator.group.coordinator import GROUP_TOPIC, NO_NODE, Client, GroupCoordinator, gather
 from felice.coordinator.group.records import CommittedOffset, GroupRecordCodec, OffsetRecord
 from felice.env import Environment
-from felice.log.log import AppendOrigin
+from felice.log.answers import AppendOrigin
 from felice.metadata.image import ClusterImage, PartitionImage, TopicImage
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.heartbeat import HeartbeatRequest

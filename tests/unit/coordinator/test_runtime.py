@@ -19,7 +19,7 @@ from felice.coordinator.shard import (
     TransactionalProducer,
     Waiter,
 )
-from felice.log.log import AppendOrigin
+from felice.log.answers import AppendOrigin
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.batch import BatchHeader
 from felice.records.builder import BatchBuilder, build_control

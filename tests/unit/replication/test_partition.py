@@ -12,7 +12,8 @@ import pytest
 
 from felice.config import TopicConfig
 from felice.env import SystemClock, SystemDisk
-from felice.log.log import AppendInfo, Log
+from felice.log.answers import AppendInfo
+from felice.log.log import Log
 from felice.metadata.image import PartitionImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.builder import BatchBuilder, build_batch

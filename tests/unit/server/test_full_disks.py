@@ -420,4 +420,4 @@ def test_a_replica_that_lacked_a_file_descriptor_is_created_when_one_is_free() -
         eventually(lambda: produce(wire, "u", 0, b"taken") == 0)
         assert fetch(wire, "u", 0) == [b"taken"]
         (directory,) = broker.broker.directories
-        assert not directory._incomplete
+        assert not directory._partition_logs._incomplete

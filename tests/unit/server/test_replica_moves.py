@@ -9,7 +9,8 @@ import pytest
 
 from felice.controller.cluster_admin import NewTopic
 from felice.env import Environment
-from felice.log.log import AppendOrigin, Log
+from felice.log.answers import AppendOrigin
+from felice.log.log import Log
 from felice.metadata.memory import MemoryEnsemble
 from felice.records.builder import build_batch
 from felice.records.record import Record

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeAlias
 
+from felice.log.answers import TimestampOffset
 from felice.log.errors import CorruptLog
-from felice.log.log import TimestampOffset
 from felice.log.timestamps import BatchSearch, Find
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.list_offsets import (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from felice.controller.topic_names import INTERNAL_TOPICS
 from felice.coordinator.transaction.metadata import V1, V2
 from felice.coordinator.transaction.shard import Identity
-from felice.log.log import AppendInfo
+from felice.log.answers import AppendInfo
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
