@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from felice.client.blocking.coordinators import BlockingCoordinators
 from felice.client.error import KafkaException
 from felice.pipelines.spark.commit import Decision, Outcome, Prepared, commit_batch
 from felice.pipelines.spark.connections import client_of
-from felice.pipelines.spark.ledger import BrokerLedger, TaskIdentity, task_prefix
+from felice.pipelines.spark.identity import TaskIdentity, task_prefix
+from felice.pipelines.spark.ledger import BrokerLedger
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.writer import Written, abort_parts, commit_parts, write_part
 
@@ -51,14 +53,15 @@ class Query:
         self.name = str(uuid.uuid4())
         self.bootstrap, self.topic = bootstrap, topic
 
-    def write(self, batch: int, run: str, *parts: list[str], attempt: int = 0) -> list[Written]:
+    def write(self, batch: int, *parts: list[str], attempt: int = 0, topic: str = "") -> list[Written]:
         import pyarrow as pa
 
+        options = replace(self.options, topic=topic or self.topic)
         return [
             write_part(
                 iter([pa.RecordBatch.from_pydict({"value": rows})]),
-                self.options,
-                TaskIdentity(self.name, run, batch, slot, attempt),
+                options,
+                TaskIdentity(self.name, batch, slot, attempt),
             )
             for slot, rows in enumerate(parts)
         ]
@@ -96,60 +99,125 @@ def prepared(written: list[Written]) -> list[Prepared]:
 
 
 def test_a_batch_is_visible_when_it_is_committed_and_a_replay_adds_nothing(query: Query) -> None:
-    written = query.write(0, "a", ["1", "2"], ["3"])
+    written = query.write(0, ["1", "2"], ["3"])
     assert query.visible() == []
     query.commit(written)
     assert query.visible() == ["1", "2", "3"]
-    query.commit(query.write(0, "b", ["1", "2", "3"]))
+    query.commit(query.write(0, ["1", "2", "3"]))
     assert query.visible() == ["1", "2", "3"]
-    query.commit(query.write(1, "b", ["4"]))
+    query.commit(query.write(1, ["4"]))
     assert query.visible() == ["1", "2", "3", "4"]
     assert query.open_now() == []
 
 
 def test_the_next_driver_carries_out_a_decision_although_its_rows_differ(query: Query) -> None:
-    first = prepared(query.write(0, "a", ["1"], ["2"], ["3"]))
+    first = prepared(query.write(0, ["1"], ["2"], ["3"]))
     ledger = query.ledger()
     ledger.take_over()
     ledger.decide(Decision(0, tuple(first)))
     ledger.commit(first[:1])
-    query.commit(query.write(0, "b", ["3"], ["x"]))
+    query.commit(query.write(0, ["3"], ["x"]))
     assert query.visible() == ["1", "2", "3"]
     assert query.open_now() == []
 
 
 def test_an_abort_of_a_replay_leaves_what_is_decided(query: Query) -> None:
-    first = query.write(0, "a", ["1"], ["2"])
+    first = query.write(0, ["1"], ["2"])
     ledger = query.ledger()
     ledger.take_over()
     ledger.decide(Decision(0, tuple(prepared(first))))
     query.abort(first)
     assert len(query.open_now()) == 2
-    query.commit(query.write(0, "b", ["other"]))
+    query.commit(query.write(0, ["other"]))
     assert query.visible() == ["1", "2"]
 
 
 def test_an_aborted_batch_is_written_again_and_what_was_left_open_is_aborted(query: Query) -> None:
-    query.abort(query.write(0, "a", ["1"], ["2"]))
-    query.write(0, "b", ["1"], ["2"])  # its driver dies
-    query.commit(query.write(0, "c", ["1", "2"]))
+    query.abort(query.write(0, ["1"], ["2"]))
+    query.write(0, ["1"], ["2"])  # its driver dies
+    query.commit(query.write(0, ["1", "2"]))
     assert query.visible() == ["1", "2"]
     assert query.open_now() == []
 
 
-def test_what_a_speculative_attempt_left_open_is_aborted(query: Query) -> None:
-    query.commit(query.write(0, "a", ["1"]))
-    first = query.write(1, "a", ["2"])
-    query.write(1, "a", ["2"], attempt=1)
-    assert len(query.open_now()) == 2
-    first += query.write(1, "a", [], ["3"], attempt=1)[1:]
-    query.commit(first)
-    assert query.visible() == ["1", "2", "3"]
+def test_an_aborted_batch_leaves_nothing_open_although_the_batch_before_used_the_same_ids(
+    query: Query,
+) -> None:
+    query.commit(query.write(0, ["1"]))
+    query.abort(query.write(1, ["2"]))
     assert query.open_now() == []
 
 
+@pytest.mark.parametrize("winner", [0, 1])
+def test_what_a_speculative_attempt_left_open_is_aborted(query: Query, winner: int) -> None:
+    query.commit(query.write(0, ["1"]))
+    attempts = [query.write(1, ["2"]), query.write(1, ["2"], attempt=1)]
+    query.commit(attempts[winner])
+    assert query.visible() == ["1", "2"]
+    assert query.open_now() == []
+
+
+def test_a_task_of_a_stage_that_runs_again_does_not_abort_what_the_first_wrote(query: Query) -> None:
+    """Spark numbers the attempts of such a stage from 0 again."""
+    first = query.write(0, ["1"], ["2"])
+    query.write(0, ["1"])
+    query.commit(first)
+    assert query.visible() == ["1", "2"]
+    assert query.open_now() == []
+
+
+def test_a_write_that_is_retried_within_a_batch_is_written_once(query: Query) -> None:
+    """As in `foreachBatch`: the first write was decided, and failed while it was committed."""
+    first = query.write(0, ["1"], ["2"])
+    ledger = query.ledger()
+    ledger.take_over()
+    ledger.decide(Decision(0, tuple(prepared(first))))
+    ledger.commit(prepared(first)[:1])
+    query.abort(first)
+    query.commit(query.write(0, ["1"], ["2"]))
+    assert query.visible() == ["1", "2"]
+    assert query.open_now() == []
+
+
+def test_a_late_task_does_not_change_what_became_of_a_decision(query: Query) -> None:
+    """It begins after the commit, and is aborted: a replay must not take the commit for aborted."""
+    query.commit(query.write(0, ["1"]))
+    late = query.write(0, ["1"])
+    query.ledger().abort(prepared(late))
+    query.commit(query.write(0, ["1"]))
+    assert query.visible() == ["1"]
+
+
+def test_a_batch_that_is_decided_again_for_another_topic_is_replayed_by_its_last_decision(
+    broker: Target, query: Query
+) -> None:
+    other = create_topic(broker, f"a-{query.topic}", partitions=2)
+    first = query.write(0, ["1"])
+    ledger = query.ledger()
+    ledger.take_over()
+    ledger.decide(Decision(0, tuple(prepared(first))))
+    ledger.abort(prepared(first))  # as the broker does after the timeout
+    query.commit(query.write(0, ["1"], topic=other))
+    query.commit(query.write(0, ["1"]))
+    assert query.visible() == []
+    query.topic = other
+    assert query.visible() == ["1"]
+
+
+def test_open_transactions_of_a_query_whose_name_is_longer_are_left_alone(
+    broker: Target, query: Query
+) -> None:
+    longer = Query(broker.bootstrap, query.topic)
+    longer.name = f"{query.name}-more"
+    written = longer.write(0, ["1"])
+    query.commit(query.write(0, ["2"]))
+    longer.commit(written)
+    assert query.visible() == ["1", "2"]
+    client_of(longer.options.client).close()
+
+
 def test_a_batch_torn_by_a_timeout_is_completed_by_a_replay_of_the_same_parts(query: Query) -> None:
-    first = prepared(query.write(0, "a", ["1"], ["2"]))
+    first = prepared(query.write(0, ["1"], ["2"]))
     ledger = query.ledger()
     ledger.take_over()
     ledger.decide(Decision(0, tuple(first)))
@@ -157,26 +225,26 @@ def test_a_batch_torn_by_a_timeout_is_completed_by_a_replay_of_the_same_parts(qu
     query.ledger().abort(first[1:])  # as the broker does after the timeout
     assert ledger.commit(first) == {first[0]: Outcome.COMMITTED, first[1]: Outcome.ABORTED}
     with pytest.raises(Exception, match="batch 0 was committed in part: the transactions of tasks 1 of 2"):
-        query.commit(query.write(0, "b", ["1"], ["other"]))
-    query.commit(query.write(0, "c", ["1"], ["2"]))
+        query.commit(query.write(0, ["1"], ["other"]))
+    query.commit(query.write(0, ["1"], ["2"]))
     assert query.visible() == ["1", "2"]
     assert query.open_now() == []
 
 
 def test_an_older_driver_cannot_decide(query: Query) -> None:
-    older, first = query.ledger(), prepared(query.write(0, "a", ["1"]))
+    older, first = query.ledger(), prepared(query.write(0, ["1"]))
     older.take_over()
-    query.commit(query.write(0, "b", ["1"]))
+    query.commit(query.write(0, ["1"]))
     with pytest.raises(KafkaException, match=r"FENCED|PRODUCER_EPOCH|fenced|epoch"):
         older.decide(Decision(0, tuple(first)))
     assert query.visible() == ["1"]
 
 
 def test_a_batch_whose_transaction_has_ended_is_not_decided(query: Query) -> None:
-    first = prepared(query.write(0, "a", ["1"], ["2"]))
+    first = prepared(query.write(0, ["1"], ["2"]))
     query.ledger().abort(first[:1])
     with pytest.raises(Exception, match="1 of its transactions ended before the batch could be committed"):
-        commit_batch(query.ledger(), 0, first, strays=False)
+        commit_batch(query.ledger(), 0, first)
     assert query.visible() == []
 
 

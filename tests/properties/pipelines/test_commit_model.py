@@ -125,11 +125,10 @@ class ModelLedger:
             self._step()
             self._brokers.time_out([row.transactional_id])
 
-    def abort_strays(self, keep: Collection[str]) -> None:
+    def abort_strays(self, keep: Collection[Prepared]) -> None:
         self._step()
-        for name in self._brokers.states:
-            if name not in keep:
-                self._brokers.time_out([name])
+        kept = {row.transactional_id for row in keep}
+        self._brokers.time_out([name for name in self._brokers.states if name not in kept])
 
 
 @dataclass
@@ -149,7 +148,7 @@ class Query:
         prepared = self._written(batch)
         ledger = ModelLedger(self.brokers, steps)
         try:
-            commit_batch(ledger, batch, prepared, strays=self.dice.random() < 0.5)
+            commit_batch(ledger, batch, prepared)
         except (CommitError, Unreachable):
             abort_batch(ledger, batch, prepared)
             raise

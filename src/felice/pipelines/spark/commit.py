@@ -51,11 +51,8 @@ class Decision:
 
     batch_id: int
     transactions: tuple[Prepared, ...]
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The transactional ids that the decision commits."""
-        return frozenset(row.transactional_id for row in self.transactions)
+    number: int = 0
+    """Counts the query's decisions; the ledger assigns it."""
 
 
 class Outcome(Enum):
@@ -84,8 +81,8 @@ class Ledger(Protocol):
     def abort(self, transactions: Iterable[Prepared]) -> None:
         """Abort those that are open. Readers need not wait for their timeout then."""
 
-    def abort_strays(self, keep: Collection[str]) -> None:
-        """Abort every open transaction of the query's tasks except those of these ids."""
+    def abort_strays(self, keep: Collection[Prepared]) -> None:
+        """Abort every open transaction of the query's tasks except these."""
 
 
 class CommitError(QueryError, RuntimeError):
@@ -96,10 +93,11 @@ class TornBatch(QueryError, RuntimeError):
     """Parts of a batch are committed, others aborted, and the replay has other parts."""
 
 
-def commit_batch(ledger: Ledger, batch_id: int, prepared: Collection[Prepared], *, strays: bool) -> bool:
+def commit_batch(ledger: Ledger, batch_id: int, prepared: Collection[Prepared]) -> bool:
     """Commit a batch; False if it was committed before and these transactions are aborted instead.
 
-    `strays`: whether transactions of tasks that did not succeed may be open, which keep readers waiting.
+    Tasks that died, and speculative ones that lost, may have left transactions open, which keep readers waiting.
+    Nothing tells the driver of them, so it looks for them in each batch.
     """
     known = ledger.take_over()
     decision: Decision | None = Decision(batch_id, tuple(prepared))
@@ -107,14 +105,14 @@ def commit_batch(ledger: Ledger, batch_id: int, prepared: Collection[Prepared], 
         decision = _after_replay(ledger, known, batch_id, tuple(prepared))
     if decision is None:
         ledger.abort(prepared)
-        _sweep(ledger, strays, known)
+        ledger.abort_strays(known.transactions if known is not None else ())
         return False
     fresh = [row for row in decision.transactions if row in prepared]
     if lost := ledger.not_open(fresh):
         raise CommitError(_lost(batch_id, lost, before=True))
     if fresh:
         ledger.decide(decision)
-    _sweep(ledger, strays, decision)
+    ledger.abort_strays(decision.transactions)
     _expect_committed(batch_id, ledger.commit(decision.transactions))
     ledger.abort(row for row in prepared if row not in decision.transactions)
     return True
@@ -123,8 +121,8 @@ def commit_batch(ledger: Ledger, batch_id: int, prepared: Collection[Prepared], 
 def abort_batch(ledger: Ledger, batch_id: int, prepared: Collection[Prepared]) -> None:
     """Abort a batch that failed, except what is decided: the replay will commit that."""
     known = ledger.take_over()
-    kept = known.names if known is not None else frozenset()
-    ledger.abort(row for row in prepared if row.transactional_id not in kept)
+    kept = known.transactions if known is not None else ()
+    ledger.abort(row for row in prepared if row not in kept)
     ledger.abort_strays(kept)
 
 
@@ -154,11 +152,6 @@ def _completed(known: Decision, aborted: frozenset[Prepared], prepared: tuple[Pr
         known.batch_id,
         tuple(again[row.slot] if row in aborted else row for row in known.transactions),
     )
-
-
-def _sweep(ledger: Ledger, strays: bool, decision: Decision | None) -> None:
-    if strays:
-        ledger.abort_strays(decision.names if decision is not None else frozenset())
 
 
 def _expect_committed(batch_id: int, outcomes: Mapping[Prepared, Outcome]) -> None:

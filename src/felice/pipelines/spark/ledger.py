@@ -1,12 +1,12 @@
 """The state of a query's exactly-once writes on the brokers: its transactions, and the last decision.
 
 Keeps true: everything is under names that the query's id determines, so that any driver of the query finds it.
-Where:      A task's transactional id is `felice-spark-QUERY-RUN-SLOT-ATTEMPT`. It differs from run to run, because a
-            replay must not touch the transactions of an earlier decision, and from attempt to attempt, because a
-            speculative attempt must not fence the one that succeeds.
+Where:      `identity` has the transactional ids of tasks.
             The decision is an offset of the group `felice-spark-QUERY-sink`, for partition 0 of each topic that the
-            batch was written to: the offset is the batch id, its metadata the transactions. The driver commits it
-            in a transaction of its own, `felice-spark-QUERY-driver`, which fences older drivers.
+            batch was written to: the offset is the batch id, its metadata the transactions and a number that grows
+            with each decision. A batch that is decided again may go to other topics; the number tells the decisions
+            apart then. The driver commits it in a transaction of its own, `felice-spark-QUERY-driver`, which
+            fences older drivers.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import binascii
 import json
 import zlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from felice.client.blocking.coordinators import ONGOING, BlockingCoordinators, TransactionalProducer
 from felice.client.error import KafkaException
 from felice.client.group.requests import CommittedOffset
 from felice.pipelines.spark.commit import Decision, Outcome, Prepared
+from felice.pipelines.spark.identity import is_of_task, task_prefix
 from felice.pipelines.spark.mistakes import ClusterError, QueryError
 from felice.protocol.errors import ErrorCode
 
-PREFIX = "felice-spark"
 DECISION_TIMEOUT_MS = 60_000
 METADATA_MAX_BYTES = 4096
 """The brokers' default for offset.metadata.max.bytes."""
@@ -43,6 +43,7 @@ class BrokerLedger:
         self._query_id = query_id
         self._topics = sorted(topics)
         self._driver: TransactionalProducer | None = None
+        self._last_number = 0
 
     def take_over(self) -> Decision | None:
         """Fences older drivers of the query, and returns the last decision; None before the first."""
@@ -51,8 +52,10 @@ class BrokerLedger:
             from_metadata(row.offset, row.metadata, task_prefix(self._query_id))
             for row in self._ask.committed(sink_group(self._query_id)).values()
         ]
-        # A topic that an earlier batch was written to still has the decision for that batch.
-        return max(decisions, key=lambda decision: decision.batch_id, default=None)
+        # A topic that an earlier batch, or an aborted decision, was written to still has that decision.
+        last = max(decisions, key=lambda decision: (decision.batch_id, decision.number), default=None)
+        self._last_number = last.number if last is not None else 0
+        return last
 
     def not_open(self, transactions: Iterable[Prepared]) -> list[Prepared]:
         """Returns the transactions that their coordinator does not report as ongoing."""
@@ -64,7 +67,8 @@ class BrokerLedger:
     def decide(self, decision: Decision) -> None:
         """Makes the decision durable. Raises `ClusterError` if a newer driver has taken over."""
         assert self._driver is not None, "take_over comes first"
-        metadata = to_metadata(decision, task_prefix(self._query_id))
+        numbered = replace(decision, number=self._last_number + 1)
+        metadata = to_metadata(numbered, task_prefix(self._query_id))
         offsets = {(topic, 0): CommittedOffset(decision.batch_id, metadata) for topic in self._topics}
         self._ask.add_offsets(self._driver, sink_group(self._query_id), offsets)
         code = self._ask.end([self._driver], committed=True)[self._driver.transactional_id]
@@ -99,62 +103,41 @@ class BrokerLedger:
         # What cannot be aborted has ended already.
         self._ask.end(map(_producer, transactions), committed=False)
 
-    def abort_strays(self, keep: Collection[str]) -> None:
+    def abort_strays(self, keep: Collection[Prepared]) -> None:
         """Aborts the query's open transactions other than those in `keep`: failed attempts left them."""
-        prefix = task_prefix(self._query_id)
-        names = [
-            name
-            for name in self._ask.list_open(prefix)
-            if name not in keep and self._driver is not None and name != self._driver.transactional_id
-        ]
-        found = self._ask.describe(names).values()
+        is_open = self._ask.list_open(task_prefix(self._query_id))
+        names = [name for name in is_open if is_of_task(name, self._query_id)]
+        kept = set(map(_producer, keep))
+        found = [row.producer for row in self._ask.describe(names).values() if row.state == ONGOING]
         # By producer and epoch, not by a new epoch: what was committed meanwhile stays recognisable.
-        self._ask.end((row.producer for row in found if row.state == ONGOING), committed=False)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskIdentity:
-    """Whose part of which batch a task writes."""
-
-    query_id: str
-    run: str
-    batch_id: int
-    slot: int
-    attempt: int
-
-    @property
-    def transactional_id(self) -> str:
-        """`felice-spark-QUERY-RUN-SLOT-ATTEMPT`, unique for each attempt of a task."""
-        return f"{task_prefix(self.query_id)}{self.run}-{self.slot}-{self.attempt}"
-
-
-def task_prefix(query_id: str) -> str:
-    """The prefix of the transactional ids of a query's tasks."""
-    return f"{PREFIX}-{query_id}-"
+        self._ask.end((producer for producer in found if producer not in kept), committed=False)
 
 
 def sink_group(query_id: str) -> str:
     """The name of the group that holds a query's last decision."""
-    return f"{PREFIX}-{query_id}-sink"
+    return f"{task_prefix(query_id)}sink"
 
 
 def to_metadata(decision: Decision, prefix: str) -> str:
     """The transactions in few bytes: numbers that follow each other as their differences, then compressed."""
     rows = decision.transactions
+    names = [row.transactional_id.removeprefix(prefix).split("-") for row in rows]
     columns = [
         [row.slot for row in rows],
-        [row.transactional_id.removeprefix(prefix) for row in rows],
+        [process for process, _, _ in names],
+        [int(attempt) for _, _, attempt in names],
         _differences([row.producer_id for row in rows]),
         _differences([row.producer_epoch for row in rows]),
         [row.rows for row in rows],
         [row.fingerprint for row in rows],
+        decision.number,
     ]
     packed = zlib.compress(json.dumps(columns, separators=(",", ":")).encode(), 9)
     text = base64.b85encode(packed).decode()
     if len(text) > METADATA_MAX_BYTES:
         raise QueryError(
             f"{len(rows)} tasks wrote batch {decision.batch_id}, too many to commit exactly once together: "
-            "write fewer partitions, for instance with coalesce(200)"
+            "write fewer partitions, for instance with coalesce(150)"
         )
     return text
 
@@ -162,19 +145,21 @@ def to_metadata(decision: Decision, prefix: str) -> str:
 def from_metadata(batch_id: int, text: str, prefix: str) -> Decision:
     """Decodes what `to_metadata` encoded. Raises `QueryError` if another program wrote it."""
     try:
-        slots, names, producer_ids, epochs, rows, fingerprints = json.loads(
+        slots, processes, attempts, producer_ids, epochs, *rest, number = json.loads(
             zlib.decompress(base64.b85decode(text))
         )
-        found = zip(
-            slots, names, accumulate(producer_ids), accumulate(epochs), rows, fingerprints, strict=True
-        )
-        transactions = tuple(Prepared(slot, prefix + name, *rest) for slot, name, *rest in found)
+        ids = [
+            f"{prefix}{name}-{slot}-{attempt}"
+            for slot, name, attempt in zip(slots, processes, attempts, strict=True)
+        ]
+        columns = zip(slots, ids, accumulate(producer_ids), accumulate(epochs), *rest, strict=True)
+        transactions = tuple(Prepared(*column) for column in columns)
     except (ValueError, zlib.error, binascii.Error, TypeError) as error:
         group = f"{prefix}sink"
         raise QueryError(
             f"the offsets of group {group} hold no decision of this sink ({error}); has another program written them?"
         ) from None
-    return Decision(batch_id, transactions)
+    return Decision(batch_id, transactions, number)
 
 
 def _differences(numbers: list[int]) -> list[int]:

@@ -2,5 +2,3 @@
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-# Spark gives all jobs of one run of a query the run's id as their group.
-RUN_ID = "spark.jobGroup.id"

@@ -20,7 +20,8 @@ from felice.client.blocking.coordinators import BlockingCoordinators, Transactio
 from felice.client.error import KafkaError, KafkaException
 from felice.client.model import Partition
 from felice.pipelines.spark.commit import Prepared
-from felice.pipelines.spark.ledger import TaskIdentity, abort_quietly
+from felice.pipelines.spark.identity import NAMES, TaskIdentity
+from felice.pipelines.spark.ledger import abort_quietly
 from felice.pipelines.spark.mistakes import OptionError
 from felice.pipelines.spark.options import ALL_REPLICAS, SinkOptions
 from felice.records.arrow import arrow_to_batches, key_hashes
@@ -102,7 +103,7 @@ class TransactionalOutput:
     def _begin(self) -> TransactionalProducer:
         timeout_ms = self._options.transaction_timeout_ms
         try:
-            return self._coordinators.begin(self._identity.transactional_id, timeout_ms)
+            return self._coordinators.begin(NAMES.next(self._identity), timeout_ms)
         except KafkaException as error:
             if error.code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
                 reason = f"the broker does not allow {timeout_ms}; its transaction.max.timeout.ms is lower"

@@ -9,7 +9,6 @@ Columns as in Spark's own Kafka sink: key, value, topic, partition, headers.
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,11 +21,12 @@ from felice.client.blocking.coordinators import BlockingCoordinators
 from felice.client.error import KafkaException
 from felice.pipelines.spark.commit import Prepared, abort_batch, commit_batch
 from felice.pipelines.spark.connections import client_of
-from felice.pipelines.spark.ledger import BrokerLedger, TaskIdentity
+from felice.pipelines.spark.identity import TaskIdentity
+from felice.pipelines.spark.ledger import BrokerLedger
 from felice.pipelines.spark.mistakes import OptionError, QueryError, plain_errors
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.producing import PlainOutput, TopicWriter
-from felice.pipelines.spark.properties import BATCH_ID, QUERY_ID, RUN_ID
+from felice.pipelines.spark.properties import BATCH_ID, QUERY_ID
 from felice.pipelines.spark.schema import HEADERS
 from felice.pipelines.spark.transactional import TransactionalOutput
 
@@ -56,8 +56,6 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._exactly_once = options.for_batch()
-        # Made in the driver, so that all tasks of this write have the same.
-        self._run = secrets.token_hex(4)
 
     @plain_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -67,8 +65,7 @@ class BatchWriter(DataSourceArrowWriter):
         application, version = self._options.identified
         task = TaskContext.get()
         assert task is not None, "Spark writes in tasks"
-        run = _run_of_stream(task) or self._run
-        identity = TaskIdentity(application, run, version, task.partitionId(), task.attemptNumber())
+        identity = TaskIdentity(application, version, task.partitionId(), task.attemptNumber())
         return write_part(iterator, self._options, identity)
 
     @plain_errors
@@ -112,20 +109,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def _identity_in_stream() -> TaskIdentity:
     task = TaskContext.get()
     assert task is not None, "Spark writes in tasks"
-    named = [task.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID, RUN_ID)]
-    if None in named:
+    query_id, batch_id = task.getLocalProperty(QUERY_ID), task.getLocalProperty(BATCH_ID)
+    if query_id is None or batch_id is None:
         raise QueryError("exactly once needs a streaming query; this task belongs to none")
-    query_id, batch_id, _ = (str(name) for name in named)
-    run = str(_run_of_stream(task))
-    return TaskIdentity(query_id, run, int(batch_id), task.partitionId(), task.attemptNumber())
-
-
-def _run_of_stream(task: TaskContext) -> str | None:
-    """What tells this run of a streaming query from others, also within `foreachBatch`."""
-    run_id = task.getLocalProperty(RUN_ID)
-    if task.getLocalProperty(QUERY_ID) is None or run_id is None:
-        return None
-    return run_id.partition("-")[0]
+    return TaskIdentity(query_id, int(batch_id), task.partitionId(), task.attemptNumber())
 
 
 def write_rows(rows: Iterator[pa.RecordBatch], options: SinkOptions) -> Written:
@@ -155,23 +142,12 @@ def _write_all(rows: Iterator[pa.RecordBatch], writer: TopicWriter) -> None:
     writer.flush()
 
 
-# Runs whose first commit this process has made: what an earlier run left open is aborted then.
-_swept: set[tuple[str, str]] = set()
-
-
 def commit_parts(messages: Messages, options: SinkOptions) -> None:
     """Commits the transactions of all tasks of a batch. Also aborts transactions that failed attempts left."""
     written = [message for message in messages if isinstance(message, Written)]
     if (identity := _identity_of(written)) is None:
         return
-    is_new = (identity.query_id, identity.run) not in _swept
-    commit_batch(
-        _ledger(identity.query_id, written, options),
-        identity.batch_id,
-        _prepared(written),
-        strays=is_new or any(message.identity and message.identity.attempt for message in written),
-    )
-    _swept.add((identity.query_id, identity.run))
+    commit_batch(_ledger(identity.query_id, written, options), identity.batch_id, _prepared(written))
 
 
 def abort_parts(messages: Messages, options: SinkOptions) -> None:

@@ -16,7 +16,8 @@ from felice.pipelines.spark.commit import (
     abort_batch,
     commit_batch,
 )
-from felice.pipelines.spark.ledger import from_metadata, task_prefix, to_metadata
+from felice.pipelines.spark.identity import task_prefix
+from felice.pipelines.spark.ledger import from_metadata, to_metadata
 from felice.pipelines.spark.mistakes import QueryError
 
 COMMITTED, ABORTED, UNKNOWN = Outcome.COMMITTED, Outcome.ABORTED, Outcome.UNKNOWN
@@ -43,7 +44,8 @@ class Ledger:
         return [row for row in transactions if row in self.closed]
 
     def decide(self, decision: Decision) -> None:
-        self.calls.append((f"decide {decision.batch_id}", sorted(decision.names)))
+        names = sorted(row.transactional_id for row in decision.transactions)
+        self.calls.append((f"decide {decision.batch_id}", names))
 
     def commit(self, transactions: Iterable[Prepared]) -> Mapping[Prepared, Outcome]:
         rows = list(transactions)
@@ -54,8 +56,8 @@ class Ledger:
         if names := sorted(row.transactional_id for row in transactions):
             self.calls.append(("abort", names))
 
-    def abort_strays(self, keep: Collection[str]) -> None:
-        self.calls.append(("sweep except", sorted(keep)))
+    def abort_strays(self, keep: Collection[Prepared]) -> None:
+        self.calls.append(("sweep except", sorted(row.transactional_id for row in keep)))
 
 
 NEW = [part(0), part(1)]
@@ -64,45 +66,49 @@ OLD = Decision(5, (part(0, "old"), part(1, "old")))
 
 def test_the_decision_is_durable_before_anything_is_committed() -> None:
     ledger = Ledger(Decision(4, (part(0, "older"),)))
-    assert commit_batch(ledger, 5, NEW, strays=False)
+    assert commit_batch(ledger, 5, NEW)
     assert ledger.calls == [
         ("take over", []),
         ("decide 5", ["new-0", "new-1"]),
+        ("sweep except", ["new-0", "new-1"]),
         ("commit", ["new-0", "new-1"]),
     ]
 
 
-def test_what_failed_tasks_left_open_is_aborted_once_the_decision_protects_the_rest() -> None:
-    ledger = Ledger()
-    commit_batch(ledger, 0, NEW, strays=True)
-    assert [name for name, _ in ledger.calls] == ["take over", "decide 0", "sweep except", "commit"]
-    assert ledger.calls[2] == ("sweep except", ["new-0", "new-1"])
-
-
 def test_a_replay_commits_what_was_decided_and_aborts_its_own() -> None:
     ledger = Ledger(OLD)
-    assert not commit_batch(ledger, 5, NEW, strays=False)
-    assert ledger.calls == [("take over", []), ("commit", ["old-0", "old-1"]), ("abort", ["new-0", "new-1"])]
+    assert not commit_batch(ledger, 5, NEW)
+    assert ledger.calls == [
+        ("take over", []),
+        ("commit", ["old-0", "old-1"]),
+        ("abort", ["new-0", "new-1"]),
+        ("sweep except", ["old-0", "old-1"]),
+    ]
 
 
 def test_a_batch_before_the_decided_one_was_committed() -> None:
     ledger = Ledger(OLD)
-    assert not commit_batch(ledger, 4, NEW, strays=False)
-    assert ledger.calls == [("take over", []), ("abort", ["new-0", "new-1"])]
+    assert not commit_batch(ledger, 4, NEW)
+    assert ledger.calls == [
+        ("take over", []),
+        ("abort", ["new-0", "new-1"]),
+        ("sweep except", ["old-0", "old-1"]),
+    ]
 
 
 def test_a_replay_takes_the_place_of_a_decision_of_which_nothing_was_committed() -> None:
     """Also with other rows in other tasks: nobody has seen the first ones."""
     ledger = Ledger(OLD, old0=ABORTED, old1=ABORTED)
-    assert commit_batch(ledger, 5, [part(0, fingerprint=99)], strays=False)
-    assert ledger.calls[2:] == [("decide 5", ["new-0"]), ("commit", ["new-0"])]
+    assert commit_batch(ledger, 5, [part(0, fingerprint=99)])
+    assert ledger.calls[2:] == [("decide 5", ["new-0"]), ("sweep except", ["new-0"]), ("commit", ["new-0"])]
 
 
 def test_a_replay_of_the_same_parts_commits_those_that_are_missing() -> None:
     ledger = Ledger(OLD, old1=ABORTED)
-    assert commit_batch(ledger, 5, NEW, strays=False)
+    assert commit_batch(ledger, 5, NEW)
     assert ledger.calls[2:] == [
         ("decide 5", ["new-1", "old-0"]),
+        ("sweep except", ["new-1", "old-0"]),
         ("commit", ["new-1", "old-0"]),
         ("abort", ["new-0"]),
     ]
@@ -121,32 +127,39 @@ def test_a_replay_of_the_same_parts_commits_those_that_are_missing() -> None:
 def test_a_replay_of_other_parts_of_a_torn_batch_is_refused(replayed: list[Prepared]) -> None:
     ledger = Ledger(OLD, old1=ABORTED)
     with pytest.raises(TornBatch, match=r"tasks 1 of 2.*deliveryGuarantee=at_least_once"):
-        commit_batch(ledger, 5, replayed, strays=False)
+        commit_batch(ledger, 5, replayed)
     assert not any(name.startswith("decide") for name, _ in ledger.calls)
 
 
 def test_an_outcome_that_nobody_knows_is_not_guessed() -> None:
     with pytest.raises(TornBatch, match="cannot tell"):
-        commit_batch(Ledger(OLD, old1=UNKNOWN), 5, NEW, strays=False)
+        commit_batch(Ledger(OLD, old1=UNKNOWN), 5, NEW)
 
 
 def test_a_batch_is_not_decided_once_one_of_its_transactions_has_timed_out() -> None:
     ledger = Ledger()
     ledger.closed = [NEW[1]]
     with pytest.raises(CommitError, match=r"batch 5.*new-1.*transaction\.timeout\.ms"):
-        commit_batch(ledger, 5, NEW, strays=False)
+        commit_batch(ledger, 5, NEW)
     assert ledger.calls == [("take over", [])]
 
 
 def test_a_transaction_that_times_out_behind_the_decision_fails_the_batch() -> None:
     with pytest.raises(CommitError, match="while the batch was being committed"):
-        commit_batch(Ledger(new1=ABORTED), 5, NEW, strays=False)
+        commit_batch(Ledger(new1=ABORTED), 5, NEW)
 
 
 def test_an_abort_leaves_what_is_decided() -> None:
     ledger = Ledger(Decision(5, tuple(NEW)))
     abort_batch(ledger, 5, [*NEW, part(2)])
     assert ledger.calls == [("take over", []), ("abort", ["new-2"]), ("sweep except", ["new-0", "new-1"])]
+
+
+def test_an_abort_ends_transactions_whose_ids_the_batch_before_used_too() -> None:
+    before = Decision(4, tuple(replace(row, producer_epoch=row.producer_epoch - 1) for row in NEW))
+    ledger = Ledger(before)
+    abort_batch(ledger, 5, NEW)
+    assert ledger.calls[1] == ("abort", ["new-0", "new-1"])
 
 
 PREFIX = task_prefix("0c5bd4b4-5ae2-4a5c-bd0f-7e6f9a3c1d22")
@@ -157,14 +170,20 @@ def decision(count: int) -> Decision:
         12,
         tuple(
             Prepared(
-                slot, f"{PREFIX}ab12cd34-{slot}-0", 4000 + slot, 2, 10_000 + slot, slot * 2654435761 % 2**32
+                slot,
+                f"{PREFIX}{slot * 2246822519 % 2**32:08x}-{slot}-0",
+                4000 + slot,
+                2,
+                10_000 + slot,
+                slot * 2654435761 % 2**32,
             )
             for slot in range(count)
         ),
+        number=3,
     )
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 200])
+@pytest.mark.parametrize("count", [0, 1, 2, 150])
 def test_a_decision_comes_back_from_its_metadata(count: int) -> None:
     text = to_metadata(decision(count), PREFIX)
     assert len(text) <= 4096

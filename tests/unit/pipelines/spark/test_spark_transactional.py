@@ -12,17 +12,17 @@ import pyarrow as pa
 from felice.client.blocking.coordinators import TransactionalProducer
 from felice.client.error import failure
 from felice.client.model import ClusterMetadata, PartitionMetadata, TopicMetadata
-from felice.pipelines.spark import transactional
+from felice.pipelines.spark import identity, transactional
 from felice.pipelines.spark.commit import Prepared
-from felice.pipelines.spark.ledger import TaskIdentity
+from felice.pipelines.spark.identity import TaskIdentity, TransactionNames
 from felice.pipelines.spark.mistakes import OptionError
 from felice.pipelines.spark.options import SinkOptions
 from felice.pipelines.spark.producing import TopicWriter
 from felice.pipelines.spark.transactional import TransactionalOutput, fingerprint
 from felice.records.batch import iter_batches
 
-IDENTITY = TaskIdentity("query", "run", 4, 2, 1)
-NAME = "felice-spark-query-run-2-1"
+IDENTITY = TaskIdentity("query", 4, 2, 1)
+NAME = "felice-spark-query-a0b1c2d3-2-1"
 INVALID_TRANSACTION_TIMEOUT = 50
 
 
@@ -62,6 +62,8 @@ class Brokers:
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     brokers = Brokers()
     monkeypatch.setattr(transactional, "BlockingCoordinators", lambda client: client)
+    monkeypatch.setattr(identity.secrets, "token_hex", lambda _: "a0b1c2d3")
+    monkeypatch.setattr(transactional, "NAMES", TransactionNames())
     return brokers
 
 
