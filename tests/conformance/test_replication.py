@@ -12,7 +12,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from felice.controller.cluster_admin import NewTopic
+from felice.controller.topic_plans import NewTopic
 from felice.replication.partition import Partition
 from felice.server.broker import Broker
 from felice.server.embedded import EmbeddedCluster

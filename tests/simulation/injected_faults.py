@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from felice.client.error import KafkaError
 from felice.client.produce import sender
-from felice.controller import cluster_admin
+from felice.controller import producer_id_blocks
 from felice.coordinator.group import commits, rebalance
 from felice.coordinator.group.shard import GroupShard
 from felice.coordinator.hosted_shard import HostedShard
@@ -29,6 +29,7 @@ from felice.log.cleaner_batches import BatchCleaner
 from felice.log.errors import CorruptLog
 from felice.log.log import Log
 from felice.log.producers import ProducerState, ProducerStates
+from felice.metadata.layout import ProducerIdBlock
 from felice.protocol.errors import ErrorCode
 from felice.replication.partition import Partition
 from felice.server.transactions import MarkerWriter
@@ -111,8 +112,8 @@ def _no_sequences() -> Iterator[None]:
         yield
 
 
-async def _first_block(self: Any) -> cluster_admin.ProducerIdBlock:
-    return cluster_admin.ProducerIdBlock(self._broker_id, 0, cluster_admin.PRODUCER_ID_BLOCK_SIZE - 1)
+async def _first_block(self: Any) -> ProducerIdBlock:
+    return ProducerIdBlock(self._broker_id, 0, producer_id_blocks.BLOCK_SIZE - 1)
 
 
 # The log
@@ -261,7 +262,7 @@ INJECTED_FAULTS = (
     InjectedFault(
         "producer ids",
         "the block of producer ids is not stored, and is handed out again after a restart",
-        _replace(cluster_admin.ClusterAdmin, "_try_allocate", _first_block),
+        _replace(producer_id_blocks.ProducerIdBlocks, "_try_allocate", _first_block),
         _restarts_producers,
         seed=226,
     ),

@@ -1,34 +1,33 @@
-"""Changes of the cluster that clients ask for: topics, partitions, configurations, blocks of producer ids.
+"""Changes of the cluster that clients ask for: topics, partitions, configurations, feature levels.
 
 Keeps true: C1 every decision is one multi that also checks the controller epoch and the versions that it was based on.
             Therefore any broker may decide, whichever a client asks; no request is forwarded.
             A topic, its partitions' states and its configuration appear together and disappear together.
 How:        decisions read the current image, whose versions the writes check. After a version conflict the decision
             is made again on a newer image.
-Leaves:     informing brokers: they watch the store. Changes that no client asks for are the duty of `controller`.
+Leaves:     the content of new topics and partitions to `topic_plans`; changes that no client asks for to `controller`.
+            The other brokers need no message: they watch the store.
 """
 
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 
-from felice.config import BrokerConfig, ConfigError, TopicConfig
-from felice.controller import deletion, topic_names
+from felice.config import BrokerConfig
+from felice.controller import deletion, topic_plans
 from felice.controller.duties import MAX_STATES_PER_TRANSACTION
 from felice.controller.election import first_state
 from felice.controller.features import FeatureChange, plan_levels
-from felice.controller.placement import PlacementError, check_assignment, place_replicas
+from felice.controller.topic_plans import NewTopic, PlannedTopic
 from felice.controller.writing import (
     LOST_RACE,
     EpochPassed,
     answering,
     write_guarded,
 )
-from felice.env import Environment
+from felice.env import Random
 from felice.metadata import (
     BadVersion,
     ClusterImage,
@@ -38,22 +37,16 @@ from felice.metadata import (
     NodeExists,
     NoNode,
     NotEmpty,
-    SessionExpired,
     SetData,
-    StoreUnavailable,
     TopicImage,
     identity,
     layout,
 )
-from felice.metadata.layout import ProducerIdBlock, TopicNode
+from felice.metadata.layout import TopicNode
 from felice.metadata.store import Operation
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.protocol.uuids import format_uuid
 
-PRODUCER_ID_BLOCK_SIZE = 1000
-# Kafka's limit for one request; a larger number is taken for a typing error.
-MAX_PARTITIONS_A_TOPIC = 10_000
 _MAX_ATTEMPTS = 10
 _FOLLOW_TIMEOUT_S = 10.0
 _MIN_INSYNC = "min.insync.replicas"
@@ -61,44 +54,19 @@ _MIN_INSYNC = "min.insync.replicas"
 _log = logging.getLogger("felice.controller")
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A request for a topic; -1 leaves a number to the broker's configuration."""
-
-    name: str
-    partition_count: int = -1
-    replication_factor: int = -1
-    assignment: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    configs: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedTopic:
-    """A requested topic with all its defaults and replicas filled in."""
-
-    name: str
-    topic_id: uuid.UUID
-    partitions: Mapping[int, tuple[int, ...]]
-    configs: Mapping[str, str]
-
-    @property
-    def replication_factor(self) -> int:
-        return len(self.partitions[0])
-
-
 class ClusterAdmin:
+    """Carries out the changes that clients ask for. `config` returns the broker's current configuration."""
+
     def __init__(
         self,
         store: MetadataStore,
         watcher: Watcher,
-        env: Environment,
-        broker_id: int,
+        random: Random,
         config: Callable[[], BrokerConfig],
     ) -> None:
         self._store = store
         self._watcher = watcher
-        self._env = env
-        self._broker_id = broker_id
+        self._random = random
         self._config = config
 
     @property
@@ -109,7 +77,7 @@ class ClusterAdmin:
     async def create_topic(self, requested: NewTopic, *, validate_only: bool = False) -> PlannedTopic:
         """Creates the topic; the image shows it when this returns."""
         for _ in range(_MAX_ATTEMPTS):
-            planned = self._plan_topic(requested)
+            planned = topic_plans.plan_topic(requested, self._image, self._config(), self._random)
             if validate_only:
                 return planned
             if await self._try_create(planned):
@@ -135,7 +103,7 @@ class ClusterAdmin:
             if not await self._write(version, operations):
                 return False
         except NodeExists:
-            raise _already_exists(planned.name) from None
+            raise topic_plans.already_exists(planned.name) from None
         await self._follow(lambda image: _has_leaders(image.topic_by_id(planned.topic_id)))
         return True
 
@@ -183,7 +151,7 @@ class ClusterAdmin:
         """Adds partitions until there are `total_count`; the image shows them when this returns."""
         for _ in range(_MAX_ATTEMPTS):
             topic = self._existing(name)
-            added = self._plan_partitions(topic, total_count, assignments)
+            added = topic_plans.plan_partitions(topic, total_count, assignments, self._image)
             if validate_only or await self._try_add(topic, added):
                 return
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{name} kept changing while it grew")
@@ -221,7 +189,7 @@ class ClusterAdmin:
         def checked(current: Mapping[str, str]) -> Mapping[str, str]:
             nonlocal changed
             changed = edit(current)
-            check_topic_config(changed, self._config())
+            topic_plans.check_topic_config(changed, self._config())
             return changed
 
         # Without the topic's id, its configuration could outlive the topic and apply to a new one of its name.
@@ -266,136 +234,6 @@ class ClusterAdmin:
             await self._follow(lambda image, epoch=epoch: image.features_epoch >= epoch)  # type: ignore[misc]
             return
         raise ApiError(ErrorCode.FEATURE_UPDATE_FAILED, "the features kept changing")
-
-    async def allocate_producer_ids(self) -> range:
-        """The next block of producer ids; no block is given out twice."""
-        try:
-            for _ in range(_MAX_ATTEMPTS):
-                if (block := await self._try_allocate()) is not None:
-                    return range(block.start, block.end + 1)
-        except (StoreUnavailable, SessionExpired) as error:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the metadata store: {error}") from error
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "producer ids could not be allocated")
-
-    async def _try_allocate(self) -> ProducerIdBlock | None:
-        node = await self._store.exists(layout.PRODUCER_ID_BLOCK)
-        start = layout.decode_producer_id_block(node.data).end + 1 if node else 0
-        block = ProducerIdBlock(self._broker_id, start, start + PRODUCER_ID_BLOCK_SIZE - 1)
-        data = layout.encode_producer_id_block(block)
-        try:
-            if node is None:
-                await self._store.create(layout.PRODUCER_ID_BLOCK, data)
-            else:
-                await self._store.set(layout.PRODUCER_ID_BLOCK, data, node.version)
-        except (NodeExists, BadVersion):
-            return None
-        return block
-
-    def _plan_topic(self, requested: NewTopic) -> PlannedTopic:
-        if fault := topic_names.fault_of(requested.name):
-            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-        if requested.name in self._image.topics:
-            raise _already_exists(requested.name)
-        if fault := self._image.topic_faults.get(requested.name):
-            raise ApiError(
-                ErrorCode.TOPIC_ALREADY_EXISTS,
-                f"Topic '{requested.name}' already exists, but its node in the metadata store means nothing: {fault}",
-            )
-        if requested.name in self._image.pending_deletions:
-            raise ApiError(
-                ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{requested.name}' is being deleted; try again soon."
-            )
-        if other := topic_names.collision_of(requested.name, self._image.topics):
-            raise ApiError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Topic '{requested.name}' collides with existing topic: {other}",
-            )
-        partitions = self._assigned(requested) if requested.assignment else self._placed(requested)
-        check_topic_config(requested.configs, self._config())
-        return PlannedTopic(requested.name, self.new_topic_id(), partitions, requested.configs)
-
-    def _assigned(self, requested: NewTopic) -> Mapping[int, tuple[int, ...]]:
-        if requested.partition_count != -1 or requested.replication_factor != -1:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                "Replica assignment and partition count or replication factor cannot both be given",
-            )
-        _check_assignment(requested.assignment, sorted(self._image.brokers))
-        return requested.assignment
-
-    def _placed(self, requested: NewTopic) -> dict[int, tuple[int, ...]]:
-        config = self._config()
-        count = config.num_partitions if requested.partition_count == -1 else requested.partition_count
-        factor = (
-            config.default_replication_factor
-            if requested.replication_factor == -1
-            else requested.replication_factor
-        )
-        brokers = self._racks()
-        if not 0 < count <= MAX_PARTITIONS_A_TOPIC:
-            raise ApiError(
-                ErrorCode.INVALID_PARTITIONS,
-                f"Number of partitions must be between 1 and {MAX_PARTITIONS_A_TOPIC}, not {count}",
-            )
-        if not 0 < factor <= len(brokers):
-            raise ApiError(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"Replication factor must be between 1 and the brokers alive ({len(brokers)}), not {factor}",
-            )
-        start, shift = (self._env.random.randrange(len(brokers)) for _ in range(2))
-        return place_replicas(brokers, count, factor, start_index=start, start_shift=shift)
-
-    def _plan_partitions(
-        self, topic: TopicImage, total_count: int, assignments: Sequence[Sequence[int]] | None
-    ) -> Mapping[int, tuple[int, ...]]:
-        existing = len(topic.partitions)
-        if any(partition.is_reassigning for partition in topic.partitions):
-            raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"{topic.name} is moving to other brokers")
-        if total_count <= existing:
-            raise ApiError(
-                ErrorCode.INVALID_PARTITIONS,
-                f"Topic currently has {existing} partitions, which is not lower than the requested {total_count}",
-            )
-        if total_count > MAX_PARTITIONS_A_TOPIC:
-            raise ApiError(ErrorCode.INVALID_PARTITIONS, f"at most {MAX_PARTITIONS_A_TOPIC} partitions")
-        brokers = self._racks()
-        replicas = topic.partitions[0].replicas
-        if assignments is None:
-            if len(replicas) > len(brokers):
-                raise ApiError(
-                    ErrorCode.INVALID_REPLICATION_FACTOR, "fewer brokers are alive than replicas wanted"
-                )
-            start = next((index for index, broker in enumerate(sorted(brokers)) if broker >= replicas[0]), 0)
-            return place_replicas(
-                brokers,
-                total_count - existing,
-                len(replicas),
-                start_index=start,
-                start_shift=start,
-                first_partition=existing,
-            )
-        if len(assignments) != total_count - existing:
-            raise ApiError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{total_count - existing} new partitions need as many assignments, not {len(assignments)}",
-            )
-        assigned = {existing + index: tuple(row) for index, row in enumerate(assignments)}
-        _check_assignment(assigned, sorted(brokers), existing)
-        if any(len(found) != len(replicas) for found in assigned.values()):
-            raise ApiError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the topic's replication factor is {len(replicas)}"
-            )
-        return assigned
-
-    def _racks(self) -> dict[int, str | None]:
-        return {broker_id: broker.rack for broker_id, broker in sorted(self._image.brokers.items())}
-
-    def new_topic_id(self) -> uuid.UUID:
-        while True:
-            # Kafka reserves the ids 0 and 1; ids that begin with '-' would look like options to its tools.
-            topic_id = uuid.UUID(int=self._env.random.getrandbits(128), version=4)
-            if not format_uuid(topic_id).startswith("-"):
-                return topic_id
 
     def _new_partitions(self, topic: str, partitions: Mapping[int, tuple[int, ...]]) -> list[Operation]:
         """A transaction has a size limit: the controller adds the remaining partitions of a very large topic."""
@@ -472,13 +310,6 @@ class ClusterAdmin:
         return topic
 
 
-def check_topic_config(configs: Mapping[str, str], broker: BrokerConfig) -> None:
-    try:
-        TopicConfig.parse(configs, broker)
-    except ConfigError as error:
-        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
-
-
 def _warn_of_min_insync(topic: str, configs: Mapping[str, str], replicas: int) -> None:
     """Kafka accepts such a value silently, and treats it as the number of replicas."""
     if _MIN_INSYNC in configs and int(configs[_MIN_INSYNC]) > replicas:
@@ -488,21 +319,8 @@ def _warn_of_min_insync(topic: str, configs: Mapping[str, str], replicas: int) -
         )
 
 
-def _check_assignment(
-    assignment: Mapping[int, Sequence[int]], brokers: Sequence[int], first_partition: int = 0
-) -> None:
-    try:
-        check_assignment(assignment, brokers, first_partition=first_partition)
-    except PlacementError as error:
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error)) from error
-
-
 def _unknown_topic() -> ApiError:
     return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-
-
-def _already_exists(name: str) -> ApiError:
-    return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
 
 def _has_leaders(topic: TopicImage | None, partition_count: int = 1) -> bool:

@@ -12,7 +12,8 @@ import asyncio
 import logging
 
 from felice.controller import topic_names
-from felice.controller.cluster_admin import ClusterAdmin, NewTopic
+from felice.controller.cluster_admin import ClusterAdmin
+from felice.controller.topic_plans import NewTopic
 from felice.metadata.store import StoreError
 from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode

@@ -16,12 +16,15 @@ import logging
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from felice.config import BrokerConfig
 from felice.controller import features
 from felice.controller.cluster_admin import ClusterAdmin
 from felice.controller.controller import Controller
 from felice.controller.leaderships import Leaderships
+from felice.controller.producer_id_blocks import ProducerIdBlocks
+from felice.controller.topic_plans import new_topic_id
 from felice.env import Environment
 from felice.metadata import ClusterImage
 from felice.metadata.store import MetadataStore, StoreError
@@ -235,11 +238,13 @@ class Broker:
         lifecycle, directories = self.lifecycle, self.directories
         replication = make_replication(broker_id, env, settings, store, watcher, directories)
         partitions, peers = replication.partitions, replication.peers
-        admin = ClusterAdmin(store, watcher, env, broker_id, self._config)
-        controller = Controller(store, watcher, env.clock, broker_id, self._config, admin.new_topic_id)
+        admin = ClusterAdmin(store, watcher, env.random, self._config)
+        controller = Controller(
+            store, watcher, env.clock, broker_id, self._config, partial(new_topic_id, env.random)
+        )
         stands_alone = self._store_source.stands_alone
         auto_topics = AutoTopics(settings, lifecycle, watcher, admin, stands_alone=stands_alone)
-        producer_ids = ProducerIds(admin.allocate_producer_ids)
+        producer_ids = ProducerIds(ProducerIdBlocks(store, broker_id).allocate)
         coordinators = Coordinators(
             broker_id, env, settings, watcher, partitions, peers, auto_topics, producer_ids
         )

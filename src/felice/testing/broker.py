@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from felice.controller.cluster_admin import NewTopic
+from felice.controller.topic_plans import NewTopic
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.records.aborted import AbortedTransactions
 from felice.records.batch import iter_batches

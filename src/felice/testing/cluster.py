@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from felice.controller.cluster_admin import NewTopic
+from felice.controller.topic_plans import NewTopic
 from felice.metadata import ClusterImage, PartitionImage
 from felice.server.embedded import EmbeddedCluster
 from felice.testing.serving import TEST_SETTINGS, Serving

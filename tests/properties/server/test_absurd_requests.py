@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from felice.controller.cluster_admin import NewTopic
 from felice.controller.topic_names import CONSUMER_OFFSETS
+from felice.controller.topic_plans import NewTopic
 from felice.env import Environment
 from felice.protocol.api import API, Api
 from felice.protocol.frames import decode_response, encode_request

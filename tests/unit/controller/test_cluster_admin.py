@@ -12,11 +12,12 @@ import pytest
 
 from felice.config import BrokerConfig
 from felice.controller import cluster_admin, deletion, leaderships, writing
-from felice.controller.cluster_admin import ClusterAdmin, NewTopic
+from felice.controller.cluster_admin import ClusterAdmin
 from felice.controller.duties import TopicChange, state_change
 from felice.controller.leaderships import Leaderships
+from felice.controller.producer_id_blocks import ProducerIdBlocks
+from felice.controller.topic_plans import NewTopic
 from felice.controller.writing import write_decisions
-from felice.env import Environment, SystemClock, SystemDisk, SystemNetwork
 from felice.metadata import Create, Delete, EventKind, identity, layout
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
@@ -34,8 +35,7 @@ class Fixture:
         self.store = store
         self.config = BrokerConfig.parse({"num.partitions": "2"})[0]
         self.watcher = Watcher(store, lambda old, new: None)
-        env = Environment(SystemClock(), SystemDisk(), SystemNetwork(), random.Random(7))
-        self.admin = ClusterAdmin(store, self.watcher, env, 1, lambda: self.config)
+        self.admin = ClusterAdmin(store, self.watcher, random.Random(7), lambda: self.config)
 
 
 def run(scenario: Callable[[Fixture], Awaitable[None]], brokers: int = 1) -> None:
@@ -332,7 +332,8 @@ def test_a_topic_that_moves_does_not_grow() -> None:
 
 def test_producer_ids_come_in_blocks_that_never_overlap() -> None:
     async def scenario(f: Fixture) -> None:
-        blocks = await asyncio.gather(*(f.admin.allocate_producer_ids() for _ in range(3)))
+        allocator = ProducerIdBlocks(f.store, 1)
+        blocks = await asyncio.gather(*(allocator.allocate() for _ in range(3)))
         assert sorted(block.start for block in blocks) == [0, 1000, 2000]
         assert all(len(block) == 1000 for block in blocks)
 

@@ -14,10 +14,11 @@ import pytest
 from felice.config import BrokerConfig
 from felice.controller import cluster_admin
 from felice.controller import controller as controller_module
-from felice.controller.cluster_admin import ClusterAdmin, NewTopic
+from felice.controller.cluster_admin import ClusterAdmin
 from felice.controller.controller import Controller
 from felice.controller.duties import MAX_STATES_PER_TRANSACTION
-from felice.env import Environment, SystemClock, SystemDisk, SystemNetwork
+from felice.controller.topic_plans import NewTopic
+from felice.env import SystemClock
 from felice.metadata import ClusterImage, Create, Node, SetData, StoreUnavailable, layout
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
@@ -268,8 +269,7 @@ COUNT = 2 * MAX_STATES_PER_TRANSACTION + 1
 
 async def _large_topic_of(one: Candidate) -> ClusterAdmin:
     """`large`, in the image with all its leaders, of more partitions than one transaction takes."""
-    env = Environment(SystemClock(), SystemDisk(), SystemNetwork(), random.Random(1))
-    admin = ClusterAdmin(one.store, one.watcher, env, 1, lambda: BrokerConfig())
+    admin = ClusterAdmin(one.store, one.watcher, random.Random(1), lambda: BrokerConfig())
     requested = NewTopic("large", COUNT, 1, configs={"retention.ms": "5"})
     await admin.create_topic(requested)
     await one.sees(lambda image: all(row.partition_epoch >= 0 for row in image.topics["large"].partitions))

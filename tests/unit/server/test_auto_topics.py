@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from felice.config import BrokerConfig
-from felice.controller.cluster_admin import NewTopic
+from felice.controller.topic_plans import NewTopic
 from felice.metadata import ClusterImage
 from felice.metadata.store import StoreUnavailable
 from felice.protocol.errors import ApiError, ErrorCode

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from conformance.wire import Wire
-from felice.controller.cluster_admin import NewTopic
+from felice.controller.topic_plans import NewTopic
 from felice.env import Environment, SystemClock, SystemNetwork
 from felice.log.directory import LogDirectory
 from felice.log.log import Log

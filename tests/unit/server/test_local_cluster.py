@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from felice.controller.cluster_admin import NewTopic
+from felice.controller.topic_plans import NewTopic
 from felice.env import Environment
 from felice.metadata import PartitionImage
 from felice.server.broker import Broker

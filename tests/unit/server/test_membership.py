@@ -12,7 +12,7 @@ import pytest
 
 from conformance.topics import PRODUCE_BY_NAME, batch_of, produce_request
 from conformance.wire import Wire
-from felice.controller.cluster_admin import NewTopic
+from felice.controller.topic_plans import NewTopic
 from felice.env import Environment
 from felice.log.log import Log
 from felice.metadata import ClusterImage, SessionState, layout

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from felice.controller.cluster_admin import NewTopic
+from felice.controller.topic_plans import NewTopic
 from felice.env import Environment
 from felice.log.answers import AppendOrigin
 from felice.log.log import Log

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from felice.config import shortened
-from felice.controller.cluster_admin import NewTopic, PlannedTopic
+from felice.controller.topic_plans import NewTopic, PlannedTopic
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.create_topics import (
     CreatableTopic,
