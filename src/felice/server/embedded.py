@@ -16,7 +16,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Never, Self, TypeVar
 
 from felice.config import BROKER_OPTIONS, BrokerConfig
 from felice.env import Environment
@@ -63,7 +63,7 @@ class ServerThread(ABC):
         self._is_killed = True
         self.stop()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[object, Never, T]) -> T:
         """Runs a coroutine on the thread's loop, where it may use the state of the broker, and returns its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
@@ -110,7 +110,7 @@ class EmbeddedBroker(ServerThread):
         properties: Mapping[str, str] | None = None,
         env: Environment | None = None,
         handlers: Mapping[int, Handle] | None = None,
-        **overrides: Any,
+        **overrides: object,
     ) -> None:
         config = embedded_config(data_dir, port, {**(properties or {}), **named(overrides)})
         self.broker = Broker(config, env or Environment.system(), handlers)
@@ -145,7 +145,7 @@ class EmbeddedCluster(ServerThread):
         properties: Mapping[str, str] | None = None,
         env: Environment | None = None,
         racks: Sequence[str] = (),
-        **overrides: Any,
+        **overrides: object,
     ) -> None:
         settings = {**(properties or {}), **named(overrides)}
         self.cluster = LocalCluster(data_dir, broker_count, HOST, port, settings, env, racks)
@@ -169,7 +169,7 @@ def embedded_config(data_dir: str | Path, port: int, properties: Mapping[str, st
     return known_config({"listeners": listener, "log.dirs": str(data_dir), **local_settings(1), **properties})
 
 
-def named(overrides: Mapping[str, Any]) -> dict[str, str]:
+def named(overrides: Mapping[str, object]) -> dict[str, str]:
     """Converts option attributes to option names. Raises `StartupError` for an unknown attribute."""
     names = {option.attribute: option for option in BROKER_OPTIONS.values()}
     named = {}

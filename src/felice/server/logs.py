@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from logging import _SysExcInfoType
 
 # The attributes of every record. All other attributes are facts that the caller passed as `extra`.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
@@ -30,7 +33,7 @@ class KeyValueFormatter(logging.Formatter):
         facts = (f" {key}={_quoted(value)}" for key, value in facts_of(record).items())
         return _printable(super().formatMessage(record)) + "".join(facts)
 
-    def formatException(self, ei: Any) -> str:
+    def formatException(self, ei: _SysExcInfoType) -> str:
         """Formats a traceback with indented lines, and cuts a long one."""
         lines = super().formatException(ei)[-_MAX_TRACEBACK_CHARACTERS:].split("\n")
         return "\n".join(f"    {_printable(line)}" for line in lines)
@@ -95,11 +98,7 @@ def _json_formatter() -> logging.Formatter:
 
 def _utc(formatter: logging.Formatter) -> logging.Formatter:
     """Formats times as `2026-01-31T12:00:00.000Z`."""
-    formatter.converter = _gmtime
+    formatter.converter = lambda seconds: datetime.fromtimestamp(seconds or 0, UTC).timetuple()
     formatter.default_time_format = "%Y-%m-%dT%H:%M:%S"
     formatter.default_msec_format = "%s.%03dZ"
     return formatter
-
-
-def _gmtime(seconds: float | None) -> Any:
-    return datetime.fromtimestamp(seconds or 0, UTC).timetuple()

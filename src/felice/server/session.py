@@ -74,7 +74,8 @@ class Session(asyncio.BufferedProtocol):
         )
         self._max_pending = services.config.queued_max_requests
         self._max_unsent = services.config.felice_connection_unsent_max_bytes
-        self._answers: dict[asyncio.Future[Any], None] = {}  # of handlers that have not answered
+        # Of handlers that have not answered.
+        self._answers: dict[asyncio.Future[object] | asyncio.Task[None], None] = {}
         self._reading = True
         self._holds = 0
         self._closing = False
@@ -359,7 +360,7 @@ class Session(asyncio.BufferedProtocol):
         finally:
             self.release()
 
-    def _on_answered(self, request: Request, future: asyncio.Future[Any]) -> None:
+    def _on_answered(self, request: Request, future: asyncio.Future[object]) -> None:
         self._answers.pop(future, None)
         if self._closing or future.cancelled():
             return

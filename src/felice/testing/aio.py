@@ -18,6 +18,7 @@ from felice.testing.faults import Faults
 class AsyncBroker:
     """The asynchronous test broker: `async with AsyncBroker() as broker`. Takes the arguments of `Broker`."""
 
+    # The arguments are those of `Broker`, which has their types.
     def __init__(self, *args: Any, **options: Any) -> None:
         self._args = args
         self._options = options

@@ -11,35 +11,63 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, cast
 from uuid import UUID
 
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
-from felice.protocol.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
-from felice.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
-from felice.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-from felice.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
-from felice.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
-from felice.protocol.messages.fetch import FetchResponse
+from felice.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from felice.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from felice.protocol.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from felice.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from felice.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from felice.protocol.messages.fetch import FetchRequest, FetchResponse
 from felice.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse as IncrementalResourceResponse,
 )
-from felice.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
-from felice.protocol.messages.join_group import JoinGroupResponse
+from felice.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from felice.protocol.messages.metadata import MetadataRequest
 from felice.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from felice.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -48,6 +76,7 @@ from felice.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
 from felice.protocol.primitives import ZERO_UUID
@@ -131,24 +160,24 @@ def _has_its_own_error(api: Api) -> bool:
     return all(any(version in field.versions for field in fields) for version in api.versions)
 
 
-def topics_of(api: Api, request: Any, services: Services) -> frozenset[str]:
+def topics_of(api: Api, request: object, services: Services) -> frozenset[str]:
     """The topics that a request names, those of its fetch session and of its offsets included."""
-    rows: list[Any] = []
+    rows: list[object] = []
     inner = (row for name in ("groups", "transactions", "markers") for row in getattr(request, name, ()))
     for holder in (request, *inner):
         for name in ("topics", "topic_data", "v3_and_below_topics"):
             rows += getattr(holder, name, None) or ()
     named = {_name_of(row, services) for row in rows} | set(getattr(request, "topic_names", ()))
-    if api is API.METADATA and request.topics is None:
+    if isinstance(request, MetadataRequest) and request.topics is None:
         named |= services.image.topics.keys()
-    if api is API.FETCH and request.session_id:
+    if isinstance(request, FetchRequest) and request.session_id:
         session = services.fetch_sessions.find(request.session_id)
         refs = {topic for topic, _ in session.partitions} if session else set()
         named |= {services.image.topic_names.get(ref, "") if isinstance(ref, UUID) else ref for ref in refs}
     return frozenset(named - {""})
 
 
-def _name_of(row: Any, services: Services) -> str:
+def _name_of(row: object, services: Services) -> str:
     if isinstance(row, str):
         return row
     topic_id = getattr(row, "topic_id", ZERO_UUID)
@@ -157,7 +186,7 @@ def _name_of(row: Any, services: Services) -> str:
     return getattr(row, "name", None) or getattr(row, "topic", None) or ""
 
 
-def refused(fault: Fault, handle: Handle, request: Any, context: RequestContext) -> Any:
+def refused(fault: Fault, handle: Handle, request: object, context: RequestContext) -> object:
     """The error response to a request that is not executed."""
     assert fault.error is not None
     api = _api_of(request)
@@ -171,16 +200,16 @@ def refused(fault: Fault, handle: Handle, request: Any, context: RequestContext)
     return build(request, fault.error) if build else api.response(error_code=fault.error)
 
 
-def _read_then_overwrite(fault: Fault, answer: Any, context: RequestContext) -> Any:
-    async def later() -> Any:
+def _read_then_overwrite(fault: Fault, answer: object, context: RequestContext) -> object:
+    async def later(answer: Awaitable[object]) -> object:
         return overwritten(fault, await answer, context)
 
     if asyncio.iscoroutine(answer) or asyncio.isfuture(answer):
-        return later()
+        return later(answer)
     return overwritten(fault, answer, context)
 
 
-def overwritten(fault: Fault, response: Any, context: RequestContext) -> Any:
+def overwritten(fault: Fault, response: object, context: RequestContext) -> object:
     """The response with the fault's error in every row of the fault's topic (without a topic: in every row)."""
     api = _api_of(response)
     path = _errors_at(api, context.version)
@@ -197,7 +226,7 @@ def _errors_at(api: Api, version: int) -> tuple[str, ...]:
     return moved if moved and version >= since else _ERRORS_AT.get(api.key, ())
 
 
-def _rows(response: Any, path: tuple[str, ...], topic: str | None, services: Services) -> list[Any]:
+def _rows(response: object, path: tuple[str, ...], topic: str | None, services: Services) -> list[object]:
     if not path:
         return [response]
     rows = list(getattr(response, path[0]))
@@ -208,22 +237,22 @@ def _rows(response: Any, path: tuple[str, ...], topic: str | None, services: Ser
     return rows
 
 
-def _spoil(row: Any, fault: Fault, api: Api, version: int) -> None:
+def _spoil(row: object, fault: Fault, api: Api, version: int) -> None:
     name = "partition_error_code" if hasattr(row, "partition_error_code") else "error_code"
     setattr(row, name, fault.error)
-    if any(
-        field.name == "error_message" and version in field.versions for field in schema_of(type(row)).fields
-    ):
+    fields = schema_of(type(row)).fields
+    has_message = any(field.name == "error_message" and version in field.versions for field in fields)
+    if has_message and hasattr(row, "error_message"):
         row.error_message = MESSAGE
     if hasattr(row, "base_offset"):
         row.base_offset = -1
     if hasattr(row, "records"):
         row.records = b""
-    if api.key in _EMPTIED:
+    if api.key in _EMPTIED and hasattr(row, "partitions"):
         row.partitions = []
 
 
-def _api_of(message: Any) -> Api:
+def _api_of(message: object) -> Api:
     kind = type(message)
     return next(api for api in API.by_key.values() if kind in (api.request, api.response))
 
@@ -244,29 +273,29 @@ class _RefusingPartitions:
             raise ApiError(self._error, MESSAGE)
         return self._partitions.find(topic, partition)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._partitions, name)
 
 
 def _refusing(context: RequestContext, topic: str | None, error: ErrorCode) -> RequestContext:
-    partitions: Any = _RefusingPartitions(context.services.partitions, topic, error)
-    return _with_services(context, partitions=partitions)
+    partitions = _RefusingPartitions(context.services.partitions, topic, error)
+    services = dataclasses.replace(context.services, partitions=cast(Partitions, partitions))
+    return _with_services(context, services)
 
 
 def with_own_rows(context: RequestContext) -> RequestContext:
     """A context whose handler builds every row again instead of sharing it, so that the response may be changed."""
-    return _with_services(context, topic_rows=TopicRows(max_bytes=0))
+    return _with_services(context, dataclasses.replace(context.services, topic_rows=TopicRows(max_bytes=0)))
 
 
-def _with_services(context: RequestContext, **changed: Any) -> RequestContext:
-    services = dataclasses.replace(context.services, **changed)
+def _with_services(context: RequestContext, services: Services) -> RequestContext:
     return RequestContext(services, context.version, context.client_id, context.session)
 
 
 # Responses from the request alone
 
 
-def _offset_commit(request: Any, error: ErrorCode) -> OffsetCommitResponse:
+def _offset_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
     topics = [
         OffsetCommitResponseTopic(
             name=topic.name,
@@ -281,7 +310,7 @@ def _offset_commit(request: Any, error: ErrorCode) -> OffsetCommitResponse:
     return OffsetCommitResponse(topics=topics)
 
 
-def _txn_offset_commit(request: Any, error: ErrorCode) -> TxnOffsetCommitResponse:
+def _txn_offset_commit(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
     topics = [
         TxnOffsetCommitResponseTopic(
             name=topic.name,
@@ -295,8 +324,10 @@ def _txn_offset_commit(request: Any, error: ErrorCode) -> TxnOffsetCommitRespons
     return TxnOffsetCommitResponse(topics=topics)
 
 
-def _add_partitions_to_txn(request: Any, error: ErrorCode) -> AddPartitionsToTxnResponse:
-    def rows(topics: Iterable[Any]) -> list[AddPartitionsToTxnTopicResult]:
+def _add_partitions_to_txn(
+    request: AddPartitionsToTxnRequest, error: ErrorCode
+) -> AddPartitionsToTxnResponse:
+    def rows(topics: Iterable[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopicResult]:
         return [
             AddPartitionsToTxnTopicResult(
                 name=topic.name,
@@ -317,7 +348,7 @@ def _add_partitions_to_txn(request: Any, error: ErrorCode) -> AddPartitionsToTxn
     )
 
 
-def _write_txn_markers(request: Any, error: ErrorCode) -> WriteTxnMarkersResponse:
+def _write_txn_markers(request: WriteTxnMarkersRequest, error: ErrorCode) -> WriteTxnMarkersResponse:
     markers = [
         WritableTxnMarkerResult(
             producer_id=marker.producer_id,
@@ -337,7 +368,7 @@ def _write_txn_markers(request: Any, error: ErrorCode) -> WriteTxnMarkersRespons
     return WriteTxnMarkersResponse(markers=markers)
 
 
-def _create_topics(request: Any, error: ErrorCode) -> CreateTopicsResponse:
+def _create_topics(request: CreateTopicsRequest, error: ErrorCode) -> CreateTopicsResponse:
     rows = [
         CreatableTopicResult(name=topic.name, error_code=error, error_message=MESSAGE)
         for topic in request.topics
@@ -345,7 +376,7 @@ def _create_topics(request: Any, error: ErrorCode) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=rows)
 
 
-def _create_partitions(request: Any, error: ErrorCode) -> CreatePartitionsResponse:
+def _create_partitions(request: CreatePartitionsRequest, error: ErrorCode) -> CreatePartitionsResponse:
     rows = [
         CreatePartitionsTopicResult(name=topic.name, error_code=error, error_message=MESSAGE)
         for topic in request.topics
@@ -353,7 +384,7 @@ def _create_partitions(request: Any, error: ErrorCode) -> CreatePartitionsRespon
     return CreatePartitionsResponse(results=rows)
 
 
-def _delete_topics(request: Any, error: ErrorCode) -> DeleteTopicsResponse:
+def _delete_topics(request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsResponse:
     asked: Iterable[tuple[str | None, UUID]] = [
         *((name, ZERO_UUID) for name in request.topic_names),
         *((topic.name, topic.topic_id) for topic in request.topics),
@@ -365,12 +396,12 @@ def _delete_topics(request: Any, error: ErrorCode) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(responses=rows)
 
 
-def _delete_groups(request: Any, error: ErrorCode) -> DeleteGroupsResponse:
+def _delete_groups(request: DeleteGroupsRequest, error: ErrorCode) -> DeleteGroupsResponse:
     rows = [DeletableGroupResult(group_id=name, error_code=error) for name in request.groups_names]
     return DeleteGroupsResponse(results=rows)
 
 
-def _alter_configs(request: Any, error: ErrorCode) -> AlterConfigsResponse:
+def _alter_configs(request: AlterConfigsRequest, error: ErrorCode) -> AlterConfigsResponse:
     rows = [
         AlterConfigsResourceResponse(
             error_code=error,
@@ -383,7 +414,9 @@ def _alter_configs(request: Any, error: ErrorCode) -> AlterConfigsResponse:
     return AlterConfigsResponse(responses=rows)
 
 
-def _incremental_alter_configs(request: Any, error: ErrorCode) -> IncrementalAlterConfigsResponse:
+def _incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, error: ErrorCode
+) -> IncrementalAlterConfigsResponse:
     rows = [
         IncrementalResourceResponse(
             error_code=error,
@@ -396,12 +429,13 @@ def _incremental_alter_configs(request: Any, error: ErrorCode) -> IncrementalAlt
     return IncrementalAlterConfigsResponse(responses=rows)
 
 
-def _join_group(request: Any, error: ErrorCode) -> JoinGroupResponse:
+def _join_group(request: JoinGroupRequest, error: ErrorCode) -> JoinGroupResponse:
     # Before version 7 the name may not be null.
     return JoinGroupResponse(error_code=error, member_id=request.member_id, protocol_name="")
 
 
-_FROM_REQUEST: dict[int, Callable[[Any, ErrorCode], Any]] = {
+# The key decides the type of the request.
+_FROM_REQUEST: dict[int, Callable[[Any, ErrorCode], object]] = {
     API.OFFSET_COMMIT.key: _offset_commit,
     API.TXN_OFFSET_COMMIT.key: _txn_offset_commit,
     API.ADD_PARTITIONS_TO_TXN.key: _add_partitions_to_txn,

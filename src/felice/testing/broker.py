@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from felice.controller.topic_plans import NewTopic
 from felice.protocol.errors import ApiError, ErrorCode
@@ -24,7 +24,7 @@ from felice.records.kernels import murmur2
 from felice.records.reader import read_batch
 from felice.replication.partition import ACKS_ALL, Partition
 from felice.server.broker import Broker as Server
-from felice.server.embedded import EmbeddedBroker
+from felice.server.embedded import EmbeddedBroker, named
 from felice.testing.faults import Faults
 from felice.testing.serving import TEST_SETTINGS, Serving
 
@@ -62,14 +62,13 @@ class Broker(Serving):
         port: int = 0,
         topics: Iterable[str] | Mapping[str, int] = (),
         properties: Mapping[str, str] | None = None,
-        **overrides: Any,
+        **overrides: object,
     ) -> None:
         self.faults = Faults()
         self._given_dir = Path(data_dir) if data_dir is not None else None
         self._own_dir: tempfile.TemporaryDirectory[str] | None = None
         self._port = port
-        self._properties = {**TEST_SETTINGS, **(properties or {})}
-        self._overrides = overrides
+        self._properties = {**TEST_SETTINGS, **(properties or {}), **named(overrides)}
         self._running: EmbeddedBroker | None = None
         self.start()
         self._create_topics(topics)
@@ -112,7 +111,6 @@ class Broker(Serving):
                 self._port,
                 properties=self._properties,
                 handlers=self.faults.handlers,
-                **self._overrides,
             )
         except BaseException:
             self._remove_own_dir()
@@ -134,7 +132,7 @@ class Broker(Serving):
         self._end(EmbeddedBroker.stop)
         self.start()
 
-    def _end(self, how: Any) -> None:
+    def _end(self, how: Callable[[EmbeddedBroker], None]) -> None:
         running, self._running = self._running, None
         if running is not None:
             self.faults.detach()

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from felice.controller.topic_plans import NewTopic
 from felice.metadata import ClusterImage, PartitionImage
-from felice.server.embedded import EmbeddedCluster
+from felice.server.embedded import EmbeddedCluster, named
 from felice.testing.serving import TEST_SETTINGS, Serving
 
 _POLL_S = 0.005
@@ -36,13 +35,14 @@ class Cluster(Serving):
         *,
         topics: Iterable[str] | Mapping[str, int] = (),
         properties: Mapping[str, str] | None = None,
-        **overrides: Any,
+        racks: Sequence[str] = (),
+        **overrides: object,
     ) -> None:
+        settings = {**TEST_SETTINGS, **(properties or {}), **named(overrides)}
         self._own_dir = tempfile.TemporaryDirectory(prefix="felice-", ignore_cleanup_errors=True)
-        settings = {**TEST_SETTINGS, **(properties or {})}
         try:
             self._running = EmbeddedCluster(
-                data_dir or self._own_dir.name, brokers, properties=settings, **overrides
+                data_dir or self._own_dir.name, brokers, properties=settings, racks=racks
             )
         except BaseException:
             self._own_dir.cleanup()

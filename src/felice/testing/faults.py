@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import NoReturn
 from weakref import WeakKeyDictionary
 
 from felice.protocol.api import API, Api
@@ -36,7 +36,7 @@ _REASON = "injected by felice.testing"
 class _Intercepted(Handlers):
     """The broker's handlers; each is wrapped at its first call."""
 
-    def __init__(self, intercept: Callable[[Api, Handle, Any, RequestContext], Any]) -> None:
+    def __init__(self, intercept: Callable[[Api, Handle, object, RequestContext], object]) -> None:
         super().__init__()
         self._intercept = intercept
 
@@ -162,7 +162,7 @@ class Faults:
 
     # On the broker's loop
 
-    def _intercept(self, api: Api, handle: Handle, request: Any, context: RequestContext) -> Any:
+    def _intercept(self, api: Api, handle: Handle, request: object, context: RequestContext) -> object:
         self._client_ids[context.session] = context.client_id
         if not self._script.active:
             return handle(request, context)
@@ -190,14 +190,14 @@ class Faults:
         return len(found)
 
 
-def _changed(fault: Fault, handle: Handle, request: Any, context: RequestContext) -> Any:
+def _changed(fault: Fault, handle: Handle, request: object, context: RequestContext) -> object:
     context = answers.with_own_rows(context)
     if fault.kind is FaultKind.FAIL and not fault.applied:
         return answers.refused(fault, handle, request, context)
     if not fault.applied:
         if fault.kind is FaultKind.DROP:
             raise CloseConnection(_REASON)
-        return _swallowed(fault, NO_REPLY)
+        return _swallowed(fault)
     answer = handle(request, context)
     if answer is NO_REPLY and fault.kind is FaultKind.BLACK_HOLE:
         return NO_REPLY
@@ -206,26 +206,26 @@ def _changed(fault: Fault, handle: Handle, request: Any, context: RequestContext
     return _outcome(fault, answer, context)
 
 
-async def _then(fault: Fault, answer: Any, context: RequestContext) -> Any:
+async def _then(fault: Fault, answer: Awaitable[object], context: RequestContext) -> object:
     outcome = _outcome(fault, await answer, context)
     return await outcome if asyncio.iscoroutine(outcome) else outcome
 
 
-def _outcome(fault: Fault, answer: Any, context: RequestContext) -> Any:
+def _outcome(fault: Fault, answer: object, context: RequestContext) -> object:
     """The response to a request that was executed, changed by the fault."""
     if fault.kind is FaultKind.BLACK_HOLE:
-        return _swallowed(fault, answer)
+        return _swallowed(fault)
     if fault.kind is FaultKind.DROP or answer is NO_REPLY:
         raise CloseConnection(_REASON)
     return answers.overwritten(fault, answer, context)
 
 
-async def _swallowed(fault: Fault, answer: Any) -> Any:
+async def _swallowed(fault: Fault) -> NoReturn:
     await fault.hold(None)
     raise CloseConnection(_REASON)
 
 
-async def _late(fault: Fault, answer: Any) -> Any:
+async def _late(fault: Fault, answer: object) -> object:
     if asyncio.iscoroutine(answer) or asyncio.isfuture(answer):
         answer = await answer
     with contextlib.suppress(TimeoutError):

@@ -15,6 +15,7 @@ class felice_broker:
     Takes the arguments of `Broker`. The broker starts on entry and is stopped and removed on exit.
     """
 
+    # The arguments are those of `Broker`, which has their types.
     def __init__(self, *args: Any, **options: Any) -> None:
         self._args = args
         self._options = options

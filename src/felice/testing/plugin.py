@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypedDict, cast
 
 import pytest
 
@@ -27,6 +27,13 @@ _SHAPES = {
     "properties": "broker options by name",
 }
 _ARGUMENTS = " and ".join(_KINDS)
+
+
+class _Arguments(TypedDict, total=False):
+    """The arguments of the mark."""
+
+    topics: Mapping[str, int] | Sequence[str]
+    properties: Mapping[str, str]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,7 +66,7 @@ def felice_broker_session(request: pytest.FixtureRequest) -> Iterator[Broker]:
     yield from _running(*_configured(request.config))
 
 
-def _arguments(mark: pytest.Mark) -> Mapping[str, Any]:
+def _arguments(mark: pytest.Mark) -> _Arguments:
     """The arguments of a mark. An unknown or malformed argument fails the test, instead of being ignored."""
     if mark.args:
         _refuse(f"the mark takes {_ARGUMENTS} by name, not {mark.args[0]!r}")
@@ -72,7 +79,7 @@ def _arguments(mark: pytest.Mark) -> Mapping[str, Any]:
     for name, value in mark.kwargs.get("properties", {}).items():
         if not isinstance(value, str):
             _refuse(f"the value of {name} must be text as in a file, not {value!r}")
-    return mark.kwargs
+    return cast(_Arguments, mark.kwargs)
 
 
 def _topics_of(asked: Mapping[str, int] | Sequence[str]) -> dict[str, int]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from felice.protocol.api import API, Api
 
-Handle = Callable[[Any, Any], Any]
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+# The key of an API decides the types of its request and response, so no single type can be given here.
+Handle = Callable[[Any, "RequestContext"], Any]
 
 # The module of `felice.server.handlers` whose `handle` answers the API.
 MODULES: dict[Api, str] = {

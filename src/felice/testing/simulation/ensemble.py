@@ -17,7 +17,7 @@ import contextvars
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from felice.metadata.session import TreeSession
 from felice.metadata.store import (
@@ -34,7 +34,7 @@ from felice.metadata.tree import Change, OperationResult, Tree
 from felice.server.startup import StartupError
 from felice.testing.simulation.loop import SimLoop
 from felice.testing.simulation.network import SimNetwork
-from felice.testing.simulation.process import Process
+from felice.testing.simulation.process import Process, Unanswered
 
 T = TypeVar("T")
 
@@ -261,7 +261,7 @@ class SimSession(TreeSession):
         self._sure_until_s = 0.0
         self._answered_s = 0.0
         self._is_closed = False
-        self._asked: dict[asyncio.Future[Any], None] = {}
+        self._asked: dict[Unanswered, None] = {}
         self._changed = asyncio.Event()
 
     # Opening and closing a session
@@ -433,7 +433,7 @@ class SimSession(TreeSession):
 
         self.up.send(on_arrival)
 
-    def _on_answer(self, connection: int, answer: asyncio.Future[Any], outcome: object) -> None:
+    def _on_answer(self, connection: int, answer: asyncio.Future[T], outcome: T | StoreError) -> None:
         if connection != self.connection or answer.done():
             return
         if isinstance(outcome, StoreError):

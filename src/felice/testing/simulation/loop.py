@@ -15,9 +15,9 @@ import contextvars
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
 from felice.testing.simulation.process import CURRENT, WORK_DELAY_S, Process
 
@@ -51,12 +51,12 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._is_running = False
         self._is_stopping = False
         self._is_closed = False
-        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks: list[asyncio.Task[object]] = []
         self._tasks_looked_at = 1000
         self._processes: list[Process] = []
         self.turns = 0
         # What asyncio would have logged: exceptions that no code caught.
-        self.uncaught: list[dict[str, Any]] = []
+        self.uncaught: list[dict[str, object]] = []
 
     # Time and order
 
@@ -64,35 +64,35 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Virtual time in seconds since the simulation began."""
         return self._time
 
-    def call_soon(  # type: ignore[override]
-        self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    def call_soon(
+        self, callback: Callable[..., object], *args: object, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Runs the callback in the next turn, on behalf of the process in `context`."""
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append((handle, CURRENT.get() if context is None else context.get(CURRENT)))
         return handle
 
-    def call_soon_threadsafe(  # type: ignore[override]
-        self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: object, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """The same as `call_soon`: there are no threads."""
         return self.call_soon(callback, *args, context=context)
 
-    def call_later(  # type: ignore[override]
+    def call_later(
         self,
         delay: float,
-        callback: Callable[..., Any],
-        *args: Any,
+        callback: Callable[..., object],
+        *args: object,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Runs the callback after `delay` virtual seconds."""
         return self.call_at(self._time + delay, callback, *args, context=context)
 
-    def call_at(  # type: ignore[override]
+    def call_at(
         self,
         when: float,
-        callback: Callable[..., Any],
-        *args: Any,
+        callback: Callable[..., object],
+        *args: object,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Runs the callback at a virtual time. Callbacks of the same time run in the order of their calls."""
@@ -161,7 +161,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     # Running
 
-    def run_until_complete(self, future: Any) -> Any:
+    def run_until_complete(self, future: Awaitable[T]) -> T:  # type: ignore[override]
         """Runs the loop until the future is done, and returns its result."""
         main = asyncio.ensure_future(future, loop=self)
         main.add_done_callback(lambda _: self.stop())
@@ -214,7 +214,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def create_task(  # type: ignore[override]
         self,
-        coro: Coroutine[Any, Any, T],
+        coro: Coroutine[object, Never, T],
         *,
         name: str | None = None,
         context: contextvars.Context | None = None,
@@ -231,13 +231,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Every process that ever ran on this loop."""
         return self._processes
 
-    def unfinished(self) -> list[asyncio.Task[Any]]:
+    def unfinished(self) -> list[asyncio.Task[object]]:
         """The tasks that are not done."""
         return [task for task in self._tasks if not task.done()]
 
-    def run_in_executor(  # type: ignore[override]
-        self, executor: Any, func: Callable[..., T], *args: Any
-    ) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: object, func: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """Run the work as a whole after a random delay; its result arrives after another one."""
         future: asyncio.Future[T] = self.create_future()
         process = CURRENT.get()
@@ -250,16 +248,16 @@ class SimLoop(asyncio.AbstractEventLoop):
             try:
                 result = func(*args)
             except Exception as error:
-                self.call_later(answer_s, answer, error, None)
+                self.call_later(answer_s, fail, error)
             else:
-                self.call_later(answer_s, answer, None, result)
+                self.call_later(answer_s, succeed, result)
 
-        def answer(error: Exception | None, result: Any) -> None:
-            if future.done():
-                return
-            if error is not None:
+        def fail(error: Exception) -> None:
+            if not future.done():
                 future.set_exception(error)
-            else:
+
+        def succeed(result: T) -> None:
+            if not future.done():
                 future.set_result(result)
 
         self.call_later(begin_s, work)
@@ -267,11 +265,11 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     # Errors of the code that runs here
 
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
+    def call_exception_handler(self, context: dict[str, object]) -> None:
         """Adds the report of an uncaught exception to `uncaught`."""
         self.uncaught.append(context)
 
-    def default_exception_handler(self, context: dict[str, Any]) -> None:
+    def default_exception_handler(self, context: dict[str, object]) -> None:
         """The same as `call_exception_handler`: nothing is logged."""
         self.call_exception_handler(context)
 
@@ -282,10 +280,10 @@ class SimLoop(asyncio.AbstractEventLoop):
     def set_debug(self, enabled: bool) -> None:
         """Do nothing: asyncio's debug mode measures real time, which has no meaning here."""
 
-    def remove_reader(self, fd: Any) -> bool:
+    def remove_reader(self, fd: object) -> bool:
         """False: no descriptors are watched."""
         return False
 
-    def remove_writer(self, fd: Any) -> bool:
+    def remove_writer(self, fd: object) -> bool:
         """False: no descriptors are watched."""
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, Never, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -20,6 +20,18 @@ WORK_DELAY_S = 0.004
 
 class ProcessEnded(Exception):
     """The process was killed before it returned the awaited result."""
+
+
+class Unanswered(Protocol):
+    """A future of any type that an event outside its work may fail."""
+
+    def done(self) -> bool:
+        """Whether it has a result."""
+        ...
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        """Fails the future."""
+        ...
 
 
 class ProcessLoop(Protocol):
@@ -32,7 +44,7 @@ class ProcessLoop(Protocol):
         """Returns a future of the loop."""
 
     def create_task(
-        self, coro: Coroutine[Any, Any, T], *, context: contextvars.Context | None = None
+        self, coro: Coroutine[object, Never, T], *, context: contextvars.Context | None = None
     ) -> asyncio.Task[T]:
         """Starts a task in the given context."""
 
@@ -53,7 +65,7 @@ class Process:
         self.context.run(CURRENT.set, self)
         self._loop = loop
         loop.processes().append(self)
-        self._asked: list[asyncio.Future[Any]] = []
+        self._asked: list[Unanswered] = []
         # Kept until the simulation ends: a coroutine that is garbage collected runs its `finally`.
         self._remains: list[asyncio.Handle] = []
         self._waiting: list[asyncio.Handle] = []
@@ -62,11 +74,11 @@ class Process:
     def __repr__(self) -> str:
         return f"<process {self.name}>"
 
-    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def spawn(self, work: Coroutine[object, Never, T]) -> asyncio.Task[T]:
         """Run a coroutine as a task of this process."""
         return self._loop.create_task(work, context=self.context.copy())
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+    async def run(self, work: Coroutine[object, Never, T]) -> T:
         """The result of the coroutine, for a caller outside of this process; raises `ProcessEnded` if it is killed."""
         answer: asyncio.Future[T] = self._loop.create_future()
         if not self.is_alive:

@@ -24,10 +24,10 @@ import contextlib
 import hashlib
 import logging
 import traceback
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Generator, Iterator, Mapping
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Never, TypeVar
 
 from felice.config import BrokerConfig
 from felice.env import Environment
@@ -103,11 +103,11 @@ class World:
 
     # Running
 
-    def run(self, main: Coroutine[Any, Any, T]) -> T:
+    def run(self, main: Coroutine[object, Never, T]) -> T:
         """Run until `main` is done, then end every process. Returns what `main` returns."""
         with self._logged():
             try:
-                return cast(T, self.loop.run_until_complete(main))
+                return self.loop.run_until_complete(main)
             finally:
                 for machine in self.machines.values():
                     if machine.process is not None:
@@ -133,7 +133,9 @@ class World:
         for context in self.loop.uncaught:
             error = context.get("exception")
             if not isinstance(error, PowerFailure):
-                self.errors.append(f"{context.get('message')}: {_formatted(error) if error else context}")
+                self.errors.append(
+                    f"{context.get('message')}: {_formatted(error) if isinstance(error, BaseException) else context}"
+                )
         self.loop.uncaught.clear()
 
     def _clean_up(self) -> None:
@@ -164,7 +166,7 @@ class World:
             await asyncio.sleep(0.1)
 
 
-def _end(left: Any) -> None:
+def _end(left: Generator[object, None, object] | Coroutine[object, Never, object]) -> None:
     """Close a coroutine, even if it awaits again a few times while it closes."""
     for _ in range(_CLOSE_ATTEMPTS):
         with contextlib.suppress(RuntimeError):
@@ -285,11 +287,11 @@ class Incarnation:
         self.process = process
         self.env = env
 
-    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def spawn(self, work: Coroutine[object, Never, T]) -> asyncio.Task[T]:
         """Run a coroutine as a task of this process."""
         return self.process.spawn(work)
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+    async def run(self, work: Coroutine[object, Never, T]) -> T:
         """Run a coroutine in this process and return its result; raises `ProcessEnded` if the process is killed."""
         return await self.process.run(work)
 
