@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from felice.config import BrokerConfig
-from felice.coordinator.group import commits as offset_rules
-from felice.coordinator.group.commits import Commit
+from felice.coordinator.group import offset_topics
 from felice.coordinator.group.rebalance import join_error
 from felice.coordinator.group.records import GroupRecordCodec, Record
 from felice.coordinator.group.settings import GroupSettings
@@ -34,7 +33,7 @@ from felice.coordinator.shard import (
     Waiter,
 )
 from felice.env import Environment
-from felice.metadata.image import ClusterImage, TopicImage
+from felice.metadata.image import ClusterImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.delete_groups import DeletableGroupResult
 from felice.protocol.messages.describe_groups import DescribedGroup
@@ -44,39 +43,27 @@ from felice.protocol.messages.leave_group import LeaveGroupResponse, MemberIdent
 from felice.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from felice.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
 )
 from felice.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
-    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
 )
 from felice.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
-    OffsetFetchResponseTopics,
 )
 from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from felice.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
 )
-from felice.protocol.primitives import ZERO_UUID
 from felice.records.control import EndTransactionMarker
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 GROUP_TOPIC = "__consumer_offsets"
-_TOPIC_IDS_SINCE = 10  # of OffsetCommit and OffsetFetch
 NO_NODE = -1
 
 
@@ -209,7 +196,7 @@ class GroupCoordinator:
     def commit(
         self, request: OffsetCommitRequest, client: Client
     ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-        response, commits = self._resolve_commits(request, client.version)
+        response, commits = offset_topics.resolve_commits(request, client.version, self._image())
         if not commits:
             return response
 
@@ -233,7 +220,7 @@ class GroupCoordinator:
 
     def answer_without_transaction(self, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | None:
         """The response to a request that commits nothing: it must not add a partition to the transaction."""
-        response, commits = self._resolve_transactional(request)
+        response, commits = offset_topics.resolve_transactional(request, self._image())
         if request.group_id:
             return None if commits else response
         for wanted in commits:
@@ -244,7 +231,7 @@ class GroupCoordinator:
         self, request: TxnOffsetCommitRequest, refusal: ErrorCode
     ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
         """`refusal` is the reason why the transaction may not write to the group's partition, or `NONE`."""
-        response, commits = self._resolve_transactional(request)
+        response, commits = offset_topics.resolve_transactional(request, self._image())
         if not commits:
             return response
 
@@ -266,24 +253,6 @@ class GroupCoordinator:
 
         return self._call(request.group_id, event, failed)
 
-    def _resolve_transactional(
-        self, request: TxnOffsetCommitRequest
-    ) -> tuple[TxnOffsetCommitResponse, list[Commit]]:
-        response = TxnOffsetCommitResponse()
-        commits: list[Commit] = []
-        for asked in request.topics:
-            topic = self._image().topics.get(asked.name)
-            rows = []
-            for partition in asked.partitions:
-                row = TxnOffsetCommitResponsePartition(partition_index=partition.partition_index)
-                rows.append(row)
-                if topic is None or topic.partition(partition.partition_index) is None:
-                    row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                else:
-                    commits.append(Commit(topic.name, partition, row, topic.topic_id))
-            response.topics.append(TxnOffsetCommitResponseTopic(name=asked.name, partitions=rows))
-        return response, commits
-
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that holds a group."""
         return self._runtime.partition_for(group_id)
@@ -302,38 +271,6 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) from error
         return hosted.end_transaction(marker, producer, transaction_version)
 
-    def _resolve_commits(
-        self, request: OffsetCommitRequest, version: int
-    ) -> tuple[OffsetCommitResponse, list[Commit]]:
-        """The response with a row for every requested partition, and the commits that are allowed."""
-        response = OffsetCommitResponse()
-        commits: list[Commit] = []
-        for asked in request.topics:
-            topic, unknown = self._resolve_topic(asked, version)
-            rows = []
-            for partition in asked.partitions:
-                row = OffsetCommitResponsePartition(partition_index=partition.partition_index)
-                rows.append(row)
-                if topic is None or topic.partition(partition.partition_index) is None:
-                    row.error_code = unknown
-                else:
-                    commits.append(Commit(topic.name, partition, row, topic.topic_id))
-            response.topics.append(
-                OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=rows)
-            )
-        return response, commits
-
-    def _resolve_topic(
-        self, asked: OffsetCommitRequestTopic | OffsetFetchRequestTopics, version: int
-    ) -> tuple[TopicImage | None, ErrorCode]:
-        """The topic, and the error for partitions that it does not have."""
-        image = self._image()
-        if version < _TOPIC_IDS_SINCE:
-            return image.topics.get(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        topic = image.topic_by_id(asked.topic_id)
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return topic, unknown
-
     def fetch(
         self, request: OffsetFetchRequestGroup, require_stable: bool, client: Client
     ) -> OffsetFetchResponseGroup | Awaitable[OffsetFetchResponseGroup]:
@@ -343,11 +280,12 @@ class GroupCoordinator:
             return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error)
 
         def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
+            image, version, group_id = self._image(), client.version, request.group_id
             if request.topics is None:
-                topics = self._fetch_all(shard, request.group_id, require_stable, client.version)
+                topics = offset_topics.fetch_all(shard.offsets, group_id, require_stable, version, image)
             else:
                 topics = [
-                    self._fetch_topic(shard, request.group_id, asked, require_stable, client.version)
+                    offset_topics.fetch_topic(shard.offsets, group_id, asked, require_stable, version, image)
                     for asked in request.topics
                 ]
             response = OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
@@ -355,66 +293,15 @@ class GroupCoordinator:
 
         return self._call(request.group_id, event, failed, may_be_empty=True)
 
-    def _fetch_all(
-        self, shard: GroupShard, group_id: str, require_stable: bool, version: int
-    ) -> list[OffsetFetchResponseTopics]:
-        found = []
-        for name, partitions in shard.offsets.topics(group_id).items():
-            topic = self._image().topics.get(name)
-            if topic is None and version >= _TOPIC_IDS_SINCE:
-                continue  # a deleted topic has no id to report
-            topic_id = ZERO_UUID if topic is None else topic.topic_id
-            current = [index for index, committed in partitions.items() if committed.is_of(topic_id)]
-            rows = offset_rules.fetch(shard.offsets, group_id, name, current, require_stable, topic_id)
-            if rows:
-                found.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=rows))
-        return found
-
-    def _fetch_topic(
-        self,
-        shard: GroupShard,
-        group_id: str,
-        asked: OffsetFetchRequestTopics,
-        require_stable: bool,
-        version: int,
-    ) -> OffsetFetchResponseTopics:
-        topic, unknown = self._resolve_topic(asked, version)
-        indexes = asked.partition_indexes
-        if unknown == ErrorCode.UNKNOWN_TOPIC_ID:
-            rows = [offset_rules.no_offset(index, unknown) for index in indexes]
-            return OffsetFetchResponseTopics(topic_id=asked.topic_id, partitions=rows)
-        # A name may be requested after its topic was deleted; its commits are returned while they are kept.
-        name, topic_id = (asked.name, ZERO_UUID) if topic is None else (topic.name, topic.topic_id)
-        rows = offset_rules.fetch(shard.offsets, group_id, name, indexes, require_stable, topic_id)
-        return OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id, partitions=rows)
-
     def delete_offsets(
         self, request: OffsetDeleteRequest, client: Client
     ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
-        response, narrowed = self._resolve_deletions(request)
+        response, narrowed = offset_topics.resolve_deletions(request, self._image())
 
         def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
             return shard.delete_offsets(narrowed, response, Caller(waiter, client.version))
 
         return self._call(request.group_id, event, lambda error: OffsetDeleteResponse(error_code=error))
-
-    def _resolve_deletions(
-        self, request: OffsetDeleteRequest
-    ) -> tuple[OffsetDeleteResponse, OffsetDeleteRequest]:
-        """The response with a row for every partition that does not exist, and a request for the others."""
-        response, narrowed = OffsetDeleteResponse(), OffsetDeleteRequest(group_id=request.group_id)
-        image, unknown = self._image(), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for topic in request.topics:
-            rows, known = [], []
-            for asked in topic.partitions:
-                if image.partition(topic.name, asked.partition_index) is None:
-                    index = asked.partition_index
-                    rows.append(OffsetDeleteResponsePartition(partition_index=index, error_code=unknown))
-                else:
-                    known.append(asked)
-            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=rows))
-            narrowed.topics.append(OffsetDeleteRequestTopic(name=topic.name, partitions=known))
-        return response, narrowed
 
     # Administration
 
