@@ -22,7 +22,6 @@ from felice.protocol.api import API, Api
 from felice.protocol.codec import ANY_NUMBER, Part, decode_prefix
 from felice.protocol.frame_memory import FrameMemory
 from felice.protocol.frames import (
-    RequestHeader,
     decode_correlation_id,
     decode_request_header,
     decode_response,
@@ -141,16 +140,19 @@ def _foreign(size: Buffer) -> str | None:
 class Request:
     """A request and the place of its reply.
 
+    `reply` is what `encode_reply` returns, or empty for a request that has no reply: Produce with acks=0.
     `message` is None if this is ApiVersions in a version that we do not know: to be answered with error 35 and
-    the row of ApiVersions, which `ServerConnection.answer` sends in version 0.
+    the row of ApiVersions, which `encode_reply` encodes in version 0.
     A request of more than `SMALL_REQUEST_ELEMENTS` comes out before its body is read: `undecoded` is that body, and
     `ServerConnection.read_large` reads it when its turn has come.
     """
 
     api: Api
-    header: RequestHeader
+    version: int
+    correlation_id: int
+    client_id: str | None
     message: Any
-    size_bytes: int = 0
+    size_bytes: int
     reply: list[Part] | None = None
     undecoded: memoryview | None = None
     timing: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -168,71 +170,62 @@ class ServerConnection:
         max_request_elements: int = ANY_NUMBER,
     ) -> None:
         self.failure: Exception | None = None
-        self._max_elements = max_request_elements
         self.client_id: str | None = None
+        self.frames: deque[memoryview | ProtocolViolation] = deque()
+        """The whole requests that were not handed out, and after the last one the failure of the stream."""
+        self.unanswered: deque[Request] = deque()
+        """The requests that were handed out, up to the first whose reply was not taken: the session bounds them."""
+        self.large_request_bytes = 0
+        """Memory of large requests: of the one that arrives, and of those whose replies were not taken."""
+        self._max_elements = max_request_elements
         self._reader = FrameReader(max_request_bytes, memory)
         self._apis = apis
-        self._frames: deque[memoryview] = deque()
-        self._waiting: deque[Request] = deque()
-        self._whole_bytes = 0  # of large requests without a reply that was taken
+        # Where the next bytes belong. A call less for each read of the socket.
+        self.get_buffer = self._reader.get_buffer
 
     @property
     def incomplete_bytes(self) -> int:
         """How much has arrived of a request that has not arrived whole."""
         return self._reader.incomplete_bytes
 
-    @property
-    def large_request_bytes(self) -> int:
-        """Memory of large requests: of those that arrive, and of those whose replies were not taken."""
-        return self._whole_bytes + self._reader.incomplete_bytes
-
-    @property
-    def unanswered(self) -> int:
-        """How many requests that were handed out have no reply taken: the session bounds them by not going on."""
-        return len(self._waiting)
-
-    @property
-    def has_frames(self) -> bool:
-        """Whether whole requests, or a failure, wait to be handed out."""
-        return bool(self._frames) or (self._reader.failure is not None and self.failure is None)
-
     def drop(self) -> None:
         """The connection has ended: nothing more is handed out, and no reply is kept."""
-        self._frames.clear()
-        self._waiting.clear()
+        self.frames.clear()
+        self.unanswered.clear()
         self._reader.drop()
-        self._whole_bytes = 0
-
-    def get_buffer(self) -> memoryview:
-        """Where the next bytes belong."""
-        return self._reader.get_buffer()
+        self.large_request_bytes = 0
 
     def received(self, count: int) -> None:
         """Take note of `count` bytes in the buffer."""
-        for frame in self._reader.received(count):
-            self._frames.append(frame)
+        reader = self._reader
+        if reader.failure is not None:
+            return
+        incomplete_bytes = reader.incomplete_bytes
+        for frame in reader.received(count):
+            self.frames.append(frame)
             if len(frame) >= LARGE_REQUEST_BYTES:
-                self._whole_bytes += len(frame)
+                self.large_request_bytes += len(frame)
+        self.large_request_bytes += reader.incomplete_bytes - incomplete_bytes
+        if reader.failure is not None:
+            self.frames.append(reader.failure)
 
     def next_request(self) -> Request | None:
         """The next whole request, whose reply has its place from now on; None if there is none, or `failure`."""
-        if self.failure is not None:
+        if self.failure is not None or not self.frames:
             return None
-        if not self._frames:
-            self.failure = self._reader.failure
-            return None
+        frame = self.frames.popleft()
         try:
-            request = self._request(self._frames.popleft())
+            request = self._request(frame)
         except (MalformedMessage, ProtocolViolation) as error:
             self.failure = error
             return None
-        self._waiting.append(request)
+        self.unanswered.append(request)
         return request
 
     def read_large(self, request: Request) -> bool:
         """Reads the body of a large request; false where it is malformed or too large (`failure`)."""
         assert request.undecoded is not None
-        api, version = request.api, request.header.api_version
+        api, version = request.api, request.version
         try:
             request.message, _ = decode_prefix(api.request, request.undecoded, version, 0, self._max_elements)
         except MalformedMessage as error:
@@ -240,62 +233,51 @@ class ServerConnection:
         request.undecoded = None
         return self.failure is None
 
-    def answer(self, request: Request, message: object) -> list[Part]:
-        """Put the reply in its place, and return its parts."""
-        return self.place(request, encode_reply(request, message))
-
-    def place(self, request: Request, reply: list[Part]) -> list[Part]:
-        """Put a reply that `encode_reply` made in its place."""
-        request.reply = reply
-        return request.reply
-
-    def answer_nothing(self, request: Request) -> None:
-        """A produce request with acks=0 has no reply; those behind it must not wait for one."""
-        request.reply = []
-
     def take_replies(self) -> list[Part]:
         """The replies that may leave now, in parts, in request order."""
         parts: list[Part] = []
-        waiting = self._waiting
-        while waiting and (reply := waiting[0].reply) is not None:
-            request = waiting.popleft()
+        unanswered = self.unanswered
+        while unanswered and (reply := unanswered[0].reply) is not None:
+            request = unanswered.popleft()
             if request.size_bytes >= LARGE_REQUEST_BYTES:
-                self._whole_bytes -= request.size_bytes
+                self.large_request_bytes -= request.size_bytes
             parts += reply
         return parts
 
-    def _request(self, frame: memoryview) -> Request:
-        header, position = decode_request_header(frame)
-        self.client_id = header.client_id
-        api = self._apis.get(header.api_key)
-        if api is not None and api.accepts(header.api_version):
+    def _request(self, frame: memoryview | ProtocolViolation) -> Request:
+        if isinstance(frame, ProtocolViolation):
+            raise frame
+        (key, version, correlation_id, client_id), position = decode_request_header(frame)
+        self.client_id = client_id
+        api = self._apis.get(key)
+        if api is not None and version in api.accepted:
             # Bytes behind the request are let be, as Kafka does: librdkafka asks for all topics' metadata with
             # three too many (an array's length in its old form).
             small = min(SMALL_REQUEST_ELEMENTS, self._max_elements)
             try:
-                message, _ = decode_prefix(api.request, frame, header.api_version, position, small)
+                message, _ = decode_prefix(api.request, frame, version, position, small)
             except OversizedMessage as error:
                 if error.elements > self._max_elements:
                     raise
-                return Request(api, header, None, len(frame), undecoded=frame[position:])
-            return Request(api, header, message, len(frame))
+                undecoded = frame[position:]
+                return Request(api, version, correlation_id, client_id, None, len(frame), undecoded=undecoded)
+            return Request(api, version, correlation_id, client_id, message, len(frame))
         if api is API.API_VERSIONS:
-            return Request(api, header, None, len(frame))
-        raise ProtocolViolation(_unsupported(header, api))
+            return Request(api, version, correlation_id, client_id, None, len(frame))
+        raise ProtocolViolation(_unsupported(key, version, api))
 
 
-def _unsupported(header: RequestHeader, api: Api | None) -> str:
+def _unsupported(api_key: int, version: int, api: Api | None) -> str:
     if api is None:
-        return f"API key {header.api_key} in version {header.api_version} is not supported"
+        return f"API key {api_key} in version {version} is not supported"
     versions = f"{api.accepted[0]}-{api.accepted[-1]}"
-    return f"{api.name} in version {header.api_version} is not supported; versions {versions} are"
+    return f"{api.name} in version {version} is not supported; versions {versions} are"
 
 
 def encode_reply(request: Request, message: object) -> list[Part]:
     """The parts of a reply; needs nothing of the connection, and may run on a thread."""
-    header = request.header
-    version = 0 if request.message is None else header.api_version
-    return encode_response_parts(header.api_key, version, header.correlation_id, message)
+    version = 0 if request.message is None else request.version
+    return encode_response_parts(request.api.key, version, request.correlation_id, message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,11 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     except struct.error:
         raise MalformedMessage("RequestHeader", "header", 0, f"{len(frame)} bytes are too few") from None
     client_id, position = _client_id(frame, length)
-    header = RequestHeader(api_key, version, correlation_id, client_id)
+    header = RequestHeader._make((api_key, version, correlation_id, client_id))
     api = API.by_key.get(api_key)
     if api is not None and version in api.accepted and version in api.flexible:
+        if position < len(frame) and frame[position] == 0:
+            return header, position + 1  # no tags, from every client that we know
         position = _skip_header_tags(frame, position)
     return header, position
 
@@ -97,7 +99,7 @@ def encode_request_parts(
 def encode_response_parts(api_key: int, version: int, correlation_id: int, message: object) -> list[Part]:
     """Return a complete response after its size, in parts. Records are not copied."""
     head = _RESPONSE_FRAME.pack(0, correlation_id)
-    if API.by_key[api_key].response_header_version(version) == 1:
+    if version in API.by_key[api_key].flexible and api_key != API_VERSIONS_KEY:
         head += _NO_TAGS
     return _sized(encode_parts(message, version, head))
 

@@ -55,7 +55,7 @@ class Outbox:
     @property
     def is_empty(self) -> bool:
         """Whether the kernel has taken every byte of every reply."""
-        return not self._parts and not self._is_sending_slice and not self._in_transport
+        return not (self._parts or self._is_sending_slice or self._in_transport)
 
     def count(self, parts: Sequence[Part]) -> int:
         """Counts the parts of a reply when it is made, before it may leave. Returns its bytes in memory."""
@@ -67,18 +67,24 @@ class Outbox:
                 memory_bytes += len(part)
             else:
                 self.file_bytes += part.size_bytes
-        self._change_memory(memory_bytes)
+        self.memory_bytes += memory_bytes
+        self._unsent.total_bytes += memory_bytes
         return memory_bytes
 
     def send(self, parts: Sequence[Part]) -> None:
         """Sends parts that `count` has counted, after all earlier parts."""
+        if len(parts) == 1 and self.is_empty and not self._is_closed:
+            [part] = parts
+            if isinstance(part, bytearray) and len(part) <= _WRITE_BYTES:
+                self._write(part)  # a small reply on an idle connection: nothing to join or to wait for
+                return
         self._parts.extend(parts)
         self.pump()
 
     def pump(self) -> None:
         """Sends as much as can leave now: joined bytes through the transport, slices of files by sendfile."""
         while self._parts and not self._is_sending_slice and not self._is_closed:
-            if self._transport.get_write_buffer_size():
+            if self._in_transport:
                 return  # `on_writable` continues
             try:
                 joined = self._next_write()
@@ -114,8 +120,9 @@ class Outbox:
 
     def _write(self, data: Buffer) -> None:
         self._transport.write(data)
-        self._in_transport = self._transport.get_write_buffer_size()
-        self._change_memory(self._in_transport - len(data))
+        self._in_transport = left_bytes = self._transport.get_write_buffer_size()
+        self.memory_bytes += left_bytes - len(data)
+        self._unsent.total_bytes += left_bytes - len(data)
 
     def _next_write(self) -> Buffer | None:
         """The next bytes for the transport; None if a slice for sendfile is next."""
@@ -160,6 +167,9 @@ class Outbox:
 
     def _on_slice_sent(self, error: OSError | None) -> None:
         self._is_sending_slice = False
+        # The last bytes of the slice may wait in the transport.
+        self._in_transport = self._transport.get_write_buffer_size()
+        self._change_memory(self._in_transport)
         if error is not None:
             self._on_failure(f"the reply could not be sent: {error}")
         elif not self._is_closed:

@@ -87,7 +87,7 @@ class Session(asyncio.BufferedProtocol):
         """Whether every whole request was answered and every reply has left."""
         connection = self._connection
         has_sent = self._outbox is None or self._outbox.is_empty
-        return has_sent and not connection.unanswered and not connection.has_frames
+        return has_sent and not connection.unanswered and not connection.frames
 
     @property
     def unsent_bytes(self) -> int:
@@ -172,8 +172,9 @@ class Session(asyncio.BufferedProtocol):
         self.last_active = self._arrived_s = self._clock.monotonic()
         connection = self._connection
         connection.received(nbytes)
-        self._count_request_memory()
-        if not connection.has_frames:
+        if connection.large_request_bytes != self._held_bytes:
+            self._count_request_memory()
+        if not connection.frames:
             # Part of a large request: most calls of a busy producer's connection end here.
             if self._request_memory.is_short:
                 self._adjust_reading()
@@ -183,9 +184,8 @@ class Session(asyncio.BufferedProtocol):
 
     def _count_request_memory(self) -> None:
         held_bytes = self._connection.large_request_bytes
-        if held_bytes != self._held_bytes:
-            change_bytes, self._held_bytes = held_bytes - self._held_bytes, held_bytes
-            self._request_memory.change(self, change_bytes)
+        change_bytes, self._held_bytes = held_bytes - self._held_bytes, held_bytes
+        self._request_memory.change(self, change_bytes)
 
     def on_memory(self) -> None:
         """Memory for large requests is free again."""
@@ -200,8 +200,8 @@ class Session(asyncio.BufferedProtocol):
         """Handles whole requests while there is room and the turn lasts, then sends what was answered."""
         if self._closing:
             return begun_s
-        self._services.image_follower.check_session()
         try:
+            self._services.image_follower.check_session()
             self._handle_some(begun_s)
         except CloseConnection as error:
             self._close_for(error)
@@ -215,11 +215,14 @@ class Session(asyncio.BufferedProtocol):
 
     def _wait_or_read(self) -> None:
         """Waits for another turn if requests are left and there is room; reads on if none are left."""
+        connection = self._connection
         has_room = self._has_room()
-        has_frames = self._connection.has_frames
-        if has_frames and has_room:
-            self._turns.wait(self)
-        self._set_reading(has_room and not has_frames)
+        if connection.frames:
+            if has_room:
+                self._turns.wait(self)
+            self._set_reading(False)
+        elif not (has_room and self._reading) or connection.incomplete_bytes:
+            self._set_reading(has_room)
 
     def _handle_some(self, begun_s: float) -> None:
         connection = self._connection
@@ -236,7 +239,7 @@ class Session(asyncio.BufferedProtocol):
             handled_s = self._clock.monotonic()
             self._time(request, now_s, handled_s)
             now_s = handled_s
-            if not connection.has_frames:
+            if not connection.frames:
                 return  # most turns handle one request, and need no limits
             if turn is None:
                 turn = self._turns.limits(begun_s)
@@ -252,7 +255,7 @@ class Session(asyncio.BufferedProtocol):
             self._note_reply(request, handled_s, (queued_s, local_s, 0.0, 0.0))
 
     def _note_reply(self, request: Request, replied_s: float, times: Times) -> None:
-        found = self._requests.times_of(request.header.api_key, request.message)
+        found = self._requests.times_of(request.api.key, request.message)
         found.add(times)
         self._replied, self._replied_s = found, replied_s
 
@@ -266,19 +269,19 @@ class Session(asyncio.BufferedProtocol):
         self._on_room()
 
     def _has_room(self) -> bool:
-        outbox = self._outbox
+        outbox, unanswered = self._outbox, self._connection.unanswered
         if outbox is None or self._holds:
             return False
-        if self._connection.unanswered >= self._max_pending:
+        if len(unanswered) >= self._max_pending:
             self._flush()
         return (
-            self._connection.unanswered < self._max_pending
+            len(unanswered) < self._max_pending
             and outbox.memory_bytes <= self._max_unsent
             and outbox.file_bytes <= MAX_UNSENT_FILE_BYTES
         )
 
     def _adjust_reading(self) -> None:
-        self._set_reading(not self._connection.has_frames and self._has_room())
+        self._set_reading(not self._connection.frames and self._has_room())
 
     def _set_reading(self, has_room: bool) -> None:
         wanted = has_room and self._request_memory.may_receive(self)
@@ -298,7 +301,7 @@ class Session(asyncio.BufferedProtocol):
         if type(answer) is request.api.response:
             return self._answer(request, answer)
         if answer is NO_REPLY:
-            self._connection.answer_nothing(request)
+            request.reply = []
         else:
             future = asyncio.ensure_future(answer)
             self._answers[future] = None
@@ -306,18 +309,19 @@ class Session(asyncio.BufferedProtocol):
         return 0
 
     def _call(self, request: Request) -> Any:
-        header = request.header
-        counts = self._requests.counts[header.api_key]
+        api_key, version = request.api.key, request.version
+        counts = self._requests.counts[api_key]
         if request.message is None:
             counts[-1] = counts.get(-1, 0) + 1
             return api_versions.unsupported_version(self._services.apis)
-        counts[header.api_version] = counts.get(header.api_version, 0) + 1
-        context = RequestContext(self._services, header.api_version, header.client_id, self)
-        return self.listener.handlers[header.api_key](request.message, context)
+        counts[version] = counts.get(version, 0) + 1
+        context = RequestContext(self._services, version, request.client_id, self)
+        return self.listener.handlers[api_key](request.message, context)
 
     def _answer(self, request: Request, answer: object) -> int:
         assert self._outbox is not None
-        return self._outbox.count(self._connection.answer(request, answer))
+        request.reply = reply = encode_reply(request, answer)
+        return self._outbox.count(reply)
 
     def _take_later(self, request: Request) -> None:
         self.hold()
@@ -332,11 +336,12 @@ class Session(asyncio.BufferedProtocol):
             if not (type(answer) is request.api.response or answer is NO_REPLY):
                 answer = await answer
             if answer is NO_REPLY:
-                self._connection.answer_nothing(request)
+                request.reply = []
             else:
                 reply = await self.listener.loop.run_in_executor(None, encode_reply, request, answer)
                 assert self._outbox is not None
-                self._outbox.count(self._connection.place(request, reply))
+                self._outbox.count(reply)
+                request.reply = reply
             self._note_awaited(request, self._clock.monotonic())
         except CloseConnection as error:
             self._close_for(error)
@@ -368,7 +373,7 @@ class Session(asyncio.BufferedProtocol):
         try:
             answer = future.result()
             if answer is NO_REPLY:
-                self._connection.answer_nothing(request)
+                request.reply = []
             else:
                 self._answer(request, answer)
             self._note_awaited(request, self.last_active)
@@ -396,8 +401,10 @@ class Session(asyncio.BufferedProtocol):
 
     def _flush(self) -> float:
         """Sends the replies whose turn has come. Returns the time of the monotonic clock."""
-        parts = self._connection.take_replies()
-        self._count_request_memory()
+        connection = self._connection
+        parts = connection.take_replies()
+        if connection.large_request_bytes != self._held_bytes:
+            self._count_request_memory()
         if not parts or self._outbox is None:
             return self._clock.monotonic()
         self._outbox.send(parts)

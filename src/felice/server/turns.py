@@ -99,14 +99,16 @@ class Turns:
     @property
     def is_full(self) -> bool:
         """Whether so many bytes of replies are unsent that no request may be handled."""
-        return self.unsent.total_bytes > self._config().felice_unsent_max_bytes
+        unsent_bytes = self.unsent.total_bytes
+        return unsent_bytes > 0 and unsent_bytes > self._config().felice_unsent_max_bytes
 
     def take_or_wait(self, connection: Waiting, now_s: float) -> bool:
         """Gives a turn at once to a connection that has received requests, and returns whether it did.
 
-        The connection waits instead while the slice is used up or too many replies wait in memory.
+        The connection waits instead if the slice is over or too many replies wait in memory. `now_s` is the time of
+        the monotonic clock.
         """
-        if connection in self._queue or connection in self._arrived:
+        if self._is_scheduled and (connection in self._queue or connection in self._arrived):
             return False
         if self._used_s >= _SLICE_S or self.is_full:
             self._arrived[connection] = None
@@ -147,13 +149,16 @@ class Turns:
         self._used_s = 0.0
         now_s = self._clock.monotonic()
         end_s = now_s + _SLICE_S
-        for queue in self._alternating():
-            connection, _ = queue.popitem(last=False)
-            now_s = connection.take_turn(now_s)
-            if now_s >= end_s or self.is_full:
-                break
-        if self._queue or self._arrived:
-            self._schedule()
+        try:
+            for queue in self._alternating():
+                connection, _ = queue.popitem(last=False)
+                now_s = connection.take_turn(now_s)
+                if now_s >= end_s or self.is_full:
+                    break
+        finally:
+            # Also after an exception, which the event loop logs: the other connections must be served.
+            if self._queue or self._arrived:
+                self._schedule()
 
     def _alternating(self) -> Iterator[OrderedDict[Waiting, None]]:
         """Yields the queues alternately while they have connections; connections that are queued later wait."""

@@ -13,6 +13,7 @@ from felice.protocol.connection import (
     ProtocolViolation,
     Request,
     ServerConnection,
+    encode_reply,
 )
 from felice.protocol.frame_memory import SCRATCH_BYTES, FrameMemory
 from felice.protocol.frames import encode_request, encode_response
@@ -50,7 +51,7 @@ def feed(connection: ServerConnection, data: bytes | memoryview) -> list[Request
 
 
 def correlation_ids(requests: list[Request]) -> list[int]:
-    return [request.header.correlation_id for request in requests]
+    return [request.correlation_id for request in requests]
 
 
 def replies(connection: ServerConnection) -> list[int]:
@@ -147,28 +148,28 @@ def test_requests_come_out_decoded() -> None:
     connection = ServerConnection(MAX_BYTES)
     (request,) = feed(connection, heartbeat(7, "group"))
     assert request.message == HeartbeatRequest(group_id="group")
-    assert (request.header.client_id, request.header.correlation_id) == ("c", 7)
+    assert (request.client_id, request.correlation_id) == ("c", 7)
 
 
 def test_replies_leave_in_request_order_however_they_are_made() -> None:
     connection = ServerConnection(MAX_BYTES)
     first, second, third = feed(connection, heartbeat(1) + heartbeat(2) + heartbeat(3))
-    connection.answer(third, HeartbeatResponse())
+    third.reply = encode_reply(third, HeartbeatResponse())
     assert replies(connection) == []
-    connection.answer(first, HeartbeatResponse())
+    first.reply = encode_reply(first, HeartbeatResponse())
     assert replies(connection) == [1]
-    assert connection.unanswered == 2
-    connection.answer(second, HeartbeatResponse())
+    assert len(connection.unanswered) == 2
+    second.reply = encode_reply(second, HeartbeatResponse())
     assert replies(connection) == [2, 3]
-    assert connection.unanswered == 0
+    assert len(connection.unanswered) == 0
 
 
 def test_request_without_a_reply_holds_nobody_up() -> None:
     connection = ServerConnection(MAX_BYTES)
     silent, loud = feed(connection, heartbeat(1) + heartbeat(2))
-    connection.answer(loud, HeartbeatResponse())
+    loud.reply = encode_reply(loud, HeartbeatResponse())
     assert replies(connection) == []
-    connection.answer_nothing(silent)
+    silent.reply = []
     assert replies(connection) == [2]
 
 
@@ -212,14 +213,14 @@ def test_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
     )
     assert request.message is None
     answer = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, max_version=4)])
-    connection.answer(request, answer)
+    request.reply = encode_reply(request, answer)
     assert join_parts(connection.take_replies()) == encode_response(18, 0, 5, answer)
 
 
 def test_api_versions_v3_answer_has_an_old_header_and_a_flexible_body() -> None:
     connection = ServerConnection(MAX_BYTES)
     (request,) = feed(connection, encode_request(18, 3, 5, "c", ApiVersionsRequest()))
-    connection.answer(request, ApiVersionsResponse())
+    request.reply = encode_reply(request, ApiVersionsResponse())
     assert join_parts(connection.take_replies())[4:] == bytes.fromhex("00000005 0000 01 00000000 00")
 
 
@@ -239,7 +240,7 @@ def test_other_unsupported_requests_end_the_connection_after_what_came_before(
     found = feed(connection, heartbeat(1) + framed(frame) + heartbeat(2))
     assert correlation_ids(found) == [1]
     assert reason in str(connection.failure)
-    connection.answer(found[0], HeartbeatResponse())
+    found[0].reply = encode_reply(found[0], HeartbeatResponse())
     assert replies(connection) == [1]
     assert feed(connection, heartbeat(3)) == []
 
@@ -274,7 +275,7 @@ def test_responses_are_matched_to_requests() -> None:
     ]
     answers = {12: HeartbeatResponse(error_code=27), 3: MetadataResponse(cluster_id="x")}
     for request in feed(server, b"".join(join_parts(parts) for _, parts in sent)):
-        server.answer(request, answers[request.header.api_key])
+        request.reply = encode_reply(request, answers[request.api.key])
     assert client.in_flight == 2
     found = client.feed(join_parts(server.take_replies()))
     assert [(response.correlation_id, response.api.name, response.version) for response in found] == [

@@ -150,7 +150,7 @@ def test_requests_of_a_closed_connection_are_dropped() -> None:
             peer.feed(questions(5))
         lost = floor.peers[0].session
         lost.connection_lost(None)
-        assert not lost._connection.has_frames
+        assert not lost._connection.frames
         assert lost not in floor.turns._queue
         while len(floor.handled) < 6:
             await asyncio.sleep(0)
@@ -276,5 +276,25 @@ def test_a_connection_that_ends_gives_its_memory_back() -> None:
         assert peer.turns.unsent.total_bytes > 0
         peer.session.connection_lost(None)
         assert peer.turns.unsent.total_bytes == 0
+
+    run(scenario)
+
+
+def test_an_exception_in_the_turn_of_one_connection_does_not_stop_the_others() -> None:
+    async def scenario() -> None:
+        floor = Floor(3, felice_turn_max_requests=1)
+        reported: list[BaseException] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, facts: reported.append(facts["exception"]))
+        for peer in floor.peers:
+            peer.feed(questions(2))
+
+        def fail(begun_s: float) -> None:
+            raise RuntimeError("a fault of ours")
+
+        floor.peers[0].session.take_turn = fail  # type: ignore[method-assign]
+        async with asyncio.timeout(60):
+            while floor.handled.count(1) < 2 or floor.handled.count(2) < 2:
+                await asyncio.sleep(0)
+        assert [str(error) for error in reported] == ["a fault of ours"]
 
     run(scenario)
