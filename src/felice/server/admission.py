@@ -12,9 +12,9 @@ How:         with transaction V2 this broker asks the coordinator to add the par
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Never, Protocol, TypeVar
 
 from felice.config import BrokerConfig
 from felice.coordinator.transaction.coordinator import TransactionCoordinator
@@ -97,6 +97,38 @@ class Flow:
     knows_abortable: bool
 
 
+class QueuedWrite:
+    """A request that waits behind earlier requests of its producer, and then for the coordinator.
+
+    `async with queued as refusals` waits for both; `refusals` has the partitions that the coordinator refused. The
+    producer's next request follows when the block ends.
+    """
+
+    def __init__(
+        self,
+        before: asyncio.Future[None] | None,
+        refusals: Callable[[], Awaitable[PartitionErrors]],
+        end: Callable[[], None],
+    ) -> None:
+        self._before = before
+        self._refusals = refusals
+        self._end = end
+
+    def run(self, work: Coroutine[object, Never, T]) -> asyncio.Task[T]:
+        """Starts the coroutine that writes. If it is cancelled before it begins, the next request follows, too."""
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(lambda _: self._end())
+        return task
+
+    async def __aenter__(self) -> PartitionErrors:
+        if self._before is not None:
+            await asyncio.wait([self._before])
+        return await self._refusals()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._end()
+
+
 class Admission:
     """Lets a transaction write to partitions once its coordinator agreed, one request of each producer at a time."""
 
@@ -107,48 +139,29 @@ class Admission:
         # The newest of each producer's requests that wait for the coordinator, or for one that does.
         self._last: dict[int, asyncio.Future[None]] = {}
 
-    def enter(
-        self,
-        who: Identity,
-        partitions: Sequence[Partition],
-        flow: Flow,
-        write: Callable[[PartitionErrors], T | Awaitable[T]],
-    ) -> T | Awaitable[T]:
-        """Calls `write` with the refused partitions: at once, or after the coordinator answered for every partition."""
+    def enter(self, who: Identity, partitions: Sequence[Partition], flow: Flow) -> QueuedWrite | None:
+        """Returns None if the transaction may write to the partitions now, otherwise the request's place in the queue.
+
+        The caller calls `QueuedWrite.run` before it handles the producer's next request.
+        """
         must_ask = flow.adds or self._config().transaction_partition_verification_enable
         missing = must_ask and any(not _is_open(partition, who) for partition in partitions)
         before = self._last.get(who.producer_id)
         if not missing and before is None:
-            return write({})
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._last[who.producer_id] = turn
+            return None
         asked = partitions if must_ask else ()
-        task = asyncio.ensure_future(self._enter(before, turn, who, asked, flow, write))
-        # A callback also runs if the task is cancelled before it begins.
-        task.add_done_callback(lambda _: self._leave(who.producer_id, turn))
-        return task
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._last[who.producer_id] = ended
+        return QueuedWrite(
+            before,
+            refusals=lambda: self._ask(who, asked, flow),
+            end=lambda: self._end(who.producer_id, ended),
+        )
 
-    async def _enter(
-        self,
-        before: asyncio.Future[None] | None,
-        turn: asyncio.Future[None],
-        who: Identity,
-        partitions: Sequence[Partition],
-        flow: Flow,
-        write: Callable[[PartitionErrors], T | Awaitable[T]],
-    ) -> T:
-        if before is not None:
-            await asyncio.wait([before])
-        refused = await self._ask(who, partitions, flow)
-        answer = write(refused)
-        # The producer's next request may be appended now. It need not wait until this one is replicated.
-        self._leave(who.producer_id, turn)
-        return await answer if isinstance(answer, Awaitable) else answer
-
-    def _leave(self, producer_id: int, turn: asyncio.Future[None]) -> None:
-        if not turn.done():
-            turn.set_result(None)
-        if self._last.get(producer_id) is turn:
+    def _end(self, producer_id: int, ended: asyncio.Future[None]) -> None:
+        if not ended.done():
+            ended.set_result(None)
+        if self._last.get(producer_id) is ended:
             del self._last[producer_id]
 
     async def _ask(self, who: Identity, partitions: Sequence[Partition], flow: Flow) -> PartitionErrors:

@@ -27,7 +27,7 @@ from felice.records.batch import BatchHeader
 from felice.records.builder import build_control
 from felice.records.control import ControlType, EndTransactionMarker
 from felice.replication.partition import Partition
-from felice.server.admission import Admission, Flow, PartitionErrors
+from felice.server.admission import Admission, Flow, PartitionErrors, QueuedWrite
 
 A, B = Identity("a", 7, 0), Identity("b", 8, 0)
 V2, OLD, OLDEST = Flow(True, True), Flow(False, True), Flow(False, False)
@@ -119,7 +119,17 @@ class World:
             return refusals if then is None else cast("Awaitable[PartitionErrors]", then())
 
         partitions = [cast(Partition, self.places[index]) for index in indexes]
-        return self.admission.enter(who, partitions, flow, write)
+        queued = self.admission.enter(who, partitions, flow)
+        return write({}) if queued is None else queued.run(self._write_in_turn(queued, write))
+
+    async def _write_in_turn(
+        self,
+        queued: QueuedWrite,
+        write: Callable[[PartitionErrors], PartitionErrors | Awaitable[PartitionErrors]],
+    ) -> PartitionErrors:
+        async with queued as refusals:
+            answer = write(refusals)
+        return await answer if isinstance(answer, Awaitable) else answer
 
 
 async def settle(answer: Awaitable[PartitionErrors] | PartitionErrors) -> dict[int, ErrorCode]:

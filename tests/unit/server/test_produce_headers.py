@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,9 +30,8 @@ class World:
             image=SimpleNamespace(topic_names={}),
         )
 
-    def _enter(self, who: Any, partitions: Any, flow: Any, write: Callable[[Any], Any]) -> Any:
+    def _enter(self, who: Any, partitions: Any, flow: Any) -> None:
         self.writers.append(who)
-        return write({})
 
     def _append(self, records: Any, **given: Any) -> Any:
         self.appended.append(given)

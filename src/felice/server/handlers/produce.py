@@ -35,7 +35,7 @@ from felice.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader
 from felice.records.errors import BatchTooLarge
 from felice.records.validate import ProduceRules, Validated, Verdict, may_need_thread, only_batch
 from felice.replication.partition import ACKS_ALL, Partition
-from felice.server.admission import Flow, PartitionErrors
+from felice.server.admission import Flow, PartitionErrors, QueuedWrite
 from felice.server.context import NO_REPLY, CloseConnection, NoReply
 
 if TYPE_CHECKING:
@@ -173,11 +173,24 @@ def _write(
         return _append(request, context, dict.fromkeys(several, ErrorCode.INVALID_PRODUCER_ID_MAPPING), known)
     ((who, partitions),) = writes.items()
     flow = Flow(adds=context.version >= _ADDS_FROM, knows_abortable=context.version >= _ABORTABLE_FROM)
+    queued = context.services.coordinators.admission.enter(who, list(partitions.values()), flow)
+    admitted = dict.fromkeys(partitions, ErrorCode.NONE)
+    if queued is None:
+        return _append(request, context, admitted, known)
+    return queued.run(_append_in_turn(queued, request, context, admitted, known))
 
-    def write(refusals: PartitionErrors) -> ProduceAnswer | Awaitable[ProduceAnswer]:
-        return _append(request, context, {**dict.fromkeys(partitions, ErrorCode.NONE), **refusals}, known)
 
-    return context.services.coordinators.admission.enter(who, list(partitions.values()), flow, write)
+async def _append_in_turn(
+    queued: QueuedWrite,
+    request: ProduceRequest,
+    context: RequestContext,
+    admitted: PartitionErrors,
+    known: _Known,
+) -> ProduceAnswer:
+    async with queued as refusals:
+        answer = _append(request, context, {**admitted, **refusals}, known)
+    # The producer's next request is appended while this one is replicated.
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _append(

@@ -13,7 +13,7 @@ from felice.coordinator.transaction.shard import Identity
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from felice.protocol.topic_partition import TopicPartition
-from felice.server.admission import Flow, PartitionErrors
+from felice.server.admission import Flow, QueuedWrite
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -34,14 +34,21 @@ def handle(
     index = services.coordinators.groups.partition_for(request.group_id)
     partition = services.partitions.get(CONSUMER_OFFSETS, index)
     if partition is None:
-        return services.coordinators.groups.commit_transactional(
-            request, ErrorCode.NONE
-        )  # it says who is to be asked
-
-    def commit(refusals: PartitionErrors) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-        refusal = refusals.get(TopicPartition(CONSUMER_OFFSETS, index), ErrorCode.NONE)
-        return services.coordinators.groups.commit_transactional(request, refusal)
-
+        # The coordinator refuses the request with the reason.
+        return services.coordinators.groups.commit_transactional(request, ErrorCode.NONE)
     who = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
     flow = Flow(adds=context.version >= _ADDS_SINCE, knows_abortable=context.version >= _ABORTABLE_SINCE)
-    return services.coordinators.admission.enter(who, [partition], flow, commit)
+    queued = services.coordinators.admission.enter(who, [partition], flow)
+    if queued is None:
+        return services.coordinators.groups.commit_transactional(request, ErrorCode.NONE)
+    return queued.run(_commit_in_turn(queued, request, context, index))
+
+
+async def _commit_in_turn(
+    queued: QueuedWrite, request: TxnOffsetCommitRequest, context: RequestContext, index: int
+) -> TxnOffsetCommitResponse:
+    async with queued as refusals:
+        refusal = refusals.get(TopicPartition(CONSUMER_OFFSETS, index), ErrorCode.NONE)
+        answer = context.services.coordinators.groups.commit_transactional(request, refusal)
+    # The producer's next request is handled while these offsets are replicated.
+    return await answer if isinstance(answer, Awaitable) else answer

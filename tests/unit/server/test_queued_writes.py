@@ -1,0 +1,126 @@
+"""A queued transactional request lets its producer's next request pass once its records are in the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from felice.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from felice.protocol.topic_partition import TopicPartition
+from felice.records.builder import BatchBuilder
+from felice.replication.partition import ACKS_ALL
+from felice.server.handlers import produce, txn_offset_commit
+
+VERSION = 12
+
+
+class Queue:
+    """An admission in which every request waits for the coordinator, which refuses the given partitions."""
+
+    def __init__(self, refusals: dict[TopicPartition, ErrorCode] | None = None) -> None:
+        self.refusals = refusals or {}
+        self.has_ended = asyncio.Event()
+
+    def enter(self, *_: object) -> Queue:
+        return self
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        return asyncio.ensure_future(work)
+
+    async def __aenter__(self) -> dict[TopicPartition, ErrorCode]:
+        return self.refusals
+
+    async def __aexit__(self, *_: object) -> None:
+        self.has_ended.set()
+
+
+def context_of(queue: Queue, partition: object, **services: object) -> Any:
+    clock = SimpleNamespace(monotonic=lambda: 0.0)
+    groups = services.pop("groups", None)
+    return SimpleNamespace(
+        services=SimpleNamespace(
+            partitions=SimpleNamespace(get=lambda *where: partition, find=lambda *where: partition),
+            coordinators=SimpleNamespace(admission=queue, groups=groups),
+            image=SimpleNamespace(topic_names={}, partition=lambda *where: object()),
+            env=SimpleNamespace(clock=clock),
+            **services,
+        ),
+        version=VERSION,
+        client_id=None,
+        now_ms=0,
+        listener_name="PLAINTEXT",
+    )
+
+
+def produce_request() -> ProduceRequest:
+    builder = BatchBuilder(producer_id=7, producer_epoch=2, base_sequence=0, transactional=True)
+    builder.append(1, b"k", b"v")
+    data = PartitionProduceData(index=0, records=bytes(builder.build()))
+    topic = TopicProduceData(name="t", partition_data=[data])
+    return ProduceRequest(transactional_id="x", acks=ACKS_ALL, timeout_ms=1000, topic_data=[topic])
+
+
+async def test_a_produced_batch_is_replicated_while_the_next_request_is_handled() -> None:
+    queue, replicated = Queue(), asyncio.Event()
+
+    async def wait_acknowledged(*_: object) -> None:
+        await replicated.wait()
+
+    info = SimpleNamespace(base_offset=5, log_append_time_ms=-1, log_start_offset=0)
+    partition = SimpleNamespace(
+        append=lambda records, **given: info,
+        is_acknowledged=lambda *_: False,
+        wait_acknowledged=wait_acknowledged,
+    )
+    answer: Any = produce._write(produce_request(), context_of(queue, partition), produce._Known())
+    async with asyncio.timeout(30):
+        await queue.has_ended.wait()
+        assert not answer.done()
+        replicated.set()
+        response: ProduceResponse = await answer
+    assert response.responses[0].partition_responses[0].base_offset == 5
+
+
+async def test_a_partition_that_the_coordinator_refuses_receives_nothing() -> None:
+    queue = Queue({TopicPartition("t", 0): ErrorCode.INVALID_TXN_STATE})
+    answer: Any = produce._write(produce_request(), context_of(queue, object()), produce._Known())
+    response: ProduceResponse = await answer
+    assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
+
+
+async def test_committed_offsets_are_replicated_while_the_next_request_is_handled() -> None:
+    refusals = {TopicPartition("__consumer_offsets", 3): ErrorCode.INVALID_TXN_STATE}
+    queue, replicated, refused = Queue(refusals), asyncio.Event(), []
+
+    def commit_transactional(request: object, refusal: ErrorCode) -> Coroutine[Any, Any, Any]:
+        async def answer() -> TxnOffsetCommitResponse:
+            await replicated.wait()
+            return TxnOffsetCommitResponse()
+
+        refused.append(refusal)
+        return answer()
+
+    groups = SimpleNamespace(
+        answer_without_transaction=lambda request: None,
+        partition_for=lambda group_id: 3,
+        commit_transactional=commit_transactional,
+    )
+    lookups = SimpleNamespace(on_group_request=lambda context: None)
+    context = context_of(queue, object(), groups=groups, group_lookups=lookups)
+    request = TxnOffsetCommitRequest(transactional_id="x", group_id="g", producer_id=7, producer_epoch=2)
+    answer: Any = txn_offset_commit.handle(request, context)
+    async with asyncio.timeout(30):
+        await queue.has_ended.wait()
+        assert not answer.done()
+        replicated.set()
+        await answer
+    assert refused == [ErrorCode.INVALID_TXN_STATE]
