@@ -94,10 +94,15 @@ def assert_alike(cluster: EmbeddedCluster, topic: str, partition: int = 0) -> No
 
 
 def values_of(cluster: EmbeddedCluster, topic: str, count: int, **options: object) -> list[bytes]:
-    consumer = confluent_kafka.Consumer({
-        "bootstrap.servers": cluster.bootstrap, "group.id": str(uuid.uuid4()), "auto.offset.reset": "earliest",
-        "enable.auto.commit": False, **options,
-    })  # fmt: skip
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": str(uuid.uuid4()),
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            **options,
+        }
+    )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     found: list[bytes] = []
     deadline = time.monotonic() + 30
@@ -130,11 +135,18 @@ class Writer(threading.Thread):
         self.failures: list[str] = []
         self.stopping = threading.Event()
         self._topic = topic
-        self._producer = confluent_kafka.Producer({
-            "bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 2, "enable.idempotence": True,
-            "retry.backoff.ms": 50, "message.timeout.ms": 60_000, "topic.metadata.refresh.interval.ms": 1000,
-            **options,
-        })  # fmt: skip
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "linger.ms": 2,
+                "enable.idempotence": True,
+                "retry.backoff.ms": 50,
+                "message.timeout.ms": 60_000,
+                "topic.metadata.refresh.interval.ms": 1000,
+                **options,
+            }
+        )
 
     def run(self) -> None:
         number = 0
@@ -192,10 +204,15 @@ def test_no_acknowledged_record_is_lost_while_leaders_are_killed(cluster: Embedd
 def test_a_consumer_sees_no_gap_while_leaders_change(cluster: EmbeddedCluster) -> None:
     topic = create(cluster, "t", (1, 2, 3))
     writer = Writer(cluster.bootstrap, topic)
-    consumer = confluent_kafka.Consumer({
-        "bootstrap.servers": cluster.bootstrap, "group.id": "g", "auto.offset.reset": "error",
-        "enable.auto.commit": False, "topic.metadata.refresh.interval.ms": 500,
-    })  # fmt: skip
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "g",
+            "auto.offset.reset": "error",
+            "enable.auto.commit": False,
+            "topic.metadata.refresh.interval.ms": 500,
+        }
+    )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     found: list[bytes] = []
 
@@ -257,9 +274,14 @@ def test_below_min_isr_acks_all_is_refused_and_comes_back(cluster: EmbeddedClust
     eventually(lambda: replica(cluster, 1, topic).isr == (1,))
     bootstrap = f"127.0.0.1:{cluster.cluster.ports[1]}"
     errors: list[object] = []
-    producer = confluent_kafka.Producer({
-        "bootstrap.servers": bootstrap, "acks": "all", "retries": 0, "message.timeout.ms": 10_000,
-    })  # fmt: skip
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "retries": 0,
+            "message.timeout.ms": 10_000,
+        }
+    )
     producer.produce(topic, b"x", partition=0, on_delivery=lambda error, _: errors.append(error))
     producer.flush(15)
     assert [error.code() for error in errors] == [confluent_kafka.KafkaError.NOT_ENOUGH_REPLICAS]  # type: ignore[attr-defined]
@@ -335,14 +357,20 @@ def test_a_throttled_replica_comes_back_slowly_and_holds_up_nobody(tmp_path: Pat
     rate, size = 200_000, 500_000
     # One answer may always pass.
     settings = {
-        **SETTINGS, f"{side}.replication.throttled.rate": str(rate), "replica.fetch.max.bytes": "50000",
-    }  # fmt: skip
+        **SETTINGS,
+        f"{side}.replication.throttled.rate": str(rate),
+        "replica.fetch.max.bytes": "50000",
+    }
     with EmbeddedCluster(tmp_path / "data", 3, properties=settings) as cluster:
         topic = create(cluster, "t", (1, 2, 3), **{f"{side}_replication_throttled_replicas": "*"})
         cluster.run(cluster.cluster.kill_broker(3))
-        producer = confluent_kafka.Producer({
-            "bootstrap.servers": cluster.bootstrap, "acks": "all", "batch.num.messages": 1,
-        })  # fmt: skip
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "acks": "all",
+                "batch.num.messages": 1,
+            }
+        )
         began = time.monotonic()
         for _ in range(size // 10_000):
             producer.produce(topic, bytes(10_000), partition=0)
@@ -364,10 +392,15 @@ def test_a_group_goes_on_when_its_coordinator_dies(cluster: EmbeddedCluster) -> 
     for number in range(200):
         producer.produce(topic, b"%d" % number, partition=0)
     assert producer.flush(30) == 0
-    consumer = confluent_kafka.Consumer({
-        "bootstrap.servers": cluster.bootstrap, "group.id": "g", "auto.offset.reset": "earliest",
-        "enable.auto.commit": False, "session.timeout.ms": 10_000,
-    })  # fmt: skip
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 10_000,
+        }
+    )
     consumer.subscribe([topic])
     found: list[bytes] = []
 

@@ -48,9 +48,12 @@ def start(data_dir: Path, connect: str, **properties: str) -> EmbeddedBroker:
     return EmbeddedBroker(
         data_dir,
         properties={
-            "zookeeper.connect": connect, "zookeeper.session.timeout.ms": "6000", "node.id": "7", **named
+            "zookeeper.connect": connect,
+            "zookeeper.session.timeout.ms": "6000",
+            "node.id": "7",
+            **named,
         },
-    )  # fmt: skip
+    )
 
 
 def wait_for(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
@@ -141,12 +144,19 @@ def test_clients_are_served_and_operators_find_kafkas_nodes(
             "removing_replicas": {},
         }
         assert read("/brokers/topics/orders/partitions/1/state") == {
-            "version": 1, "leader": 7, "leader_epoch": 0, "controller_epoch": 1, "isr": [7],
-        }  # fmt: skip
+            "version": 1,
+            "leader": 7,
+            "leader_epoch": 0,
+            "controller_epoch": 1,
+            "isr": [7],
+        }
         assert read("/config/topics/orders") == {"version": 1, "config": {"retention.ms": "1000000"}}
         assert shape(read("/cluster/id")) == {"version": "str", "id": "str"}
-        ephemeral = {path for path in ("/controller", "/brokers/ids/7", "/cluster/id") if
-                     client.exists(f"/layout/of{path}").ephemeralOwner}  # fmt: skip
+        ephemeral = {
+            path
+            for path in ("/controller", "/brokers/ids/7", "/cluster/id")
+            if client.exists(f"/layout/of{path}").ephemeralOwner
+        }
         assert ephemeral == {"/controller", "/brokers/ids/7"}
         # Kafka's broker epoch is the czxid of its registration.
         assert broker.broker.image.brokers[7].epoch == client.exists("/layout/of/brokers/ids/7").czxid

@@ -85,8 +85,10 @@ def test_a_port_that_is_in_use_is_named_and_nothing_is_left_behind(
     port = ensemble.nodes[0].port
     done = subprocess.run(
         [*COMMAND, "start", "--nodes", "1", "--port", str(port), "--data-dir", str(tmp_path / "zk")],
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
     assert done.returncode == 1
     assert (
         done.stderr

@@ -88,8 +88,12 @@ def test_the_tour_works_as_written(
     client = next(block for block in PYTHON if "Producer(" in block)
     ran = subprocess.run(
         [str(environment / "python"), "-c", client],
-        cwd=tmp_path, env=shell, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=shell,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.startswith("b'UA' b'")
 

@@ -28,8 +28,22 @@ def make_certificates(directory: Path) -> None:
             f"/CN={name}",
         )
         openssl(
-            directory, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-            "-days", "2", "-extfile", "names", "-out", f"{name}.crt",
-        )  # fmt: skip
+            directory,
+            "x509",
+            "-req",
+            "-in",
+            f"{name}.csr",
+            "-CA",
+            "ca.pem",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-days",
+            "2",
+            "-extfile",
+            "names",
+            "-out",
+            f"{name}.crt",
+        )
         pem = (directory / f"{name}.key").read_text() + (directory / f"{name}.crt").read_text()
         (directory / f"{name}.pem").write_text(pem)

@@ -136,25 +136,79 @@ def aiokafka_requests() -> list[tuple[str, int, tuple[Any, ...], Any]]:
     from felice.protocol.messages import fetch, join_group, list_offsets, metadata, produce
 
     return [
-        ("metadata.MetadataRequest", 1, (["a", "b"],), metadata.MetadataRequest(
-            topics=[metadata.MetadataRequestTopic(name="a"), metadata.MetadataRequestTopic(name="b")])),
-        ("metadata.MetadataRequest", 5, (None, False), metadata.MetadataRequest(
-            topics=None, allow_auto_topic_creation=False)),
-        ("produce.ProduceRequest", 7, (None, -1, 500, [("t", [(3, b"batch")])]), produce.ProduceRequest(
-            acks=-1, timeout_ms=500, topic_data=[produce.TopicProduceData(name="t", partition_data=[
-                produce.PartitionProduceData(index=3, records=b"batch")])])),
-        ("fetch.FetchRequest", 4, (-1, 500, 1, 9000, 1, [("t", [(0, 77, 1000)])]), fetch.FetchRequest(
-            max_wait_ms=500, min_bytes=1, max_bytes=9000, isolation_level=1, topics=[fetch.FetchTopic(
-                topic="t", partitions=[fetch.FetchPartition(fetch_offset=77, partition_max_bytes=1000)])])),
-        ("offset.OffsetRequest", 3, (-1, 0, [("t", [(2, -1)])]), list_offsets.ListOffsetsRequest(
-            replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name="t", partitions=[
-                list_offsets.ListOffsetsPartition(partition_index=2, timestamp=-1)])])),
-        ("group.JoinGroupRequest", 2, ("g", 10, 20, "m", "consumer", [("range", b"s")]),
-         join_group.JoinGroupRequest(
-            group_id="g", session_timeout_ms=10, rebalance_timeout_ms=20, member_id="m",
-            protocol_type="consumer", protocols=[
-                join_group.JoinGroupRequestProtocol(name="range", metadata=b"s")])),
-    ]  # fmt: skip
+        (
+            "metadata.MetadataRequest",
+            1,
+            (["a", "b"],),
+            metadata.MetadataRequest(
+                topics=[metadata.MetadataRequestTopic(name="a"), metadata.MetadataRequestTopic(name="b")]
+            ),
+        ),
+        (
+            "metadata.MetadataRequest",
+            5,
+            (None, False),
+            metadata.MetadataRequest(topics=None, allow_auto_topic_creation=False),
+        ),
+        (
+            "produce.ProduceRequest",
+            7,
+            (None, -1, 500, [("t", [(3, b"batch")])]),
+            produce.ProduceRequest(
+                acks=-1,
+                timeout_ms=500,
+                topic_data=[
+                    produce.TopicProduceData(
+                        name="t", partition_data=[produce.PartitionProduceData(index=3, records=b"batch")]
+                    )
+                ],
+            ),
+        ),
+        (
+            "fetch.FetchRequest",
+            4,
+            (-1, 500, 1, 9000, 1, [("t", [(0, 77, 1000)])]),
+            fetch.FetchRequest(
+                max_wait_ms=500,
+                min_bytes=1,
+                max_bytes=9000,
+                isolation_level=1,
+                topics=[
+                    fetch.FetchTopic(
+                        topic="t",
+                        partitions=[fetch.FetchPartition(fetch_offset=77, partition_max_bytes=1000)],
+                    )
+                ],
+            ),
+        ),
+        (
+            "offset.OffsetRequest",
+            3,
+            (-1, 0, [("t", [(2, -1)])]),
+            list_offsets.ListOffsetsRequest(
+                replica_id=-1,
+                topics=[
+                    list_offsets.ListOffsetsTopic(
+                        name="t",
+                        partitions=[list_offsets.ListOffsetsPartition(partition_index=2, timestamp=-1)],
+                    )
+                ],
+            ),
+        ),
+        (
+            "group.JoinGroupRequest",
+            2,
+            ("g", 10, 20, "m", "consumer", [("range", b"s")]),
+            join_group.JoinGroupRequest(
+                group_id="g",
+                session_timeout_ms=10,
+                rebalance_timeout_ms=20,
+                member_id="m",
+                protocol_type="consumer",
+                protocols=[join_group.JoinGroupRequestProtocol(name="range", metadata=b"s")],
+            ),
+        ),
+    ]
 
 
 @pytest.mark.parametrize(("path", "version", "arguments", "ours"), aiokafka_requests(), ids=name_of)

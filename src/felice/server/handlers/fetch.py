@@ -119,10 +119,13 @@ class _Fetch:
         for asked in self._rows:
             try:
                 self._find(asked).on_follower_fetch(
-                    self._replica_id, asked.fetch_offset, log_start_offset=asked.log_start_offset,
-                    broker_epoch=self._replica_epoch, current_leader_epoch=asked.current_leader_epoch,
+                    self._replica_id,
+                    asked.fetch_offset,
+                    log_start_offset=asked.log_start_offset,
+                    broker_epoch=self._replica_epoch,
+                    current_leader_epoch=asked.current_leader_epoch,
                     last_fetched_epoch=asked.last_fetched_epoch,
-                )  # fmt: skip
+                )
             except ApiError as error:
                 # Reading it raises the same, but for a follower that may not tell us anything.
                 self._refused[asked] = error
