@@ -61,11 +61,13 @@ class RangeAssignor:
     protocol: ClassVar[RebalanceProtocol] = RebalanceProtocol.EAGER
 
     def user_data(self, last_assignment: Sequence[TopicPartition], generation: int) -> bytes | None:
+        """None: range needs nothing but the subscriptions."""
         return None
 
     def assign(
         self, subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
     ) -> Assignment:
+        """Each topic's partitions in contiguous ranges, see `assign_range`."""
         return assign_range(subscriptions, partition_counts)
 
 
@@ -76,11 +78,13 @@ class RoundRobinAssignor:
     protocol: ClassVar[RebalanceProtocol] = RebalanceProtocol.EAGER
 
     def user_data(self, last_assignment: Sequence[TopicPartition], generation: int) -> bytes | None:
+        """None: round-robin needs nothing but the subscriptions."""
         return None
 
     def assign(
         self, subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
     ) -> Assignment:
+        """All topics' partitions in turn, see `assign_round_robin`."""
         return assign_round_robin(subscriptions, partition_counts)
 
 
@@ -91,6 +95,7 @@ class StickyAssignor:
     protocol: ClassVar[RebalanceProtocol] = RebalanceProtocol.EAGER
 
     def user_data(self, last_assignment: Sequence[TopicPartition], generation: int) -> bytes | None:
+        """The partitions that the member had, with their generation; None if it had none."""
         if not last_assignment:
             return None
         return encode_previous_assignment(last_assignment, generation)
@@ -98,6 +103,7 @@ class StickyAssignor:
     def assign(
         self, subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
     ) -> Assignment:
+        """A balanced assignment that moves few partitions; members report their previous ones (KIP-54)."""
         with_previous = {
             member_id: _with_previous_assignment(sub) for member_id, sub in subscriptions.items()
         }
@@ -115,11 +121,13 @@ class CooperativeStickyAssignor:
     protocol: ClassVar[RebalanceProtocol] = RebalanceProtocol.COOPERATIVE
 
     def user_data(self, last_assignment: Sequence[TopicPartition], generation: int) -> bytes | None:
+        """The generation of the partitions that the member still owns; the subscription names these (KIP-429)."""
         return encode_generation(generation)
 
     def assign(
         self, subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
     ) -> Assignment:
+        """As sticky, but a partition that changes its owner is not assigned until the next rebalance (KIP-429)."""
         with_generations = {member_id: _with_generation(sub) for member_id, sub in subscriptions.items()}
         target = assign_sticky(with_generations, partition_counts)
         return _withhold_held_by_others(target, subscriptions)
@@ -135,11 +143,13 @@ class UniformAssignor:
     protocol: ClassVar[RebalanceProtocol] = RebalanceProtocol.COOPERATIVE
 
     def user_data(self, last_assignment: Sequence[TopicPartition], generation: int) -> bytes | None:
+        """None: the broker's assignor knows the owned partitions from the subscriptions."""
         return None
 
     def assign(
         self, subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
     ) -> Assignment:
+        """A balanced assignment that moves few partitions, as the broker computes it for KIP-848 groups."""
         return assign_sticky(subscriptions, partition_counts)
 
 

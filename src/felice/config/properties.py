@@ -17,6 +17,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def format_properties(properties: Mapping[str, str], heading: str = "") -> str:
+    """The text of a `.properties` file that Java reads back as `properties`; `heading` becomes comment lines."""
     lines = [f"#{line}" for line in heading.splitlines()]
     lines += [f"{_escape(key, ' =:')}={_escape(value, '')}" for key, value in properties.items()]
     return "\n".join(lines) + "\n"

@@ -113,7 +113,7 @@ class ZooKeeperOptions:
             raise ConfigError(
                 "zookeeper.set.acl",
                 "true",
-                "ZooKeeper must know who asks: set zookeeper.digest.auth, or a keystore for TLS",
+                "ZooKeeper must know the broker's identity: set zookeeper.digest.auth, or a keystore for TLS",
             )
         self._check_tls()
 

@@ -25,6 +25,8 @@ class ChangeKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
+    """One entry of an IncrementalAlterConfigs request (KIP-339): option, `ChangeKind`, and the new or listed value."""
+
     name: str
     kind: int
     value: str | None

@@ -42,6 +42,8 @@ _UNCLEAN = "unclean.leader.election.enable"
 
 
 class Controller:
+    """A broker's part in being the controller: it takes the role when it can, and does the duties while it has it."""
+
     def __init__(
         self,
         store: MetadataStore,
@@ -72,9 +74,11 @@ class Controller:
 
     @property
     def is_controller(self) -> bool:
+        """Whether this broker was elected, and the latest image names it as the controller."""
         return self.epoch > 0 and self._watcher.image.controller_id == self._broker_id
 
     def start(self) -> None:
+        """Begins to compete for the role. Calling it again while it runs has no effect."""
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._call_for_balance())]
             self._wake.set()
@@ -87,6 +91,7 @@ class Controller:
         self._tasks = []
 
     def on_image(self) -> None:
+        """The image changed: looks for duties, or for a role that became free."""
         self._wake.set()
 
     def resign(self) -> None:

@@ -103,6 +103,7 @@ def topic_change(topic: TopicImage, moves: Iterable[Move]) -> TopicChange:
 
 
 def state_change(topic: TopicImage, partition: PartitionImage, state: StateNode) -> StateChange:
+    """The decision to write `state`, bound to the partition epoch that `partition` shows."""
     return StateChange(topic.name, topic.topic_id, partition.partition, state, partition.partition_epoch)
 
 

@@ -28,6 +28,8 @@ FIRST_LEVELS: Mapping[str, int] = {name: highest for name, (_, highest) in SUPPO
 
 
 class UpgradeType(IntEnum):
+    """The kinds of change in an UpdateFeatures request (KIP-584), with the numbers of the protocol."""
+
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
     UNSAFE_DOWNGRADE = 3

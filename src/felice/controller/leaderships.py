@@ -30,6 +30,8 @@ _MAX_ATTEMPTS = 10
 
 
 class Leaderships:
+    """Carries out ElectLeaders and AlterPartitionReassignments requests on the metadata store."""
+
     def __init__(self, store: MetadataStore, watcher: Watcher) -> None:
         self._store = store
         self._watcher = watcher

@@ -67,6 +67,7 @@ def answering(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutin
 
 
 async def write_guarded(store: MetadataStore, epoch_version: int, operations: Sequence[Operation]) -> None:
+    """Writes all operations in one transaction. Raises `EpochPassed` if the controller epoch has changed since."""
     try:
         await store.multi([Check(layout.CONTROLLER_EPOCH, epoch_version), *operations])
     except (BadVersion, NoNode) as error:

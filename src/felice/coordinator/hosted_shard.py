@@ -46,7 +46,7 @@ from felice.replication.partition import ACKS_ALL, Partition
 R = TypeVar("R")
 S = TypeVar("S", bound=Shard[Any])
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger("felice.coordinator")
 
 LOAD_CHUNK_BYTES = 64 * 1024
 """Bytes of the log that are replayed in one turn of the loop: some 10 ms of offset commits."""
@@ -83,6 +83,8 @@ class _Write(Generic[R]):
 
 
 class HostedShard(Generic[S, R]):
+    """One shard while this broker leads its partition, in one leader epoch. `S` is the shard, `R` its records."""
+
     def __init__(
         self, shard: S, codec: RecordCodec[R], partition: Partition, clock: Clock, write_timeout_ms: int
     ) -> None:
@@ -104,12 +106,14 @@ class HostedShard(Generic[S, R]):
         self._timer_ms = NEVER_MS
 
     def now(self) -> Instant:
+        """The time of an event that happens now."""
         return Instant(self._clock.now_ms(), int(self._clock.monotonic() * 1000))
 
     # Loading
 
     @property
     def is_log_empty(self) -> bool:
+        """Whether the partition has no records, so that there is nothing to load."""
         return self.partition.log_start_offset == self.partition.log_end_offset
 
     def begin_loading(self, turn: asyncio.Lock, on_failed: Callable[[], None]) -> None:
@@ -124,10 +128,15 @@ class HostedShard(Generic[S, R]):
             await self._wait_load_committed(end_offset)
         except ApiError as error:
             # Another broker leads now, or the disk failed: not an error of this code.
-            log.warning("%s: loading failed: %s", self.partition, error.message)
+            _log.warning(
+                "a coordinator's shard could not be loaded",
+                extra={"partition": self.partition.name, "reason": error.message},
+            )
             on_failed()
         except Exception:
-            log.exception("%s: loading failed", self.partition)
+            _log.exception(
+                "a coordinator's shard could not be loaded", extra={"partition": self.partition.name}
+            )
             on_failed()
         else:
             with contextlib.suppress(ApiError):  # the shard is loaded again
@@ -145,18 +154,22 @@ class HostedShard(Generic[S, R]):
             await asyncio.sleep(0)
 
     async def _wait_load_committed(self, end_offset: int) -> None:
-        is_told = False
+        is_reported = False
         while self.partition.high_watermark < end_offset:
             try:
                 await self.partition.wait_committed(end_offset - 1, self._write_timeout_ms / 1000)
             except ApiError as error:
                 if error.code != ErrorCode.REQUEST_TIMED_OUT:
                     raise
-                if not is_told:
-                    log.warning("%s: the coordinator waits until its log is committed", self.partition)
-                is_told = True
+                if not is_reported:
+                    _log.warning(
+                        "a coordinator waits until its log is committed",
+                        extra={"partition": self.partition.name},
+                    )
+                is_reported = True
 
     def finish_loading(self) -> None:
+        """The whole log was replayed: requests may arrive, and deadlines count."""
         self.is_loaded = True
         self.run(self.shard.on_loaded)
 
@@ -177,7 +190,7 @@ class HostedShard(Generic[S, R]):
                     bytes(stored.key or b""), None if stored.value is None else bytes(stored.value)
                 )
             except MalformedMessage as error:
-                log.warning(
+                _log.warning(
                     "%s: record at offset %d is passed over: %s", self.partition, stored.offset, error
                 )
                 continue
@@ -203,7 +216,11 @@ class HostedShard(Generic[S, R]):
 
     def _give_up(self, fault: Exception) -> None:
         """After an unexpected exception the state may be half changed: loads the shard again from its log."""
-        log.error("%s: the coordinator failed and starts over", self.partition, exc_info=fault)
+        _log.error(
+            "a coordinator's shard failed; it is loaded again",
+            extra={"partition": self.partition.name},
+            exc_info=fault,
+        )
         self.close(ErrorCode.NOT_COORDINATOR)
 
     def _carry_out(self, outcome: Outcome[R]) -> None:
@@ -219,7 +236,10 @@ class HostedShard(Generic[S, R]):
             encoded = [self._codec.encode(record) for record in records]
         except UnencodableMessage as error:
             # For example a name that fits into a request but, with other fields, not into a record.
-            log.warning("%s: a record cannot be written: %s", self.partition, error)
+            _log.warning(
+                "a coordinator's record cannot be encoded",
+                extra={"partition": self.partition.name, "reason": str(error)},
+            )
             self._fail([_Write([], [], after)], ErrorCode.INVALID_REQUEST)
             return
         limit = self._batch_limit_bytes
@@ -404,7 +424,7 @@ class HostedShard(Generic[S, R]):
             for reply in replies():
                 reply.waiter.answer(reply.response)
         except Exception:
-            log.exception("%s: a caller could not be answered", self.partition)
+            _log.exception("a request could not be answered", extra={"partition": self.partition.name})
 
 
 def _encoded_size(encoded: Encoded) -> int:

@@ -24,13 +24,15 @@ from felice.replication.partition import Partition
 R = TypeVar("R")
 S = TypeVar("S", bound=Shard[Any])
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger("felice.coordinator")
 
 
 class PartitionSource(Protocol):
     """The partitions that this broker holds."""
 
-    def get(self, topic: str, partition: int) -> Partition | None: ...
+    def get(self, topic: str, partition: int) -> Partition | None:
+        """The partition on this broker, or None."""
+        ...
 
 
 class PendingAnswer:
@@ -44,6 +46,7 @@ class PendingAnswer:
         self._future: asyncio.Future[Any] | None = None
 
     def answer(self, response: Any) -> None:
+        """Keeps the response, and wakes the request if it waits already."""
         self._response, self._is_given = response, True
         if self._future is not None and not self._future.done():
             self._future.set_result(response)
@@ -57,6 +60,8 @@ class PendingAnswer:
 
 
 class CoordinatorRuntime(Generic[S, R]):
+    """The shards of one internal topic. `S` is the state machine, `R` its records; see the module."""
+
     def __init__(
         self,
         *,
@@ -80,10 +85,12 @@ class CoordinatorRuntime(Generic[S, R]):
         self._is_running = False
 
     def start(self) -> None:
+        """Loads the shards whose partitions this broker leads."""
         self._is_running = True
         self.follow_roles()
 
     def stop(self) -> None:
+        """Closes every shard: each waiting request gets COORDINATOR_NOT_AVAILABLE."""
         self._is_running = False
         for partition in list(self._hosted):
             self._close(partition, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -98,6 +105,7 @@ class CoordinatorRuntime(Generic[S, R]):
                 self._host(partition)
 
     def partition_for(self, key: str) -> int:
+        """The partition of the topic that holds a key, by Java's string hash."""
         return partition_for(key, self._partition_count())
 
     # Calls

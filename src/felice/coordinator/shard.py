@@ -37,11 +37,15 @@ class Instant:
 class Waiter(Protocol):
     """A request that waits for its answer. A shard keeps it and gives it back, and never looks inside."""
 
-    def answer(self, response: Any) -> None: ...
+    def answer(self, response: Any) -> None:
+        """Gives the request its response. Each request gets one."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
+    """A response and the request that gets it."""
+
     waiter: Waiter
     response: Any
 
@@ -49,9 +53,13 @@ class Reply:
 class AfterWrite(Protocol[R]):
     """Continues after this event's records, and all before them, were committed or refused."""
 
-    def on_committed(self, now: Instant) -> Outcome[R]: ...
+    def on_committed(self, now: Instant) -> Outcome[R]:
+        """The records are committed."""
+        ...
 
-    def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[R]: ...
+    def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[R]:
+        """The records were refused, or their commit took too long."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +83,11 @@ class Outcome(Generic[R]):
     producer: TransactionalProducer | None = None
 
     def reply(self, waiter: Waiter, response: Any) -> None:
+        """Adds a reply that may be sent at once."""
         self.replies.append(Reply(waiter, response))
 
     def extend(self, other: Outcome[R]) -> None:
+        """Adds the replies, records and continuations of another outcome."""
         self.replies += other.replies
         self.records += other.records
         self.after_write += other.after_write
@@ -95,16 +105,20 @@ class ReplyAfterWrite(Generic[R]):
     failure: Callable[[ErrorCode], Any]
 
     def on_committed(self, now: Instant) -> Outcome[R]:
+        """The response."""
         return Outcome([Reply(self.waiter, self.response)])
 
     def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[R]:
+        """The response that `failure` makes of the error."""
         return Outcome([Reply(self.waiter, self.failure(error))])
 
 
 class RecordCodec(Protocol[R]):
     """Encodes a shard's records as keys and values of its topic."""
 
-    def encode(self, record: R) -> tuple[bytes, bytes | None]: ...
+    def encode(self, record: R) -> tuple[bytes, bytes | None]:
+        """Key and value of a record; no value is a tombstone."""
+        ...
 
     def decode(self, key: bytes, value: bytes | None) -> R | None:
         """None for a record of a kind that this version does not know; it is skipped."""
@@ -134,4 +148,6 @@ class Shard(Protocol[R]):
         """The steady time of the earliest deadline (or somewhat earlier), `NEVER_MS` without one."""
         ...
 
-    def on_time(self, now: Instant) -> Outcome[R]: ...
+    def on_time(self, now: Instant) -> Outcome[R]:
+        """A deadline may have come: does everything that is due."""
+        ...

@@ -29,9 +29,11 @@ class SystemClock:
     """The machine's clocks as a `Clock`."""
 
     def now_ms(self) -> int:
+        """The machine's wall clock, in milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
+        """The machine's monotonic clock, in seconds; only differences mean something."""
         return time.monotonic()
 
 

@@ -173,9 +173,11 @@ class SystemFile:
 
     @property
     def size_bytes(self) -> int:
+        """The size that this object wrote or found; other writers of the path do not count."""
         return self._size_bytes
 
     def pread(self, size_bytes: int, position: int) -> bytes:
+        """Repeats short reads, so that fewer bytes come back only at the end of the file."""
         data = os.pread(self._fd, size_bytes, position)
         if len(data) == size_bytes or not data:
             return data
@@ -187,6 +189,7 @@ class SystemFile:
         return b"".join(parts)
 
     def pwrite(self, data: Buffer, position: int) -> None:
+        """Repeats short writes until all bytes are in the page cache."""
         written = os.pwrite(self._fd, data, position)
         view = memoryview(data).cast("B") if written < memoryview(data).nbytes else None
         end = position + written
@@ -195,13 +198,16 @@ class SystemFile:
         self._size_bytes = max(self._size_bytes, end)
 
     def truncate(self, size_bytes: int) -> None:
+        """Shortens the file, or extends it with zeros."""
         os.ftruncate(self._fd, size_bytes)
         self._size_bytes = size_bytes
 
     def sync(self) -> None:
+        """`fdatasync`: content and size reach the disk, timestamps may not."""
         os.fdatasync(self._fd)
 
     def close(self) -> None:
+        """Closes the descriptor. Closing twice has no effect."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -211,6 +217,7 @@ class SystemFile:
         self.close()
 
     def fileno(self) -> int:
+        """The kernel's descriptor; -1 after `close`."""
         return self._fd
 
 
@@ -228,12 +235,14 @@ class SystemDisk:
     """The machine's file system as a `Disk`."""
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SystemFile:
+        """Opens for reading and writing, unless `read_only`. Child processes do not inherit the descriptor."""
         flags = os.O_RDONLY if read_only else os.O_RDWR
         if create:
             flags |= os.O_CREAT
         return SystemFile(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
 
     def exists(self, path: Path) -> bool:
+        """Whether there is a file or directory at `path`; a path below a file counts as missing."""
         # A start asks this for every partition. `Path.exists` and `Path.iterdir` take three times as long.
         try:
             os.stat(path)
@@ -242,24 +251,31 @@ class SystemDisk:
         return True
 
     def is_dir(self, path: Path) -> bool:
+        """Whether there is a directory at `path`."""
         return path.is_dir()
 
     def listdir(self, path: Path) -> list[str]:
+        """The names in a directory, sorted, so that every run sees the same order."""
         return sorted(os.listdir(path))
 
     def mkdir(self, path: Path) -> None:
+        """Creates a directory and its parents; an existing one is left as it is."""
         path.mkdir(parents=True, exist_ok=True)
 
     def rename(self, source: Path, target: Path) -> None:
+        """Renames within a file system; an existing target is replaced."""
         source.replace(target)
 
     def remove(self, path: Path) -> None:
+        """Deletes a file."""
         path.unlink()
 
     def remove_tree(self, path: Path) -> None:
+        """Deletes a directory with all its content."""
         shutil.rmtree(path)
 
     def sync_dir(self, path: Path) -> None:
+        """Brings the names in a directory to disk: creations, renames and deletions."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -267,10 +283,12 @@ class SystemDisk:
             os.close(fd)
 
     def read_bytes(self, path: Path) -> bytes:
+        """The whole content of a file."""
         with io.FileIO(path) as file:
             return file.readall()
 
     def write_atomic(self, path: Path, data: bytes, *, sync_name: bool = True) -> None:
+        """Writes `<name>.tmp`, syncs it, and renames it over `path`. `sync_name` brings the new name to disk too."""
         temporary = path.with_name(path.name + ".tmp")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
@@ -285,6 +303,7 @@ class SystemDisk:
             self.sync_dir(path.parent)
 
     def lock(self, path: Path) -> _SystemLock:
+        """An exclusive `flock`, without waiting. Raises `DiskLocked` if another process has it."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -294,11 +313,14 @@ class SystemDisk:
         return _SystemLock(fd)
 
     def size(self, path: Path) -> int:
+        """Size in bytes, from the file system."""
         return os.stat(path).st_size
 
     def mtime_ms(self, path: Path) -> int:
+        """Time of the last modification, in milliseconds since 1970."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def volume(self, path: Path) -> Volume:
+        """Total size of the file system, and the space that an ordinary user may still fill."""
         usage = os.statvfs(path)
         return Volume(usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize)

@@ -56,6 +56,7 @@ class SystemNetwork:
     """The machine's TCP as a `Network`, on the running event loop."""
 
     async def check_free(self, host: str | None, port: int) -> None:
+        """Raises OSError if the port cannot be bound. Clients that connect meanwhile are refused."""
         loop = asyncio.get_running_loop()
         # Binds without listening, so that clients are refused as before.
         server = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
@@ -70,6 +71,7 @@ class SystemNetwork:
         backlog: int = 50,
         ssl_context: ssl.SSLContext | None = None,
     ) -> asyncio.AbstractServer:
+        """Binds and listens; each accepted connection gets a protocol from `protocol_factory`. Raises OSError."""
         loop = asyncio.get_running_loop()
         sockets = await bound_sockets(protocol_factory, host, port, loop)
         server = ListeningServer(sockets, protocol_factory, backlog, ssl_context, loop)
@@ -88,6 +90,7 @@ class SystemNetwork:
         *,
         ssl_context: ssl.SSLContext | None = None,
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+        """Opens a connection, over TLS if `ssl_context` is given. Raises OSError."""
         loop = asyncio.get_running_loop()
         return await loop.create_connection(protocol_factory, host, port, ssl=ssl_context)
 

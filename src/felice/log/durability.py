@@ -8,7 +8,7 @@ How: `begin_flush` collects files and state into a `Flush`, which runs on any th
 `end_flush` moves the recovery point. If the disk had no room, `end_flush` takes back what was not
 written, for the next flush.
 
-Leaves: what a failed flush means for the log, and who must learn of a lowered recovery point
+Leaves: what a failed flush means for the log, and which components learn of a lowered recovery point
 (`log`); the writing itself (`flush`).
 """
 

@@ -25,7 +25,7 @@ from felice.metadata.store import EventKind, Operation, SessionExpired, SessionS
 from felice.metadata.store_files import JOURNAL, SNAPSHOT, load_tree
 from felice.metadata.tree import Change, OperationResult, Tree
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("felice.metadata")
 
 # A journal smaller than this is not worth a snapshot.
 _MIN_COMPACTION_BYTES = 1024 * 1024
@@ -39,15 +39,19 @@ class EmbeddedSession(TreeSession):
         self._store = store
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        """All or nothing, see `MetadataStore.multi`. On disk when this returns."""
         return await self._store.write(operations, self)
 
     async def renew(self) -> None:
+        """Nothing to do while the session lives; raises `SessionExpired` after its end."""
         self._check_alive()
 
     async def close(self) -> None:
+        """Ends this session alone; the store stays open."""
         await self._store.end(self)
 
     async def abandon(self) -> None:
+        """The same as `close`."""
         # End it now: this store has no session timeout that would end it later.
         await self.close()
 
@@ -89,6 +93,7 @@ class EmbeddedStore(TreeSession):
         return session
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        """All or nothing, see `MetadataStore.multi`. On disk when this returns."""
         return await self.write(operations, self)
 
     async def write(self, operations: Sequence[Operation], session: TreeSession) -> list[OperationResult]:
@@ -118,10 +123,12 @@ class EmbeddedStore(TreeSession):
         return outcomes
 
     async def renew(self) -> None:
+        """Nothing to do while the store is open; raises `SessionExpired` after `close`."""
         # The session of the store's owner ends only by `close`.
         self._check_alive()
 
     async def abandon(self) -> None:
+        """The same as `close`."""
         await self.close()
 
     async def end(self, session: TreeSession) -> None:

@@ -39,6 +39,7 @@ class Frame:
 
     @property
     def zxid(self) -> int:
+        """The number of the write that the body holds; journal and snapshot bodies both begin with it."""
         zxid: int = _ZXID.unpack_from(self.body)[0]
         return zxid
 
@@ -72,6 +73,7 @@ class Reading:
 
 
 def encode_frame(body: bytes) -> bytes:
+    """The bytes of one frame of version 2 around `body`."""
     header = struct.pack(">4sII", _MAGIC, len(body), crc32(body))
     return header + crc32(header).to_bytes(4, "big") + body
 

@@ -33,6 +33,8 @@ class _Meaningless(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
+    """The replicas of one partition and its leadership. `partition_epoch` is the version of its state node."""
+
     partition: int
     replicas: tuple[int, ...]
     leader: int = layout.NO_LEADER
@@ -44,6 +46,7 @@ class PartitionImage:
 
     @property
     def is_reassigning(self) -> bool:
+        """Whether a reassignment is under way: replicas are being added or removed (KIP-455)."""
         return bool(self.adding or self.removing)
 
     @property
@@ -59,6 +62,8 @@ class PartitionImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
+    """One topic; `partitions` has them by number. `version` is that of the topic's node."""
+
     name: str
     topic_id: UUID
     partitions: tuple[PartitionImage, ...]
@@ -67,11 +72,14 @@ class TopicImage:
     created_zxid: int = 0
 
     def partition(self, partition: int) -> PartitionImage | None:
+        """The partition of that number, or None."""
         return self.partitions[partition] if 0 <= partition < len(self.partitions) else None
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
+    """One live broker. `epoch` is the zxid at which it registered; `endpoints` are by listener name."""
+
     broker_id: int
     endpoints: Mapping[str, Endpoint]
     rack: str | None
@@ -82,6 +90,8 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
+    """The whole cluster as the store showed it at one time. Brokers with a session are the live ones."""
+
     cluster_id: str | None = None
     controller_id: int = -1
     controller_epoch: int = 0
@@ -105,10 +115,12 @@ class ClusterImage:
     acls: AclsByResource = field(default_factory=dict)
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
+        """The partition, or None if topic or partition do not exist."""
         image = self.topics.get(topic)
         return image.partition(partition) if image else None
 
     def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
+        """The topic with that id, or None."""
         name = self.topic_names.get(topic_id)
         return self.topics.get(name) if name is not None else None
 
@@ -173,6 +185,7 @@ class ImageBuilder:
                 self._changes["features_epoch"] = node.version if node else -1
 
     def build(self) -> ClusterImage:
+        """The new image; the old one itself if nothing changed."""
         if self._topics is not None:
             for name, partitions in self._partitions.items():
                 self._topics[name] = replace(self._topics[name], partitions=tuple(partitions))

@@ -23,6 +23,7 @@ _KINDS = (EventKind.CREATED, EventKind.CHANGED, EventKind.DELETED)
 
 
 def encode_changes(zxid: int, changes: Sequence[Change]) -> bytes:
+    """The body of a journal frame for the write `zxid`."""
     parts = [_HEAD.pack(zxid, len(changes))]
     for change in changes:
         path = change.path.encode()
@@ -36,6 +37,7 @@ def encode_changes(zxid: int, changes: Sequence[Change]) -> bytes:
 
 
 def decode_changes(body: bytes) -> tuple[int, list[Change]]:
+    """The zxid and the changes of a journal frame's body."""
     zxid, count = _HEAD.unpack_from(body)
     position = _HEAD.size
     changes = []
@@ -49,6 +51,10 @@ def decode_changes(body: bytes) -> tuple[int, list[Change]]:
 
 
 def encode_snapshot(zxid: int, nodes: Sequence[tuple[str, Node, int]]) -> bytes:
+    """The body of a snapshot of the tree after the write `zxid`.
+
+    Each node comes with its path and the number of children that it ever had.
+    """
     parts = [_HEAD.pack(zxid, len(nodes))]
     for path, node, births in nodes:
         name = path.encode()
@@ -58,6 +64,7 @@ def encode_snapshot(zxid: int, nodes: Sequence[tuple[str, Node, int]]) -> bytes:
 
 
 def decode_snapshot(body: bytes) -> tuple[int, list[tuple[str, Node, int]]]:
+    """The zxid and the nodes of a snapshot's body, as they were given to `encode_snapshot`."""
     zxid, count = _HEAD.unpack_from(body)
     position = _HEAD.size
     nodes = []

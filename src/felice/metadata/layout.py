@@ -81,6 +81,8 @@ _PERMISSIONS = {permission.text: permission for permission in (Permission.ALLOW,
 
 @dataclass(frozen=True, slots=True)
 class TopicNode:
+    """A topic's assignment: each partition's replicas, and those that a reassignment adds and removes (KIP-455)."""
+
     topic_id: UUID | None
     partitions: Mapping[int, tuple[int, ...]]
     adding: Mapping[int, tuple[int, ...]]
@@ -107,6 +109,8 @@ class StateNode:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
+    """One listener of a broker and the address that clients connect to."""
+
     listener: str
     host: str
     port: int
@@ -114,6 +118,8 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerNode:
+    """A broker's registration. `security_protocols` has the protocol of each listener."""
+
     endpoints: tuple[Endpoint, ...]
     security_protocols: Mapping[str, str]
     rack: str | None
@@ -132,18 +138,22 @@ class ProducerIdBlock:
 
 
 def topic_path(topic: str) -> str:
+    """The topic's node; it holds a `TopicNode`."""
     return f"{TOPICS}/{topic}"
 
 
 def partitions_path(topic: str) -> str:
+    """The node below which a topic's partitions are."""
     return f"{TOPICS}/{topic}/partitions"
 
 
 def partition_path(topic: str, partition: int) -> str:
+    """The parent of a partition's state node; it holds nothing."""
     return f"{TOPICS}/{topic}/partitions/{partition}"
 
 
 def identity_path(topic: str) -> str:
+    """The node below which the topic-id nodes of a topic are."""
     return f"{TOPICS}/{topic}/topic_id"
 
 
@@ -177,22 +187,27 @@ def topic_above(path: str) -> str | None:
 
 
 def state_path(topic: str, partition: int) -> str:
+    """The partition's state node; it holds a `StateNode`."""
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 
 
 def broker_path(broker_id: int) -> str:
+    """The ephemeral node with which a broker registers; it holds a `BrokerNode`."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic_config_path(topic: str) -> str:
+    """The node of a topic's configuration overrides."""
     return f"{TOPIC_CONFIGS}/{_sanitize(topic)}"
 
 
 def broker_config_path(entity: str) -> str:
+    """The node of a broker's dynamic configuration. `entity` is a broker id, or `DEFAULT_ENTITY`."""
     return f"{BROKER_CONFIGS}/{_sanitize(entity)}"
 
 
 def entity_of(config_path: str) -> str:
+    """The topic or broker that a configuration node belongs to: the reverse of the two functions above."""
     return unquote(config_path.rpartition("/")[2])
 
 
@@ -233,6 +248,7 @@ def encode_acl_change(resource: ResourcePattern) -> bytes:
 
 
 def encode_acls(acls: Sequence[Acl]) -> bytes:
+    """Content of the node that holds the ACLs of one resource pattern."""
     rows = [
         {
             "principal": acl.principal,
@@ -259,24 +275,29 @@ def decode_acls(data: bytes) -> tuple[Acl, ...]:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
+    """Content of the node `CLUSTER_ID`."""
     return _json({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(data: bytes) -> str:
+    """The cluster id in the node `CLUSTER_ID`."""
     return str(json.loads(data)["id"])
 
 
 def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
+    """Content of the node `CONTROLLER`. The KRaft epoch -1 says that no migration to KRaft is under way (KIP-866)."""
     return _json(
         {"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1}
     )
 
 
 def decode_controller(data: bytes) -> int:
+    """The id of the broker that is the controller."""
     return int(json.loads(data)["brokerid"])
 
 
 def encode_topic(node: TopicNode) -> bytes:
+    """Content of a topic's node: version 3 with a topic id, version 1 without, as Kafka before 2.8 wrote it."""
     value: dict[str, Any] = {"version": 3 if node.topic_id else 1}
     if node.topic_id:
         value["topic_id"] = format_uuid(node.topic_id)
@@ -299,6 +320,7 @@ def decode_topic(data: bytes) -> TopicNode:
 
 
 def encode_state(node: StateNode) -> bytes:
+    """Content of a partition's state node."""
     return _json(
         {
             "controller_epoch": node.controller_epoch,
@@ -311,6 +333,7 @@ def encode_state(node: StateNode) -> bytes:
 
 
 def decode_state(data: bytes) -> StateNode:
+    """The leadership in a state node. Raises ValueError or KeyError if it is not Kafka's JSON."""
     value = json.loads(data)
     return StateNode(
         value["leader"], value["leader_epoch"], value.get("controller_epoch", 0), tuple(value["isr"])
@@ -318,6 +341,7 @@ def decode_state(data: bytes) -> StateNode:
 
 
 def encode_broker(node: BrokerNode) -> bytes:
+    """Content of a broker's node, version 5. `host` and `port` repeat a plaintext listener, for old tools."""
     plaintext = next(
         (e for e in node.endpoints if node.security_protocols.get(e.listener) == "PLAINTEXT"), None
     )
@@ -339,6 +363,7 @@ def encode_broker(node: BrokerNode) -> bytes:
 
 
 def decode_broker(data: bytes) -> BrokerNode:
+    """The registration in a broker's node. Raises ValueError or KeyError if it is not Kafka's JSON."""
     value = json.loads(data)
     endpoints = tuple(_endpoint(text) for text in value["endpoints"])
     protocols = value.get("listener_security_protocol_map", {})
@@ -350,14 +375,17 @@ def decode_broker(data: bytes) -> BrokerNode:
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
+    """Content of a configuration node."""
     return _json({"version": 1, "config": dict(config)})
 
 
 def decode_config(data: bytes) -> dict[str, str]:
+    """The overrides in a configuration node; none in an empty one."""
     return dict(json.loads(data)["config"]) if data else {}
 
 
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
+    """Content of the node `PRODUCER_ID_BLOCK`. The numbers are texts, as in Kafka."""
     value = {
         "version": 1,
         "broker": block.broker_id,
@@ -368,11 +396,13 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
+    """The block of producer ids that was allocated last."""
     value = json.loads(data)
     return ProducerIdBlock(int(value["broker"]), int(value["block_start"]), int(value["block_end"]))
 
 
 def encode_features(levels: Mapping[str, int]) -> bytes:
+    """Content of the node `FEATURES`: finalized levels by feature (KIP-584)."""
     return _json({"version": 2, "status": _FEATURES_ENABLED, "features": dict(sorted(levels.items()))})
 
 

@@ -38,6 +38,7 @@ class MemoryEnsemble:
         self._last_session = 0
 
     def connect(self) -> MemoryStore:
+        """A new session."""
         store = MemoryStore(self, self._next_session())
         self._sessions[store.session_id] = store
         return store
@@ -65,11 +66,13 @@ class MemoryEnsemble:
             self.write([Change(EventKind.DELETED, path) for path in self.tree.ephemerals(session.session_id)])
 
     def renew(self, session: MemoryStore) -> None:
+        """Gives an expired session's owner the next session."""
         session.session_id = self._next_session()
         self._sessions[session.session_id] = session
         session.connect_again()
 
     def write(self, changes: Sequence[Change]) -> None:
+        """Applies changes to the tree, and reports them to the watches of all connected sessions."""
         if changes:
             events = self.tree.apply(changes)
             for session in list(self._sessions.values()):
@@ -93,6 +96,7 @@ class MemoryStore(TreeSession):
         self._waiting: set[asyncio.Future[None]] = set()
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        """All or nothing, see `MetadataStore.multi`. Waits while the session is suspended."""
         await self._reach("/")
         changes, outcomes = self._tree.plan(operations, self.session_id)
         cut_offs = self.cut_offs
@@ -104,17 +108,20 @@ class MemoryStore(TreeSession):
         return outcomes
 
     async def renew(self) -> None:
+        """Begins the next session after the end of this one; raises `SessionExpired` if it was closed."""
         if self._is_closed:
             raise SessionExpired()
         if self.session_state is SessionState.EXPIRED:
             self._ensemble.renew(self)
 
     async def close(self) -> None:
+        """Ends the session and deletes its ephemeral nodes."""
         if self.session_state is not SessionState.EXPIRED:
             self._ensemble.end(self)
         await self.abandon()
 
     async def abandon(self) -> None:
+        """Stops watching and refuses further calls. The ephemeral nodes stay until a test lets the session expire."""
         self._is_closed = True
         self.watches.clear()
         self.life.end()

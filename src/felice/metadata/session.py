@@ -34,6 +34,7 @@ class Watches:
         self._listeners: list[tuple[str, Listener]] = []
 
     def add(self, path: str, listener: Listener) -> Callable[[], None]:
+        """Calls `listener` for each event at `path` and below, until the returned function is called."""
         entry = (path, listener)
         self._listeners.append(entry)
 
@@ -44,6 +45,7 @@ class Watches:
         return cancel
 
     def tell(self, events: Sequence[Event]) -> None:
+        """Calls the listeners of each event's path, in the order of the events."""
         for event in events:
             for path, listener in list(self._listeners):
                 if is_within(event.path, path):
@@ -55,6 +57,7 @@ class Watches:
             listener(Event(EventKind.MISSED, path))
 
     def clear(self) -> None:
+        """Removes all listeners."""
         self._listeners.clear()
 
 
@@ -66,6 +69,7 @@ class SessionLife:
         self._listeners: list[SessionListener] = []
 
     def listen(self, listener: SessionListener) -> Callable[[], None]:
+        """Calls `listener` with each new state until the returned function is called."""
         self._listeners.append(listener)
 
         def cancel() -> None:
@@ -75,6 +79,7 @@ class SessionLife:
         return cancel
 
     def become(self, state: SessionState) -> None:
+        """Takes a new state, then calls the listeners. The same state again is no change."""
         if state is not self.state:
             self.state = state
             for listener in list(self._listeners):
@@ -90,25 +95,32 @@ class SingleWrites(ABC):
     """Writes of one node: each is a `multi` of one."""
 
     @abstractmethod
-    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]: ...
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        """See `MetadataStore.multi`."""
+        ...
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> str:
+        """Creates a node below an existing parent; returns its path (with ten digits added if sequential)."""
         [created] = await self.multi([Create(path, data, ephemeral, sequential)])
         assert isinstance(created, str)
         return created
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        """Replaces the data; returns the new version. Raises `BadVersion` if the node has another version."""
         [new_version] = await self.multi([SetData(path, data, version)])
         assert isinstance(new_version, int)
         return new_version
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Deletes a node without children. Raises `BadVersion` if the node has another version."""
         await self.multi([Delete(path, version)])
 
 
 class TreeSession(SingleWrites):
+    """A session whose reads answer from a tree of this process."""
+
     def __init__(self, tree: Tree, session_id: int) -> None:
         self.session_id = session_id
         self.watches = Watches()
@@ -117,32 +129,40 @@ class TreeSession(SingleWrites):
 
     @property
     def session_state(self) -> SessionState:
+        """The session's state."""
         return self.life.state
 
     def watch_session(self, listener: SessionListener) -> Callable[[], None]:
+        """Calls `listener` with each new state until the returned function is called."""
         return self.life.listen(listener)
 
     async def get(self, path: str) -> Node:
+        """The node; raises `NoNode`."""
         await self._wait_readable(path)
         return self._tree.get(path)
 
     async def exists(self, path: str) -> Node | None:
+        """The node, or None."""
         await self._wait_readable(path)
         return self._tree.find(path)
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """Each path's node or None, in the order given."""
         await self._wait_readable()
         return [self._tree.find(path) for path in paths]
 
     async def children(self, path: str) -> list[str]:
+        """Names of the children, sorted; raises `NoNode`."""
         await self._wait_readable(path)
         return self._tree.children(path)
 
     async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """Each path's children, or None where there is no node."""
         await self._wait_readable()
         return [self._tree.children(path) if self._tree.find(path) else None for path in paths]
 
     def watch(self, path: str, listener: Listener) -> Callable[[], None]:
+        """Calls `listener` for each change at `path` and below, until the returned function is called."""
         return self.watches.add(path, listener)
 
     async def _wait_readable(self, path: str = "/") -> None:

@@ -33,21 +33,29 @@ class StoreError(Exception):
 
 
 class NoNode(StoreError):
+    """The node, or the parent of a node to create, does not exist."""
+
     def __init__(self, path: str) -> None:
         super().__init__(path, "no such node")
 
 
 class NodeExists(StoreError):
+    """A node to create exists already."""
+
     def __init__(self, path: str) -> None:
         super().__init__(path, "the node exists")
 
 
 class NotEmpty(StoreError):
+    """A node to delete has children."""
+
     def __init__(self, path: str) -> None:
         super().__init__(path, "the node has children")
 
 
 class BadVersion(StoreError):
+    """The node has another version than the operation names: another writer was first."""
+
     def __init__(self, path: str, expected: int, actual: int | None = None) -> None:
         super().__init__(
             path, f"expected version {expected}, found {'another' if actual is None else actual}"
@@ -55,6 +63,8 @@ class BadVersion(StoreError):
 
 
 class NoChildrenForEphemerals(StoreError):
+    """The parent of a node to create is ephemeral."""
+
     def __init__(self, path: str) -> None:
         super().__init__(path, "an ephemeral node cannot have children")
 
@@ -64,6 +74,8 @@ class NotAllowed(StoreError):
 
 
 class SessionExpired(StoreError):
+    """The session has ended; `renew` begins the next one."""
+
     def __init__(self, path: str = "/") -> None:
         super().__init__(path, "the session has ended")
 
@@ -89,6 +101,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Create:
+    """Create a node. `ephemeral`: it lives as long as the session. `sequential`: ten digits are added to its name."""
+
     path: str
     data: bytes = b""
     ephemeral: bool = False
@@ -97,6 +111,8 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
+    """Replace a node's data, if it has this version."""
+
     path: str
     data: bytes
     version: int = ANY_VERSION
@@ -104,12 +120,16 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
+    """Delete a node without children, if it has this version."""
+
     path: str
     version: int = ANY_VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
+    """Change nothing; refuse the transaction unless the node exists and has this version."""
+
     path: str
     version: int = ANY_VERSION
 
@@ -118,6 +138,8 @@ Operation: TypeAlias = Create | SetData | Delete | Check
 
 
 class EventKind(Enum):
+    """What happened to a node."""
+
     CREATED = "created"
     CHANGED = "changed"
     DELETED = "deleted"
@@ -126,6 +148,8 @@ class EventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
+    """A change of the node at `path`. An event carries no data."""
+
     kind: EventKind
     path: str
 
@@ -134,6 +158,8 @@ Listener: TypeAlias = Callable[[Event], None]
 
 
 class SessionState(Enum):
+    """Whether the store can be reached, and the session lives."""
+
     CONNECTED = "connected"
     SUSPENDED = "suspended"  # the store cannot be reached; the session may be alive, and calls wait
     EXPIRED = "expired"  # ended, with its ephemeral nodes; every call is refused until `renew`
@@ -146,10 +172,14 @@ class MetadataStore(Protocol):
     """One session with the store, and after `renew` the next one."""
 
     @property
-    def session_id(self) -> int: ...
+    def session_id(self) -> int:
+        """The id of the current session; it is the `ephemeral_owner` of the session's ephemeral nodes."""
+        ...
 
     @property
-    def session_state(self) -> SessionState: ...
+    def session_state(self) -> SessionState:
+        """The state now; it becomes `EXPIRED` by the clock, even if no message can arrive."""
+        ...
 
     def watch_session(self, listener: SessionListener) -> Callable[[], None]:
         """Reports every change of `session_state` until the returned function is called.
@@ -172,8 +202,14 @@ class MetadataStore(Protocol):
         """Creates a node below an existing parent; returns its path (with ten digits added if sequential)."""
         ...
 
-    async def get(self, path: str) -> Node: ...
-    async def exists(self, path: str) -> Node | None: ...
+    async def get(self, path: str) -> Node:
+        """The node; raises `NoNode`."""
+        ...
+
+    async def exists(self, path: str) -> Node | None:
+        """The node, or None."""
+        ...
+
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """Each path's node or None, in the order given; thousands cost few round trips. Not one snapshot."""
         ...
@@ -182,7 +218,10 @@ class MetadataStore(Protocol):
         """Replaces the data; returns the new version."""
         ...
 
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None: ...
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Deletes a node without children."""
+        ...
+
     async def children(self, path: str) -> list[str]:
         """Names of the children, sorted."""
         ...
@@ -209,10 +248,12 @@ class MetadataStore(Protocol):
 
 
 def parent_of(path: str) -> str:
+    """The parent's path; that of a top-level node is `/`."""
     return path.rpartition("/")[0] or "/"
 
 
 def is_within(path: str, root: str) -> bool:
+    """Whether `path` is `root` or lies below it."""
     return root == "/" or path == root or path.startswith(root + "/")
 
 

@@ -17,7 +17,7 @@ from felice.metadata.frames import Damage, Frame, Reading, TornTail, encode_fram
 from felice.metadata.journal import decode_changes, decode_snapshot
 from felice.metadata.tree import Change, Tree
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("felice.metadata")
 
 JOURNAL = "journal"
 SNAPSHOT = "snapshot"
@@ -133,6 +133,7 @@ def _refusal(path: Path, size_bytes: int, damage: Damage) -> str:
 
 
 def changes_of(frame: Frame) -> list[Change]:
+    """The changes of the write that a journal frame holds."""
     return decode_changes(frame.body)[1]
 
 

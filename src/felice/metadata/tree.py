@@ -53,27 +53,33 @@ class _Entry:
 
 
 class Tree:
+    """The nodes by path. `zxid` is the number of the last write."""
+
     def __init__(self) -> None:
         self.zxid = 0
         self._entries: dict[str, _Entry] = {"/": _Entry(Node(b"", 0, 0, 0))}
 
     def get(self, path: str) -> Node:
+        """The node; raises `NoNode`."""
         entry = self._entries.get(path)
         if entry is None:
             raise NoNode(path)
         return entry.node
 
     def find(self, path: str) -> Node | None:
+        """The node, or None."""
         entry = self._entries.get(path)
         return entry.node if entry else None
 
     def children(self, path: str) -> list[str]:
+        """Names of the children, sorted; raises `NoNode`."""
         entry = self._entries.get(path)
         if entry is None:
             raise NoNode(path)
         return sorted(entry.children)
 
     def births(self, path: str) -> int:
+        """Number of children ever created below `path`: the next sequential node gets this number."""
         return self._entries[path].births
 
     def walk(self) -> Iterator[tuple[str, Node, int]]:

@@ -27,7 +27,7 @@ from felice.metadata.store import (
     is_within,
 )
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("felice.metadata")
 
 _RETRY_S = 1.0
 
@@ -37,6 +37,8 @@ ImagePreparation = Callable[[ClusterImage], Awaitable[None]]
 
 
 class Watcher:
+    """Follows one store. `on_image` gets the old and the new image; `prepare` may do slow work before that."""
+
     def __init__(
         self, store: MetadataStore, on_image: ImageListener, prepare: ImagePreparation | None = None
     ) -> None:
@@ -59,6 +61,7 @@ class Watcher:
         await self._refreshing
 
     async def stop(self) -> None:
+        """Stops following. Requests that wait for a condition of the image are cancelled."""
         if self._stop_watching:
             self._stop_watching()
         if self._refreshing:
@@ -107,13 +110,13 @@ class Watcher:
             except SessionExpired:
                 # The renewed session gets `MISSED`, and everything is read again.
                 _log.warning(
-                    "the image of the cluster stands still: the session with the metadata store has ended"
+                    "the image of the cluster is not updated: the session with the metadata store has ended"
                 )
                 return
             except StoreError as error:
                 # The attempt has consumed the marked paths, so the next one reads everything.
                 self._is_to_reload = True
-                _log.warning("the image of the cluster stands still", extra={"reason": str(error)})
+                _log.warning("the image of the cluster is not updated", extra={"reason": str(error)})
                 await asyncio.sleep(_RETRY_S)
 
     async def _refresh(self) -> None:

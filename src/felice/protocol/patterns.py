@@ -26,9 +26,13 @@ class PatternError(ValueError):
 class Pattern(Protocol):
     """The methods of a compiled pattern that Felice uses; `re` and RE2 both have them."""
 
-    def fullmatch(self, text: str, /) -> Any: ...
+    def fullmatch(self, text: str, /) -> Any:
+        """A match of the whole text, or None."""
+        ...
 
-    def match(self, text: str, /) -> Any: ...
+    def match(self, text: str, /) -> Any:
+        """A match that begins where the text begins, or None."""
+        ...
 
 
 def linear_pattern(text: str) -> Pattern:

@@ -24,9 +24,13 @@ class SizedSource(Protocol):
     """Bytes that are not in memory, such as a slice of a file. Framing needs only their size."""
 
     @property
-    def size_bytes(self) -> int: ...
+    def size_bytes(self) -> int:
+        """The number of bytes that `read` returns."""
+        ...
 
-    def read(self) -> bytes: ...
+    def read(self) -> bytes:
+        """All bytes, in memory."""
+        ...
 
 
 class Fault(Exception):

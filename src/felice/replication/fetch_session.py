@@ -32,6 +32,8 @@ class SessionPlan(Generic[Key, Asked]):
 
 
 class FollowersSession(Generic[Key, Asked]):
+    """One follower's fetch session with one leader. `Key` names a partition, `Asked` is what is requested of it."""
+
     def __init__(self) -> None:
         self._session_id = NO_SESSION
         self._epoch = FULL_EPOCH

@@ -100,10 +100,12 @@ class Fetchers:
 
     @property
     def config(self) -> BrokerConfig:
+        """The broker's configuration at this moment: some options change while it runs."""
         return self._config_of()
 
     @property
     def broker_epoch(self) -> int:
+        """The epoch of this broker's registration, which leaders compare (KIP-903)."""
         return self._broker_epoch()
 
     def follow(self, partitions: Iterable[Partition], image: ClusterImage) -> None:
@@ -126,6 +128,7 @@ class Fetchers:
         return crc32(f"{partition.topic}-{partition.partition}".encode()) % self.config.num_replica_fetchers
 
     async def stop(self) -> None:
+        """Ends all fetch tasks, and returns when they have ended."""
         self._is_stopped = True
         fetchers = list(self._fetchers.values())
         self._fetchers.clear()
@@ -183,6 +186,7 @@ class Fetcher:
         self._touched[key] = None
 
     def stop(self) -> None:
+        """Lets go of every partition and cancels the task; `task` ends soon afterwards."""
         for key in list(self._followed):
             self._let_go(key)
         # Both: the call that the task awaits may swallow the cancellation.

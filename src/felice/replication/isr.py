@@ -29,6 +29,8 @@ _RETRY_S = 1.0
 
 
 class WriteOutcome(Enum):
+    """Why a proposal was not written."""
+
     VERSION_CONFLICT = "version conflict"
     """Another writer was first: the next image shows its state."""
     INELIGIBLE = "ineligible"
@@ -36,6 +38,8 @@ class WriteOutcome(Enum):
 
 
 class IsrWriter:
+    """Writes proposals of this broker's leaders, each in a task of its own."""
+
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()
@@ -64,6 +68,7 @@ class IsrWriter:
         self._begin(self._resign(topic, topic_id, partition, broker_id, replicas, fallbacks))
 
     def stop(self) -> None:
+        """Cancels all writes and refuses later ones. A write under way may still happen."""
         self._is_stopped = True
         for task in self._tasks:
             task.cancel()

@@ -48,6 +48,7 @@ class FollowerProgress:
     liveness: SessionLiveness | None = None
 
     def on_fetch(self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
+        """Notes a fetch from `offset`, and whether the follower had all records at this fetch or the one before."""
         if offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif offset >= self.leader_end_at_last_fetch:
@@ -59,6 +60,7 @@ class FollowerProgress:
         self.last_fetch_ms = max(self.last_fetch_ms, now_ms)
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
+        """Whether the follower has all records, or had them within the last `lag_time_max_ms` (KIP-16)."""
         caught_up_ms = self.caught_up_ms
         if self.liveness is not None:
             caught_up_ms = max(caught_up_ms, self.liveness.last_fetch_ms)
@@ -119,6 +121,7 @@ class Leader:
         return self.isr + joining
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
+        """Whether fewer replicas are in sync than acks=all needs; a topic with fewer replicas needs all of them."""
         return len(self.isr) < min(min_insync_replicas, len(self.replicas))
 
     def may_show_latest(self, high_watermark: int) -> bool:
@@ -149,6 +152,7 @@ class Leader:
     # Followers
 
     def check_follower(self, replica: int, current_leader_epoch: int) -> FollowerProgress:
+        """The progress of a follower. Raises `ApiError` if the broker has no replica, as far as this leader knows."""
         follower = self.followers.get(replica)
         if follower is None:
             # The follower or this broker has an old image; which of the two is unknown.

@@ -124,7 +124,7 @@ class Partition(Replica):
         if not is_new_term and self.leader is not None:
             self.leader.follow(image)
             self._recount()
-            # A follower that was removed from the ISR must be told again what it waits for.
+            # A follower that left the ISR must fetch this partition again, to rejoin: it is no longer idle.
             self.wake_readers()
         elif is_new_term and image.leader == self._broker_id:
             self._lead(image)
@@ -291,7 +291,7 @@ class Partition(Replica):
         if not log.log_start_offset <= offset <= end_offset:
             if self.leader_id < 0:
                 # Another replica may have more records. OFFSET_OUT_OF_RANGE would make a consumer reset its position.
-                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"nobody is known to lead {self!r}")
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"no leader of {self!r} is known")
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is outside {log.log_start_offset} to {end_offset} of {self.topic}-{self.partition}",

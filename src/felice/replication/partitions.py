@@ -37,6 +37,8 @@ ConfigOf = Callable[[ClusterImage, str], TopicConfig]
 
 
 class Partitions:
+    """The partitions of this broker. `config_of` returns a topic's configuration."""
+
     def __init__(
         self,
         broker_id: int,
@@ -73,6 +75,7 @@ class Partitions:
         return self._dependencies.traffic
 
     def get(self, topic: str, partition: int) -> Partition | None:
+        """The partition, if this broker has a replica of it; otherwise None."""
         return self._partitions.get((topic, partition))
 
     def find(self, topic: str, partition: int) -> Partition:

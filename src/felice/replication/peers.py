@@ -58,10 +58,12 @@ class Link(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
 
     async def negotiate(self, timeout_s: float) -> None:
+        """Asks the broker for its versions (ApiVersions); must come before `call`."""
         response = await self.call_version(API.API_VERSIONS, 0, ApiVersionsRequest(), timeout_s)
         self._versions = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
 
     async def call(self, api: Api, message: object, timeout_s: float) -> Any:
+        """Sends a request in the newest version that both brokers know, and returns the response message."""
         low, high = self._versions.get(api.key, (0, -1))
         version = min(high, api.versions.max)
         if version < max(low, api.versions.min):
@@ -69,6 +71,7 @@ class Link(asyncio.BufferedProtocol):
         return await self.call_version(api, version, message, timeout_s)
 
     async def call_version(self, api: Api, version: int, message: object, timeout_s: float) -> Any:
+        """The same in a given version. After a timeout the link is closed. Raises `PeerUnavailable`."""
         if self.is_closed or self._transport is None:
             raise PeerUnavailable(f"{self._address}: the connection is closed")
         number, parts = self._frames.send(api, version, message)
@@ -87,6 +90,7 @@ class Link(asyncio.BufferedProtocol):
             self._waiting.pop(number, None)
 
     def close(self, reason: str) -> None:
+        """Ends the connection; waiting calls raise `PeerUnavailable` with `reason`. Closing twice has no effect."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -100,17 +104,21 @@ class Link(asyncio.BufferedProtocol):
     # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio calls it when the connection is open."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         set_no_delay(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio calls it when the connection has ended: waiting calls fail at once, not at their deadlines."""
         self.close(str(exc) if exc else "the broker closed the connection")
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        """The memory into which asyncio receives the next bytes."""
         return self._frames.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        """asyncio has received bytes: each whole reply goes to the call that waits for its correlation id."""
         for response in self._frames.received(nbytes):
             future = self._waiting.pop(response.correlation_id, None)
             if future is not None and not future.done():
@@ -132,6 +140,8 @@ class _Lane:
 
 
 class Peers:
+    """At most one connection for each broker and lane; lanes keep slow requests from holding up others."""
+
     def __init__(self, network: Network, clock: Clock, broker_id: int, destination_of: DestinationOf) -> None:
         self._network = network
         self._clock = clock
@@ -152,11 +162,12 @@ class Peers:
         for (broker_id, _), lane in self._lanes.items():
             destination = self._destination_of(broker_id)
             if lane.link is not None and lane.link.destination != destination:
-                lane.link.close("the broker left, or is registered anew")
+                lane.link.close("the broker left, or is registered again")
             if destination is not None:
                 lane.next_attempt_s = 0.0
 
     async def close(self) -> None:
+        """Closes all connections, and ends attempts to connect."""
         self._is_closed = True
         attempts = []
         for lane in self._lanes.values():

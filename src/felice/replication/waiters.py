@@ -11,6 +11,8 @@ from felice.protocol.errors import ApiError, ErrorCode
 
 
 class Waiters:
+    """The requests that wait for one value of one partition, each for an offset of its own."""
+
     __slots__ = ("entries",)
 
     def __init__(self) -> None:
@@ -36,11 +38,13 @@ class Waiters:
                 self.entries.remove(entry)
 
     def release(self, mark: int) -> None:
+        """The value is `mark` now: requests that wait for a lower offset succeed."""
         for offset, future in self.entries:
             if offset < mark and not future.done():
                 future.set_result(None)
 
     def fail(self, failure: ApiError) -> None:
+        """Every waiting request raises `failure`."""
         for _, future in self.entries:
             if not future.done():
                 future.set_exception(failure)

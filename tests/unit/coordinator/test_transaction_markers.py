@@ -82,7 +82,7 @@ class Cluster:
 
 async def test_each_leader_gets_one_request() -> None:
     cluster = Cluster({("t", 0): 1, ("t", 1): 2, ("u", 0): 1})
-    assert await cluster.sender().tell(DECIDED, 5, lambda: True)
+    assert await cluster.sender().send(DECIDED, 5, lambda: True)
     assert sorted(cluster.asked) == [(1, "t", 0), (1, "u", 0), (2, "t", 1)]
     assert len(cluster.requests) == 2
     marker = cluster.requests[0].markers[0]
@@ -93,7 +93,7 @@ async def test_each_leader_gets_one_request() -> None:
 async def test_an_abort_says_so() -> None:
     cluster = Cluster({("t", 0): 1, ("t", 1): 1, ("u", 0): 1})
     aborted = replace(DECIDED, state=TransactionState.PREPARE_ABORT)
-    assert await cluster.sender().tell(aborted, 5, lambda: True)
+    assert await cluster.sender().send(aborted, 5, lambda: True)
     assert not cluster.requests[0].markers[0].transaction_result
 
 
@@ -103,24 +103,24 @@ async def test_only_what_failed_is_asked_again() -> None:
         {("t", 1): [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS]},
         unreachable=1,
     )
-    assert await cluster.sender().tell(DECIDED, 5, lambda: True)
+    assert await cluster.sender().send(DECIDED, 5, lambda: True)
     assert cluster.asked == [(1, "t", 0), (1, "t", 1), (1, "u", 0), (1, "t", 1), (1, "t", 1)]
 
 
 async def test_a_partition_without_leader_is_waited_for_and_a_deleted_one_is_not() -> None:
     cluster = Cluster({("t", 0): 1, ("t", 1): -1})
-    telling = asyncio.ensure_future(cluster.sender().tell(DECIDED, 5, lambda: True))
+    sending = asyncio.ensure_future(cluster.sender().send(DECIDED, 5, lambda: True))
     await asyncio.sleep(0.01)
-    assert not telling.done()
+    assert not sending.done()
     cluster.leaders["t", 1] = 2
-    assert await telling
+    assert await sending
     assert cluster.asked == [(1, "t", 0), (2, "t", 1)]
 
 
 async def test_a_coordinator_that_is_over_stops() -> None:
     cluster = Cluster({("t", 0): -1})
     goes_on = [True, True, False]
-    assert not await cluster.sender().tell(DECIDED, 5, lambda: goes_on.pop(0))
+    assert not await cluster.sender().send(DECIDED, 5, lambda: goes_on.pop(0))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ async def test_a_coordinator_that_is_over_stops() -> None:
 async def test_a_fenced_coordinator_stops(error: ErrorCode) -> None:
     cluster = Cluster({("t", 0): 1}, {("t", 0): [error]})
     with pytest.raises(ApiError) as fenced:
-        await cluster.sender().tell(DECIDED, 5, lambda: True)
+        await cluster.sender().send(DECIDED, 5, lambda: True)
     assert fenced.value.code == error
 
 

@@ -84,7 +84,7 @@ def test_a_broker_that_left_or_was_registered_anew_is_let_go() -> None:
         await asyncio.sleep(0.05)
         cluster.destination = Destination("127.0.0.1", broker.port, 6)
         cluster.peers.follow()
-        with pytest.raises(PeerUnavailable, match="registered anew"):
+        with pytest.raises(PeerUnavailable, match="registered again"):
             await waiting
         await cluster.ask()
         cluster.destination = None

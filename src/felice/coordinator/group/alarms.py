@@ -16,10 +16,12 @@ class Alarms:
     _heap: list[tuple[int, str]] = field(default_factory=list)
 
     def set(self, group_id: str, time_ms: int) -> None:
+        """Sets the time of the group's next alarm; an earlier setting no longer counts. Steady milliseconds."""
         self._times[group_id] = time_ms
         heappush(self._heap, (time_ms, group_id))
 
     def next_ms(self) -> int:
+        """The earliest alarm of all groups, `NEVER_MS` if there is none."""
         while self._heap:
             time_ms, group_id = self._heap[0]
             if self._times.get(group_id) == time_ms:
@@ -28,6 +30,7 @@ class Alarms:
         return NEVER_MS
 
     def take_due(self, now_ms: int) -> list[str]:
+        """Removes and returns the groups whose alarm is at or before `now_ms`, the earliest first."""
         due = []
         while self.next_ms() <= now_ms:
             _, group_id = heappop(self._heap)

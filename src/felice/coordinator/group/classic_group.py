@@ -65,19 +65,23 @@ class ClassicGroup:
     # States
 
     def transition(self, state: GroupState, now: Instant) -> None:
+        """Takes a new state; asserts that `states` allows it."""
         assert self.state in PREVIOUS_STATES[state], f"group {self.group_id}: {self.state} -> {state}"
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = now.wall_ms
 
     @property
     def can_rebalance(self) -> bool:
+        """Whether the state allows a rebalance to begin."""
         return self.state in PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
 
     @property
     def is_consumer_type(self) -> bool:
+        """Whether the members are consumers, so that their subscriptions can be read."""
         return self.protocol_type == PROTOCOL_TYPE
 
     def wake_at(self, deadline_ms: int) -> None:
+        """Makes sure that `on_time` runs for this group at `deadline_ms` at the latest."""
         if deadline_ms < self.wake_at_ms:
             self.wake_at_ms = deadline_ms
             self.alarms.set(self.group_id, deadline_ms)
@@ -85,6 +89,7 @@ class ClassicGroup:
     # Members
 
     def add(self, member: Member, protocol_type: str) -> None:
+        """Adds a member that joins. The first member becomes the leader and sets the protocol type."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader_id is None:
@@ -97,6 +102,7 @@ class ClassicGroup:
         self.pending_joins.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
+        """Removes a member, or an id that never joined. If the member led, another one becomes the leader."""
         self.pending_joins.pop(member_id, None)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -123,6 +129,7 @@ class ClassicGroup:
         return old
 
     def set_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        """Replaces the protocols that a member supports, each a name with its metadata."""
         self._forget_protocols(member)
         member.protocols = protocols
         self.protocol_support.update(name for name, _ in protocols)
@@ -137,6 +144,7 @@ class ClassicGroup:
         return displaced
 
     def unpark_join(self, member: Member) -> Waiter | None:
+        """Takes the member's waiting JoinGroup, if there is one. The caller must answer it."""
         waiter, member.joining = member.joining, None
         self.joining_count -= waiter is not None
         return waiter
@@ -162,10 +170,12 @@ class ClassicGroup:
 
     @property
     def all_members_joined(self) -> bool:
+        """Whether the join phase may end: every member has joined, and every id that was given out was used."""
         return self.joining_count == len(self.members) and not self.pending_joins
 
     @property
     def rebalance_timeout_ms(self) -> int:
+        """The longest rebalance timeout of the members; 0 without members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def elect_leader(self) -> bool:
@@ -201,6 +211,7 @@ class ClassicGroup:
         return min((name for name, count in votes.items() if count == most), key=_tie_order)
 
     def next_generation(self, now: Instant) -> None:
+        """Ends the join phase: raises the generation, and chooses the protocol that the members have in common."""
         self.generation += 1
         self.pending_syncs.clear()
         self.protocol_name = self.select_protocol() if self.members else None
@@ -209,6 +220,7 @@ class ClassicGroup:
         self.transition(GroupState.EMPTY if empty else GroupState.COMPLETING_REBALANCE, now)
 
     def read_subscribed_topics(self) -> frozenset[str] | None:
+        """The topics of all members' subscriptions; None if they cannot be read, so that any topic may be in use."""
         if not self.is_consumer_type:
             return None
         if not self.members:

@@ -52,6 +52,7 @@ class Commit:
 
 
 def check_commit(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode:
+    """NONE if the group's state and the sender allow the commit (G1), otherwise the error for every partition."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     generation, member_id = request.generation_id_or_member_epoch, request.member_id
@@ -157,6 +158,7 @@ def _fetch_one(
 
 
 def no_offset(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+    """The row of a partition without a committed offset, or with an error."""
     return OffsetFetchResponsePartitions(
         partition_index=partition, committed_offset=NO_OFFSET, metadata="", error_code=error
     )
@@ -171,6 +173,7 @@ def removals(offsets: OffsetStore, group_id: str) -> list[OffsetRecord]:
 
 
 def topic_removals(offsets: OffsetStore, topics: Iterable[str]) -> list[OffsetRecord]:
+    """The records that delete all offsets of the topics, in every group."""
     return [
         OffsetRecord(group_id, topic, partition, None)
         for topic in topics

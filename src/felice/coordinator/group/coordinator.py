@@ -106,6 +106,7 @@ class GroupCoordinator:
     # Start and stop
 
     def start(self) -> None:
+        """Loads the shards whose partitions this broker leads, and follows leadership from now on."""
         self._known_topics = self._topic_ids()
         self._runtime.start()
 
@@ -122,6 +123,7 @@ class GroupCoordinator:
             self.on_topics_deleted(deleted)
 
     def on_topics_deleted(self, topics: Sequence[str]) -> None:
+        """Deletes the committed offsets of topics that no longer exist."""
         for hosted in self._runtime.loaded():
             shard = hosted.shard
             # A shard that fails here is loaded again, with offsets that no request can reach; they expire.
@@ -151,6 +153,8 @@ class GroupCoordinator:
     def join(
         self, request: JoinGroupRequest, client: Client
     ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+        """JoinGroup. Waits until the join phase ends."""
+
         def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
             return shard.join(request, self._joining(request, client, waiter), now)
 
@@ -164,6 +168,8 @@ class GroupCoordinator:
     def sync(
         self, request: SyncGroupRequest, client: Client
     ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+        """SyncGroup. Waits until the leader's assignment is in the log."""
+
         def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
             return shard.sync(request, Caller(waiter, client.version), now)
 
@@ -186,6 +192,8 @@ class GroupCoordinator:
     def leave(
         self, group_id: str, leavers: list[MemberIdentity], client: Client
     ) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+        """LeaveGroup, for several members at once (KIP-345)."""
+
         def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
             return shard.leave(group_id, leavers, Caller(waiter, client.version), now)
 
@@ -196,6 +204,7 @@ class GroupCoordinator:
     def commit(
         self, request: OffsetCommitRequest, client: Client
     ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+        """OffsetCommit. Waits until the commits are replicated; a row with an error does not stop the others."""
         response, commits = offset_topics.resolve_commits(request, client.version, self._image())
         if not commits:
             return response
@@ -296,6 +305,7 @@ class GroupCoordinator:
     def delete_offsets(
         self, request: OffsetDeleteRequest, client: Client
     ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+        """OffsetDelete (KIP-496)."""
         response, narrowed = offset_topics.resolve_deletions(request, self._image())
 
         def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
@@ -306,6 +316,7 @@ class GroupCoordinator:
     # Administration
 
     def describe(self, group_id: str, client: Client) -> DescribedGroup:
+        """One group of a DescribeGroups request."""
         try:
             return self._runtime.hosted(group_id).shard.describe(group_id, client.version)
         except ApiError as error:
@@ -324,6 +335,8 @@ class GroupCoordinator:
         return ListGroupsResponse(groups=groups)
 
     def delete(self, group_id: str, client: Client) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:
+        """One group of a DeleteGroups request. Waits until the tombstones are replicated."""
+
         def event(shard: GroupShard, waiter: Waiter, now: Instant) -> Outcome[Record]:
             return shard.delete(group_id, Caller(waiter, client.version))
 

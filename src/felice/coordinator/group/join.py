@@ -213,6 +213,7 @@ class Takeover:
 
     @classmethod
     def remember(cls, group: ClassicGroup, old: Member, instance_id: str, leader_id: str | None) -> Takeover:
+        """The state of the old member, before the new one takes its place."""
         return cls(
             instance_id,
             old.member_id,
@@ -223,6 +224,7 @@ class Takeover:
         )
 
     def revert(self, group: ClassicGroup, turn: Turn) -> None:
+        """Gives the place back to the old member, because the change could not be stored."""
         group.replace_static(self.instance_id, self.member_id)
         member = group.members[self.member_id]
         group.set_protocols(member, self.protocols)
@@ -243,6 +245,7 @@ class StaticMemberStored:
     response: JoinGroupResponse
 
     def on_committed(self, now: Instant) -> Outcome[Record]:
+        """Answers the JoinGroup of the new member."""
         turn = Turn(self.settings, now)
         member = self._still_here()
         if member is not None:
@@ -250,6 +253,7 @@ class StaticMemberStored:
         return turn.outcome
 
     def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[Record]:
+        """Answers the JoinGroup with an error, and gives the place back to the old member."""
         turn = Turn(self.settings, now)
         member = self._still_here()
         if member is not None:

@@ -44,6 +44,7 @@ def describe_missing(group_id: str, version: int) -> DescribedGroup:
 
 
 def listed(group: ClassicGroup) -> ListedGroup:
+    """The group's row in a ListGroups response."""
     return ListedGroup(
         group_id=group.group_id,
         protocol_type=group.protocol_type or "",
@@ -62,6 +63,7 @@ def matches(group: ClassicGroup, states: list[str], types: list[str]) -> bool:
 
 
 def check_delete(group: ClassicGroup | None) -> ErrorCode:
+    """NONE if the group may be deleted: it exists and has no members."""
     if group is None or group.state is GroupState.DEAD:
         return ErrorCode.GROUP_ID_NOT_FOUND
     return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP

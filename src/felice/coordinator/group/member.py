@@ -30,6 +30,7 @@ class Member:
     session_deadline_ms: int = NEVER_MS
 
     def metadata(self, protocol: str) -> bytes:
+        """The member's metadata for a protocol; empty if it does not support it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: frozenset[str]) -> str:

@@ -33,12 +33,15 @@ class OpenCommits:
 
 @dataclass(slots=True)
 class OffsetStore:
+    """Offsets by group, topic and partition. See the module."""
+
     _committed: dict[str, dict[str, TopicOffsets]] = field(default_factory=dict)
     _pending: dict[int, dict[Key, OffsetRecord]] = field(default_factory=dict)
     _open: dict[str, dict[tuple[str, int], OpenCommits]] = field(default_factory=dict)
     _applied: int = 0
 
     def apply(self, record: OffsetRecord, producer_id: int = NO_PRODUCER_ID) -> Undo:
+        """Applies a record; returns the function that undoes it. With a producer id the record waits for the marker."""
         self._applied += 1
         if producer_id != NO_PRODUCER_ID:
             return self._set_pending(producer_id, record)
@@ -67,9 +70,11 @@ class OffsetStore:
         return counting
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        """The committed offset that counts now, or None."""
         return self._committed.get(group_id, {}).get(topic, {}).get(partition)
 
     def topics(self, group_id: str) -> dict[str, TopicOffsets]:
+        """The group's committed offsets by topic and partition."""
         return self._committed.get(group_id, {})
 
     def all_of(self, group_id: str) -> list[tuple[str, int]]:
@@ -92,12 +97,15 @@ class OffsetStore:
                     yield group_id, partition
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction has a commit for the partition (KIP-447: UNSTABLE_OFFSET_COMMIT)."""
         return (topic, partition) in self._open.get(group_id, ())
 
     def has_pending(self, group_id: str) -> bool:
+        """Whether an open transaction has a commit of the group."""
         return group_id in self._open
 
     def exists(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether the partition has a commit, or will have one if an open transaction commits."""
         return self.get(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)
 
     # Open transactions

@@ -31,6 +31,7 @@ def prepare_or_complete(group: ClassicGroup, turn: Turn) -> None:
 
 
 def prepare_rebalance(group: ClassicGroup, turn: Turn) -> None:
+    """Begins the join phase: members must rejoin. The first rebalance of a group waits for more members (KIP-134)."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         propagate_error(group, ErrorCode.REBALANCE_IN_PROGRESS, turn)
     group.pending_syncs.clear()
@@ -124,6 +125,7 @@ def _members_for_leader(group: ClassicGroup) -> list[JoinGroupResponseMember]:
 
 
 def join_error(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    """A JoinGroup response that carries only an error."""
     return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)
 
 
@@ -133,12 +135,14 @@ def storing_error(error: ErrorCode) -> ErrorCode:
 
 
 def answer_join(group: ClassicGroup, member: Member, response: JoinGroupResponse, turn: Turn) -> None:
+    """Answers the member's waiting JoinGroup, if there is one."""
     waiter = group.unpark_join(member)
     if waiter is not None:
         turn.outcome.reply(waiter, response)
 
 
 def answer_sync(group: ClassicGroup, member: Member, error: ErrorCode, turn: Turn) -> None:
+    """Answers the member's waiting SyncGroup, if there is one."""
     waiter, member.syncing = member.syncing, None
     if waiter is not None:
         turn.outcome.reply(waiter, synced_response(group, member, error))
@@ -149,6 +153,7 @@ def answer_sync(group: ClassicGroup, member: Member, error: ErrorCode, turn: Tur
 def synced_response(
     group: ClassicGroup, member: Member, error: ErrorCode = ErrorCode.NONE
 ) -> SyncGroupResponse:
+    """A SyncGroup response with the member's assignment, or with an error alone."""
     if error != ErrorCode.NONE:
         return SyncGroupResponse(error_code=error)
     return SyncGroupResponse(
@@ -167,6 +172,7 @@ def propagate_error(group: ClassicGroup, error: ErrorCode, turn: Turn) -> None:
 
 
 def start_session(group: ClassicGroup, member: Member, turn: Turn, timeout_ms: int | None = None) -> None:
+    """Starts the member's session timeout again, from this event's time."""
     timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
     member.session_deadline_ms = turn.now.steady_ms + timeout_ms
     group.wake_at(member.session_deadline_ms)

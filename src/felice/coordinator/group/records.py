@@ -66,7 +66,10 @@ Record: TypeAlias = GroupRecord | OffsetRecord
 
 
 class GroupRecordCodec:
+    """Encodes and decodes group records and offset records."""
+
     def encode(self, record: Record) -> tuple[bytes, bytes | None]:
+        """Key and value; no value is a tombstone, which deletes the group or the offset."""
         if isinstance(record, GroupRecord):
             key = encode_data(GroupMetadataKey(group=record.group_id))
             return key, None if record.value is None else encode_data(record.value, _GROUP_METADATA_VERSION)
@@ -76,6 +79,7 @@ class GroupRecordCodec:
         return key, None if record.committed is None else _encode_committed(record.committed)
 
     def decode(self, key: bytes, value: bytes | None) -> Record | None:
+        """The record; None for a kind of record that belongs to newer brokers."""
         record_type = data_version(key)
         if record_type == _GROUP_METADATA_TYPE:
             group_key = decode_data(GroupMetadataKey, key)

@@ -53,6 +53,8 @@ _GROUP_ID_NOT_FOUND_SINCE = 9  # of OffsetCommit
 
 
 class GroupShard:
+    """The state machine of one partition of `__consumer_offsets`. Implements `coordinator.shard.Shard`."""
+
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
         self.groups: dict[str, ClassicGroup] = {}
@@ -64,6 +66,7 @@ class GroupShard:
     # The log
 
     def replay(self, record: Record, producer_id: int = NO_PRODUCER_ID) -> Undo:
+        """Applies a record. A group's record restores the group while the log is loaded; later it changes nothing."""
         if isinstance(record, OffsetRecord):
             undo = self.offsets.apply(record, producer_id)
             if record.committed is None or record.group_id in self.groups:
@@ -77,6 +80,7 @@ class GroupShard:
         return undo_nothing
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
+        """A transaction ended: its commits count from now on, or are dropped."""
         for record in self.offsets.end_transaction(producer_id, committed):
             if record.group_id not in self.groups:
                 self._create_simple(record.group_id, undo_nothing)
@@ -94,6 +98,7 @@ class GroupShard:
         return turn.outcome
 
     def on_unloaded(self, error: ErrorCode) -> list[Reply]:
+        """Every group ends here: returns `error` for every waiting JoinGroup and SyncGroup."""
         replies: list[Reply] = []
         for group in self.groups.values():
             group.state = GroupState.DEAD
@@ -108,9 +113,11 @@ class GroupShard:
     # Time
 
     def next_deadline_ms(self) -> int:
+        """The earliest alarm of a group, or the next expiry of offsets."""
         return min(self._alarms.next_ms(), self._next_expiry_ms)
 
     def on_time(self, now: Instant) -> Outcome[Record]:
+        """Ends sessions, join and sync phases that are due, and expires offsets."""
         turn = Turn(self.settings, now)
         for group_id in self._alarms.take_due(now.steady_ms):
             group = self.groups.get(group_id)
@@ -139,6 +146,7 @@ class GroupShard:
     # Membership
 
     def join(self, request: JoinGroupRequest, caller: Caller, now: Instant) -> Outcome[Record]:
+        """JoinGroup: checks the session timeout; a JoinGroup without a member id may create the group."""
         turn = Turn(self.settings, now)
         timeout_ms = request.session_timeout_ms
         if not self.settings.min_session_timeout_ms <= timeout_ms <= self.settings.max_session_timeout_ms:
@@ -167,6 +175,7 @@ class GroupShard:
             turn.outcome.after_write.append(GroupCreated(self, group))
 
     def sync(self, request: SyncGroupRequest, caller: Caller, now: Instant) -> Outcome[Record]:
+        """SyncGroup; UNKNOWN_MEMBER_ID if there is no such group."""
         turn = Turn(self.settings, now)
         group = self.groups.get(request.group_id)
         if group is None:
@@ -177,6 +186,7 @@ class GroupShard:
         return turn.outcome
 
     def heartbeat(self, request: HeartbeatRequest, now: Instant) -> HeartbeatResponse:
+        """Heartbeat: starts the member's session again, or reports that a rebalance began."""
         group = self.groups.get(request.group_id)
         if group is None:
             return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -185,6 +195,7 @@ class GroupShard:
     def leave(
         self, group_id: str, leavers: list[MemberIdentity], caller: Caller, now: Instant
     ) -> Outcome[Record]:
+        """LeaveGroup: each member leaves or gets an error of its own."""
         turn = Turn(self.settings, now)
         group = self.groups.get(group_id)
         if group is None:
@@ -255,22 +266,26 @@ class GroupShard:
         return outcome
 
     def on_topics_deleted(self, topics: Iterable[str]) -> Outcome[Record]:
+        """Deletes the offsets of deleted topics in every group."""
         return Outcome(records=list(offset_rules.topic_removals(self.offsets, topics)))
 
     # Administration
 
     def describe(self, group_id: str, version: int) -> DescribedGroup:
+        """DescribeGroups: a group that does not exist counts as dead."""
         group = self.groups.get(group_id)
         if group is None:
             return listing.describe_missing(group_id, version)
         return listing.describe(group)
 
     def list(self, states: list[str], types: list[str]) -> list[ListedGroup]:
+        """The groups in one of the states and of one of the types; an empty list means any."""
         return [
             listing.listed(group) for group in self.groups.values() if listing.matches(group, states, types)
         ]
 
     def delete(self, group_id: str, caller: Caller) -> Outcome[Record]:
+        """Writes tombstones for the group and its offsets, if it has no members."""
         error = listing.check_delete(self.groups.get(group_id))
         result = DeletableGroupResult(group_id=group_id, error_code=error)
         if error != ErrorCode.NONE:
@@ -299,6 +314,7 @@ class GroupShard:
         return undo
 
     def forget(self, group: ClassicGroup) -> None:
+        """Removes a group that was never stored."""
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
         group.state = GroupState.DEAD
@@ -325,9 +341,11 @@ class GroupCreated:
     group: ClassicGroup
 
     def on_committed(self, now: Instant) -> Outcome[Record]:
+        """Nothing to do: the group's record is in the log."""
         return Outcome()
 
     def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[Record]:
+        """The group could not be stored: its members get an error, and it is removed."""
         turn = Turn(self.shard.settings, now)
         for member in list(self.group.members.values()):
             rebalance.answer_join(self.group, member, join_error(rebalance.storing_error(error)), turn)

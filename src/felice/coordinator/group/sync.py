@@ -26,6 +26,7 @@ from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespo
 
 
 def sync(group: ClassicGroup, request: SyncGroupRequest, caller: Caller, turn: Turn) -> None:
+    """Answers a SyncGroup, or parks it until the leader's assignment is in the log."""
     error = _check(group, request)
     if error != ErrorCode.NONE:
         turn.outcome.reply(caller.waiter, SyncGroupResponse(error_code=error))
@@ -59,9 +60,9 @@ def _check(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _differ(told: str | None, known: str | None) -> bool:
+def _differ(named: str | None, known: str | None) -> bool:
     """Whether the two differ; a client before version 5 sends None, which never differs."""
-    return told is not None and known is not None and told != known
+    return named is not None and known is not None and named != known
 
 
 def _store_assignment(group: ClassicGroup, request: SyncGroupRequest, turn: Turn) -> None:
@@ -81,6 +82,7 @@ class AssignmentStored:
     assignments: dict[str, bytes]
 
     def on_committed(self, now: Instant) -> Outcome[Record]:
+        """Every member gets its part of the assignment; the group is stable."""
         turn = Turn(self.settings, now)
         if self._still_awaited():
             for member in self.group.members.values():
@@ -90,6 +92,7 @@ class AssignmentStored:
         return turn.outcome
 
     def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[Record]:
+        """Every waiting SyncGroup gets the error, and the group rebalances again."""
         turn = Turn(self.settings, now)
         if self._still_awaited():
             propagate_error(self.group, storing_error(error), turn)

@@ -14,6 +14,8 @@ Record: TypeAlias = GroupRecord | OffsetRecord
 
 @dataclass(frozen=True, slots=True)
 class Turn:
+    """One event of a group shard. Functions add records and replies to `outcome`."""
+
     settings: GroupSettings
     now: Instant
     outcome: Outcome[Record] = field(default_factory=Outcome)

@@ -42,7 +42,7 @@ NO_NODE = -1
 WRITE_TIMEOUT_MS = 5000
 """Timeout of writing a change to the log. Fixed here; Kafka uses the request's or the transaction's timeout."""
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger("felice.coordinator")
 
 Event = Callable[[TransactionShard, Waiter, Instant], Outcome[TransactionRecord]]
 Hosted = HostedShard[TransactionShard, TransactionRecord]
@@ -67,7 +67,7 @@ class TransactionCoordinator:
         self._create_topic = create_topic
         self._next_producer_id = next_producer_id
         self._sender = MarkerSender(image, channel)
-        self._telling: set[asyncio.Task[None]] = set()
+        self._writing: set[asyncio.Task[None]] = set()
         self._one_pattern = asyncio.Lock()
         settings = TransactionSettings.of(config)
 
@@ -93,10 +93,11 @@ class TransactionCoordinator:
     def stop(self) -> None:
         """Answers every waiting request with NOT_COORDINATOR."""
         self._runtime.stop()
-        for task in self._telling:
+        for task in self._writing:
             task.cancel()
 
     def on_image(self) -> None:
+        """The cluster changed: loads and closes shards by leadership."""
         self._runtime.follow_roles()
 
     def _partition_count(self) -> int:
@@ -115,6 +116,7 @@ class TransactionCoordinator:
     # Requests
 
     async def initialise(self, request: InitRequest) -> Initialised:
+        """InitProducerId for a transactional id. Returns when the identity is in the log."""
         new_producer_id = NO_PRODUCER_ID
         try:
             if self._runtime.hosted(request.transactional_id).shard.needs_new_producer_id(request):
@@ -129,47 +131,51 @@ class TransactionCoordinator:
         return await answer if isinstance(answer, asyncio.Future) else cast("Initialised", answer)
 
     def add_partitions(
-        self, who: Identity, partitions: frozenset[TopicPartition], client_version: int = V1
+        self, identity: Identity, partitions: frozenset[TopicPartition], client_version: int = V1
     ) -> ErrorCode | Awaitable[ErrorCode]:
+        """AddPartitionsToTxn: adds partitions to the transaction, which begins with the first of them."""
+
         def event(shard: TransactionShard, waiter: Waiter, now: Instant) -> Outcome[TransactionRecord]:
-            return shard.add_partitions(who, partitions, waiter, now, client_version)
+            return shard.add_partitions(identity, partitions, waiter, now, client_version)
 
         try:
-            answer: ErrorCode | Awaitable[ErrorCode] = self._runtime.call(who.transactional_id, event)
+            answer: ErrorCode | Awaitable[ErrorCode] = self._runtime.call(identity.transactional_id, event)
             return answer
         except ApiError as error:
             return ErrorCode(error.code)
 
-    async def end(self, who: Identity, commit: bool) -> Ended:
-        return await self._end(who, lambda shard, waiter, now: shard.end(who, commit, waiter, now))
+    async def end(self, identity: Identity, commit: bool) -> Ended:
+        """EndTxn: returns when the decision is in the log. The markers are written afterwards."""
+        return await self._end(identity, lambda shard, waiter, now: shard.end(identity, commit, waiter, now))
 
-    async def end_v2(self, who: Identity, commit: bool) -> Ended:
+    async def end_v2(self, identity: Identity, commit: bool) -> Ended:
         """As `end`, in the flow that raises the epoch with every end."""
         next_producer_id = NO_PRODUCER_ID
         try:
-            if self._runtime.hosted(who.transactional_id).shard.needs_next_producer_id(who):
+            if self._runtime.hosted(identity.transactional_id).shard.needs_next_producer_id(identity):
                 next_producer_id = await self._next_producer_id()
         except ApiError as error:
             return Ended(ErrorCode(error.code))
         return await self._end(
-            who, lambda shard, waiter, now: shard.end_v2(who, commit, next_producer_id, waiter, now)
+            identity, lambda shard, waiter, now: shard.end_v2(identity, commit, next_producer_id, waiter, now)
         )
 
-    async def _end(self, who: Identity, event: Event) -> Ended:
+    async def _end(self, identity: Identity, event: Event) -> Ended:
         try:
-            answer = self._runtime.call(who.transactional_id, event)
+            answer = self._runtime.call(identity.transactional_id, event)
         except ApiError as error:
             return Ended(ErrorCode(error.code))
         return await answer if isinstance(answer, asyncio.Future) else cast("Ended", answer)
 
-    def verify(self, who: Identity, partition: TopicPartition) -> ErrorCode:
+    def verify(self, identity: Identity, partition: TopicPartition) -> ErrorCode:
         """Whether the partition belongs to this producer's open transaction."""
         try:
-            return self._runtime.hosted(who.transactional_id).shard.verify(who, partition)
+            return self._runtime.hosted(identity.transactional_id).shard.verify(identity, partition)
         except ApiError as error:
             return ErrorCode(error.code)
 
     def describe(self, transactional_id: str) -> TransactionState:
+        """One transactional id of a DescribeTransactions request."""
         try:
             return listing.describe(self._runtime.hosted(transactional_id).shard, transactional_id)
         except ApiError as error:
@@ -213,14 +219,21 @@ class TransactionCoordinator:
         """Receives the decisions of shards."""
         with contextlib.suppress(ApiError):  # closed meanwhile: the next coordinator writes the markers
             hosted = self._runtime.hosted(transactional_id)
-            task = asyncio.get_running_loop().create_task(self._tell(transactional_id, decided, hosted))
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            task = asyncio.get_running_loop().create_task(
+                self._write_markers(transactional_id, decided, hosted)
+            )
+            self._writing.add(task)
+            task.add_done_callback(self._writing.discard)
 
-    async def _tell(self, transactional_id: str, decided: TransactionMetadata, hosted: Hosted) -> None:
+    async def _write_markers(
+        self, transactional_id: str, decided: TransactionMetadata, hosted: Hosted
+    ) -> None:
         try:
-            is_told = await self._sender.tell(decided, hosted.leader_epoch, lambda: not hosted.is_closed)
-            if is_told and not hosted.is_closed:
+            is_complete = await self._sender.send(decided, hosted.leader_epoch, lambda: not hosted.is_closed)
+            if is_complete and not hosted.is_closed:
                 hosted.run(lambda now: hosted.shard.complete(transactional_id, decided, now))
         except ApiError as error:
-            log.error("the end of transaction %r cannot be told: %s", transactional_id, error)
+            _log.error(
+                "the markers of a transaction cannot be written",
+                extra={"transactional_id": transactional_id, "reason": str(error)},
+            )

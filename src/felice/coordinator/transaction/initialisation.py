@@ -25,10 +25,12 @@ class InitRequest:
 
     @property
     def holds_identity(self) -> bool:
+        """Whether the producer names the producer id and epoch that it has (KIP-360)."""
         return self.producer_id != NO_PRODUCER_ID
 
 
 def needs_new_producer_id(current: TransactionMetadata | None, request: InitRequest) -> bool:
+    """Whether `initialise` will need a new producer id: for a new transactional id, and when the epochs are used up."""
     if current is None:
         return True
     if not current.state.is_at_rest or not current.is_epoch_exhausted:

@@ -26,7 +26,8 @@ _STATES = {state.title: state for state in TransactionState}
 
 
 def describe(shard: TransactionShard, transactional_id: str) -> describing.TransactionState:
-    found = shard.settled(transactional_id)
+    """The committed state of a transactional id; an error row if there is none."""
+    found = shard.committed(transactional_id)
     if found is None:
         return describing.TransactionState(
             transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -70,6 +71,7 @@ class Filter:
         )
 
     def passes(self, found: TransactionMetadata, now_ms: int) -> bool:
+        """Whether an id matches the states, the producer ids and the duration that the request asks for."""
         return (
             (not self.has_states or found.state in self.states)
             and (not self.producer_ids or found.producer_id in self.producer_ids)
@@ -85,6 +87,7 @@ def _pattern(text: str | None) -> Pattern | None:
 
 
 def passing(shard: TransactionShard, wanted: Filter, now_ms: int) -> Iterator[listing.TransactionState]:
+    """The rows of all ids that pass the filter, one by one."""
     for transactional_id, found in shard.transactions.items():
         if wanted.passes(found, now_ms):
             yield listing.TransactionState(

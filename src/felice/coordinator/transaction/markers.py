@@ -25,7 +25,7 @@ from felice.protocol.messages.write_txn_markers import (
 )
 from felice.protocol.topic_partition import TopicPartition
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger("felice.coordinator")
 
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 1.0
@@ -36,31 +36,33 @@ _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_F
 class MarkerChannel(Protocol):
     """Sends markers to the brokers that lead partitions; raises `ApiError` if one cannot be reached."""
 
-    async def write_markers(
-        self, leader: int, request: WriteTxnMarkersRequest
-    ) -> WriteTxnMarkersResponse: ...
+    async def write_markers(self, leader: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        """Sends the request to a broker, which may be this one. Raises `ApiError` if it does not answer."""
+        ...
 
 
 class MarkerSender:
+    """Sends the markers of one decision after the other."""
+
     def __init__(self, image: Callable[[], ClusterImage], channel: MarkerChannel) -> None:
         self._image = image
         self._channel = channel
 
-    async def tell(
+    async def send(
         self, decided: TransactionMetadata, coordinator_epoch: int, goes_on: Callable[[], bool]
     ) -> bool:
         """Returns True when every partition has its marker; False if this broker is no longer the coordinator."""
         remaining = set(decided.partitions)
         pause_s = FIRST_PAUSE_S
         while goes_on():
-            remaining = await self._tell_once(decided, coordinator_epoch, remaining)
+            remaining = await self._send_once(decided, coordinator_epoch, remaining)
             if not remaining:
                 return True
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         return False
 
-    async def _tell_once(
+    async def _send_once(
         self, decided: TransactionMetadata, coordinator_epoch: int, wanted: set[TopicPartition]
     ) -> set[TopicPartition]:
         """Returns the partitions that still lack their marker."""
@@ -74,31 +76,32 @@ class MarkerSender:
             self._ask(leader, marker_request(decided, coordinator_epoch, partitions))
             for leader, partitions in leaders.items()
         ]
-        told: set[TopicPartition] = set()
+        marked: set[TopicPartition] = set()
         for answered in await asyncio.gather(*requests):
-            told |= answered
-        return existing - told
+            marked |= answered
+        return existing - marked
 
     async def _ask(self, leader: int, request: WriteTxnMarkersRequest) -> set[TopicPartition]:
         """Returns the partitions that have their marker now."""
         try:
             response = await self._channel.write_markers(leader, request)
         except ApiError as error:
-            log.warning("broker %d does not take markers: %s", leader, error)
+            _log.warning("a broker does not take markers", extra={"broker": leader, "reason": str(error)})
             return set()
-        told = set()
+        marked = set()
         for topic in (topic for marker in response.markers for topic in marker.topics):
             for row in topic.partitions:
                 if row.error_code in _FENCED:
                     raise ApiError(ErrorCode(row.error_code), f"{topic.name}-{row.partition_index}")
                 if row.error_code == ErrorCode.NONE:
-                    told.add(TopicPartition(topic.name, row.partition_index))
-        return told
+                    marked.add(TopicPartition(topic.name, row.partition_index))
+        return marked
 
 
 def marker_request(
     decided: TransactionMetadata, coordinator_epoch: int, partitions: Iterable[TopicPartition]
 ) -> WriteTxnMarkersRequest:
+    """The request for one leader. The transaction's state says whether the marker commits or aborts."""
     topics = [
         WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
         for topic, indexes in by_topic(partitions).items()

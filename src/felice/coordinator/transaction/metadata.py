@@ -47,6 +47,7 @@ class TransactionMetadata:
 
     @property
     def is_epoch_exhausted(self) -> bool:
+        """Whether a producer of this id can begin no further transaction in its epochs."""
         return self.epoch >= LAST_EPOCH - 1
 
     def is_next(self, producer_id: int) -> bool:
@@ -74,6 +75,7 @@ class TransactionMetadata:
     def with_partitions(
         self, added: frozenset[TopicPartition], now_ms: int, client_version: int = V1
     ) -> TransactionMetadata:
+        """The state with more partitions; the first ones begin the transaction at `now_ms`."""
         goes_on = self.state is TransactionState.ONGOING
         return replace(
             self,

@@ -37,6 +37,7 @@ class TransactionRecordCodec:
         self._level = level
 
     def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
+        """Key and value; no value is a tombstone for an expired id."""
         key = encode_data(TransactionLogKey(transactional_id=record.transactional_id))
         if record.metadata is None:
             return key, None
@@ -45,6 +46,7 @@ class TransactionRecordCodec:
         return key, _encode(record.metadata, _FLEXIBLE if is_flexible else _PLAIN)
 
     def decode(self, key: bytes, value: bytes | None) -> TransactionRecord | None:
+        """The record; None for a kind of record that belongs to newer brokers."""
         if data_version(key) != _TRANSACTION_TYPE:
             return None
         transactional_id = decode_data(TransactionLogKey, key).transactional_id

@@ -9,6 +9,8 @@ from felice.config import BrokerConfig
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
+    """Limits and times of transactions; the defaults are Kafka's."""
+
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 604_800_000
     abort_interval_ms: int = 10_000
@@ -16,6 +18,7 @@ class TransactionSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> TransactionSettings:
+        """The settings in a broker's configuration."""
         return cls(
             max_timeout_ms=config.transaction_max_timeout_ms,
             id_expiration_ms=config.transactional_id_expiration_ms,

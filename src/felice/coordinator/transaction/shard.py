@@ -68,6 +68,7 @@ class Ended:
 
     @classmethod
     def by(cls, metadata: TransactionMetadata) -> Ended:
+        """The successful end: with the identity for the producer's next transaction (KIP-890)."""
         if metadata.next_producer_id != NO_PRODUCER_ID:
             return cls(ErrorCode.NONE, metadata.next_producer_id, 0)
         return cls(ErrorCode.NONE, metadata.producer_id, metadata.epoch)
@@ -76,11 +77,15 @@ class Ended:
 class Outbox(Protocol):
     """Receives committed decisions, so that the shell writes their markers."""
 
-    def put(self, transactional_id: str, decided: TransactionMetadata) -> None: ...
+    def put(self, transactional_id: str, decided: TransactionMetadata) -> None:
+        """A decision is in the log: its markers must be written."""
+        ...
 
 
 @dataclass(slots=True)
 class TransactionShard:
+    """The state machine of one partition of `__transaction_state`. Implements `coordinator.shard.Shard`."""
+
     settings: TransactionSettings
     outbox: Outbox
     level: Callable[[], int]
@@ -98,6 +103,7 @@ class TransactionShard:
     # The log
 
     def replay(self, record: TransactionRecord, producer_id: int = NO_PRODUCER_ID) -> Undo:
+        """Applies a record; returns the function that undoes it."""
         before = self.transactions.get(record.transactional_id)
         self._set(record.transactional_id, record.metadata)
         return lambda: self._set(record.transactional_id, before)
@@ -112,21 +118,25 @@ class TransactionShard:
         """Does nothing: this topic is written without transactions."""
 
     def on_loaded(self, now: Instant) -> Outcome[TransactionRecord]:
+        """Writes every decision again whose markers may be missing; once it is committed, they are sent again."""
         self._next_abort_ms = now.steady_ms + self.settings.abort_interval_ms
         self._next_removal_ms = now.steady_ms + self.settings.removal_interval_ms
         return self._decide_again(self.transactions)
 
     def on_unloaded(self, error: ErrorCode) -> list[Reply]:
+        """Nothing waits here: every answer waits for the log, and the runtime ends that."""
         return []
 
     # Time
 
     def next_deadline_ms(self) -> int:
+        """The next check for timed-out transactions, expired ids, or changes of unknown outcome."""
         if not self.transactions:
             return NEVER_MS
         return min(self._next_abort_ms, self._next_removal_ms, self._decide_again_ms)
 
     def on_time(self, now: Instant) -> Outcome[TransactionRecord]:
+        """Aborts timed-out transactions, removes expired ids, and decides unsure ids again, each when it is due."""
         outcome: Outcome[TransactionRecord] = Outcome()
         if self._decide_again_ms <= now.steady_ms:
             self._decide_again_ms = NEVER_MS
@@ -175,12 +185,14 @@ class TransactionShard:
     # Requests
 
     def needs_new_producer_id(self, request: InitRequest) -> bool:
+        """Whether `initialise` needs a new producer id, which the caller fetches first."""
         current = self.transactions.get(request.transactional_id)
         return initialisation.needs_new_producer_id(current, request)
 
     def initialise(
         self, request: InitRequest, new_producer_id: int, waiter: Waiter, now: Instant
     ) -> Outcome[TransactionRecord]:
+        """InitProducerId: gives the next identity, or CONCURRENT_TRANSACTIONS while an earlier transaction must end."""
         if not 0 < request.timeout_ms <= self.settings.max_timeout_ms:
             return Outcome([Reply(waiter, Initialised(ErrorCode.INVALID_TRANSACTION_TIMEOUT))])
         change: Change = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -196,7 +208,7 @@ class TransactionShard:
 
     def add_partitions(
         self,
-        who: Identity,
+        identity: Identity,
         partitions: frozenset[TopicPartition],
         waiter: Waiter,
         now: Instant,
@@ -204,13 +216,13 @@ class TransactionShard:
     ) -> Outcome[TransactionRecord]:
         """Answers with an error code."""
         change = self._change_of(
-            who, lambda current: self._added(who, current, partitions, now, client_version)
+            identity, lambda current: self._added(identity, current, partitions, now, client_version)
         )
-        return self._carry_out(who, change, waiter, ErrorCode.NONE, ErrorCode)
+        return self._carry_out(identity, change, waiter, ErrorCode.NONE, ErrorCode)
 
     def _added(
         self,
-        who: Identity,
+        identity: Identity,
         current: TransactionMetadata,
         partitions: frozenset[TopicPartition],
         now: Instant,
@@ -219,43 +231,46 @@ class TransactionShard:
         if current.state.is_decided:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         is_ongoing = current.state is TransactionState.ONGOING
-        if is_ongoing and partitions <= current.partitions and who.transactional_id not in self._unsure:
+        if is_ongoing and partitions <= current.partitions and identity.transactional_id not in self._unsure:
             return ErrorCode.NONE
         return current.with_partitions(partitions, now.wall_ms, client_version)
 
-    def end(self, who: Identity, commit: bool, waiter: Waiter, now: Instant) -> Outcome[TransactionRecord]:
+    def end(
+        self, identity: Identity, commit: bool, waiter: Waiter, now: Instant
+    ) -> Outcome[TransactionRecord]:
         """Answers `Ended` as soon as the decision is committed; the markers follow."""
-        before = self._changing.get(who.transactional_id)
+        before = self._changing.get(identity.transactional_id)
         # A producer that was fenced before the change under way must fail now; retrying cannot succeed.
-        change: Change | None = None if before is None else _fault_of(who, before)
+        change: Change | None = None if before is None else _fault_of(identity, before)
         if change is None:
             change = self._change_of(
-                who, lambda current: ending.end(current, commit=commit, now_ms=now.wall_ms)
+                identity, lambda current: ending.end(current, commit=commit, now_ms=now.wall_ms)
             )
-        return self._carry_out(who, change, waiter, Ended(ErrorCode.NONE), Ended)
+        return self._carry_out(identity, change, waiter, Ended(ErrorCode.NONE), Ended)
 
-    def needs_next_producer_id(self, who: Identity) -> bool:
-        current = self.transactions.get(who.transactional_id)
-        return ending.needs_next_producer_id(current, who.producer_id, who.epoch)
+    def needs_next_producer_id(self, identity: Identity) -> bool:
+        """Whether `end` needs a new producer id for the next transaction, which the caller fetches first (KIP-890)."""
+        current = self.transactions.get(identity.transactional_id)
+        return ending.needs_next_producer_id(current, identity.producer_id, identity.epoch)
 
     def end_v2(
-        self, who: Identity, commit: bool, next_producer_id: int, waiter: Waiter, now: Instant
+        self, identity: Identity, commit: bool, next_producer_id: int, waiter: Waiter, now: Instant
     ) -> Outcome[TransactionRecord]:
         """As `end`, for transaction V2: with the identity for the next transaction."""
-        current = self.transactions.get(who.transactional_id)
+        current = self.transactions.get(identity.transactional_id)
         change: Change
         if current is None:
             change = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        elif who.transactional_id in self._changing:
+        elif identity.transactional_id in self._changing:
             # A fenced producer must fail now: the change under way cannot make its epoch current again.
-            before = self._changing[who.transactional_id]
-            fault = None if before is None else ending.fault_v2(before, who.producer_id, who.epoch)
+            before = self._changing[identity.transactional_id]
+            fault = None if before is None else ending.fault_v2(before, identity.producer_id, identity.epoch)
             change = ErrorCode.CONCURRENT_TRANSACTIONS if fault is None else fault
         else:
             change = ending.end_v2(
                 current,
-                who.producer_id,
-                who.epoch,
+                identity.producer_id,
+                identity.epoch,
                 commit=commit,
                 next_producer_id=next_producer_id,
                 now_ms=now.wall_ms,
@@ -263,21 +278,21 @@ class TransactionShard:
         if change is ErrorCode.NONE and current is not None:
             return Outcome([Reply(waiter, Ended.by(current))])
         response = Ended(change) if isinstance(change, ErrorCode) else Ended.by(change)
-        return self._carry_out(who, change, waiter, response, Ended)
+        return self._carry_out(identity, change, waiter, response, Ended)
 
-    def verify(self, who: Identity, partition: TopicPartition) -> ErrorCode:
+    def verify(self, identity: Identity, partition: TopicPartition) -> ErrorCode:
         """Whether a partition belongs to the open transaction of this producer (KIP-890)."""
-        current = self.settled(who.transactional_id)
-        if current is None or current.producer_id != who.producer_id:
+        current = self.committed(identity.transactional_id)
+        if current is None or current.producer_id != identity.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if current.epoch != who.epoch:
+        if current.epoch != identity.epoch:
             return ErrorCode.PRODUCER_FENCED
         if current.state.is_decided:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         is_there = current.state is TransactionState.ONGOING and partition in current.partitions
         return ErrorCode.NONE if is_there else ErrorCode.TRANSACTION_ABORTABLE
 
-    def settled(self, transactional_id: str) -> TransactionMetadata | None:
+    def committed(self, transactional_id: str) -> TransactionMetadata | None:
         """The state of the id that is certainly committed."""
         for before in (self._unsure, self._changing):
             if transactional_id in before:
@@ -285,29 +300,29 @@ class TransactionShard:
         return self.transactions.get(transactional_id)
 
     def complete(
-        self, transactional_id: str, told: TransactionMetadata, now: Instant
+        self, transactional_id: str, decided: TransactionMetadata, now: Instant
     ) -> Outcome[TransactionRecord]:
         """Call when every partition has its marker."""
         outcome: Outcome[TransactionRecord] = Outcome()
-        if self.transactions.get(transactional_id) == told and transactional_id not in self._changing:
-            self._write(transactional_id, told.completed(now.wall_ms), outcome)
+        if self.transactions.get(transactional_id) == decided and transactional_id not in self._changing:
+            self._write(transactional_id, decided.completed(now.wall_ms), outcome)
         return outcome
 
     # Changes
 
-    def _change_of(self, who: Identity, next_of: Callable[[TransactionMetadata], Change]) -> Change:
+    def _change_of(self, identity: Identity, next_of: Callable[[TransactionMetadata], Change]) -> Change:
         """The change that the holder of the current identity asks for."""
-        current = self.transactions.get(who.transactional_id)
+        current = self.transactions.get(identity.transactional_id)
         if current is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if who.transactional_id in self._changing:
+        if identity.transactional_id in self._changing:
             return ErrorCode.CONCURRENT_TRANSACTIONS
-        fault = _fault_of(who, current)
+        fault = _fault_of(identity, current)
         return next_of(current) if fault is None else fault
 
     def _carry_out(
         self,
-        who: Identity,
+        identity: Identity,
         change: Change,
         waiter: Waiter,
         response: Any,
@@ -315,7 +330,7 @@ class TransactionShard:
     ) -> Outcome[TransactionRecord]:
         if isinstance(change, ErrorCode):
             return Outcome([Reply(waiter, failure(change))])
-        return self._answer_when_written(who.transactional_id, change, waiter, response, failure)
+        return self._answer_when_written(identity.transactional_id, change, waiter, response, failure)
 
     def _answer_when_written(
         self,
@@ -341,6 +356,7 @@ class TransactionShard:
         outcome.after_write.append(ChangeWritten(self, transactional_id, change, answer))
 
     def on_change_committed(self, transactional_id: str, change: TransactionMetadata | None) -> None:
+        """The change is in the log. A decision goes to the outbox, so that its markers are written."""
         self._changing.pop(transactional_id, None)
         self._unsure.pop(transactional_id, None)
         if change is not None and change.state.is_decided:
@@ -354,13 +370,13 @@ class TransactionShard:
             self._decide_again_ms = min(self._decide_again_ms, now.steady_ms + DECIDE_AGAIN_MS)
 
 
-def _fault_of(who: Identity, current: TransactionMetadata) -> ErrorCode | None:
+def _fault_of(identity: Identity, current: TransactionMetadata) -> ErrorCode | None:
     """The reason why a producer does not hold the id, or None."""
-    if current.is_next(who.producer_id):
+    if current.is_next(identity.producer_id):
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    if current.producer_id != who.producer_id:
+    if current.producer_id != identity.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if current.epoch != who.epoch:
+    if current.epoch != identity.epoch:
         return ErrorCode.PRODUCER_FENCED
     return None
 
@@ -384,12 +400,14 @@ class ChangeWritten:
     answer: WaitingAnswer | None
 
     def on_committed(self, now: Instant) -> Outcome[TransactionRecord]:
+        """Takes note of the change, then answers the request."""
         self.shard.on_change_committed(self.transactional_id, self.change)
         if self.answer is None:
             return Outcome()
         return Outcome([Reply(self.answer.waiter, self.answer.response)])
 
     def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[TransactionRecord]:
+        """The outcome may be unknown: takes note of that, then answers with the error."""
         self.shard.on_change_failed(self.transactional_id, now)
         if self.answer is None:
             return Outcome()

@@ -38,7 +38,7 @@ from felice.metadata.store import (
     check_path,
 )
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("felice.metadata")
 
 # Pings within a session timeout: losing one does not end the session.
 _PINGS_A_TIMEOUT = 4
@@ -70,21 +70,25 @@ class ServedStore(SingleWrites):
             _, _, session_id, timeout_s = await read_message(reader)
         except (EOFError, ConnectionError, ValueError) as error:
             writer.close()
-            raise StoreUnavailable("/", "nobody keeps the metadata store") from error
+            raise StoreUnavailable("/", "no process serves the metadata store") from error
         return cls(reader, writer, clock, session_id, timeout_s)
 
     @property
     def session_state(self) -> SessionState:
+        """The session's state, which takes the time since the last answer into account."""
         self._look_at_the_clock()
         return self._life.state
 
     def watch_session(self, listener: SessionListener) -> Callable[[], None]:
+        """Calls `listener` with each new state until the returned function is called."""
         return self._life.listen(listener)
 
     def watch(self, path: str, listener: Listener) -> Callable[[], None]:
+        """Calls `listener` for each change at `path` and below, until the returned function is called."""
         return self._watches.add(path, listener)
 
     async def renew(self) -> None:
+        """Begins the next session. Raises `SessionExpired` if the server is gone or this store was closed."""
         if self._is_gone:
             raise SessionExpired()
         if self.session_state is SessionState.CONNECTED:
@@ -94,6 +98,7 @@ class ServedStore(SingleWrites):
         self._watches.tell_missed()
 
     async def multi(self, operations: Sequence[Operation]) -> list[str | int | None]:
+        """All or nothing, see `MetadataStore.multi`. Raises `StoreUnavailable` if the server ends before it answers."""
         for operation in operations:
             check_path(operation.path)
         self._check_alive(operations[0].path if operations else "/")
@@ -103,41 +108,48 @@ class ServedStore(SingleWrites):
         return outcomes
 
     async def get(self, path: str) -> Node:
+        """The node; raises `NoNode`."""
         node = await self.exists(path)
         if node is None:
             raise NoNode(path)
         return node
 
     async def exists(self, path: str) -> Node | None:
+        """The node, or None."""
         [node] = await self.get_many([path])
         return node
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """Each path's node or None, with one request."""
         self._check_alive(paths[0] if paths else "/")
         return decode_nodes(await self._ask("get", list(paths)))
 
     async def children(self, path: str) -> list[str]:
+        """Names of the children, sorted; raises `NoNode`."""
         [names] = await self.children_many([path])
         if names is None:
             raise NoNode(path)
         return names
 
     async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """Each path's children, or None where there is no node, with one request."""
         self._check_alive(paths[0] if paths else "/")
         found: list[list[str] | None] = await self._ask("children", list(paths))
         return found
 
     async def close(self) -> None:
+        """Ends the session on the server, if it can be reached, and closes the connection."""
         is_connected = not self._is_gone and self._life.state is not SessionState.EXPIRED
         self._watches.clear()
         if is_connected:
             try:
                 await self._ask("close")
             except (SessionExpired, StoreUnavailable) as error:
-                _log.debug("the session ended before it was closed: %s", error)
+                _log.debug("the session ended before it was closed", extra={"reason": str(error)})
         await self.abandon()
 
     async def abandon(self) -> None:
+        """Closes the connection without a word; the server ends the session."""
         self._watches.clear()
         self._life.end()
         self._is_gone = True
@@ -168,7 +180,7 @@ class ServedStore(SingleWrites):
         except (EOFError, ConnectionError, ValueError):
             self._is_gone = True
             self._refuse_all()
-            self._lose("whoever keeps the metadata store has gone")
+            self._lose("the process that serves the metadata store has gone")
 
     def _hear(self, message: Message) -> None:
         match message:
@@ -176,7 +188,7 @@ class ServedStore(SingleWrites):
                 if self._life.state is not SessionState.EXPIRED:
                     self._watches.tell([Event(EventKind(kind), path)])
             case [0, "expired"]:
-                self._lose("it was not heard of for too long")
+                self._lose("the server did not hear of this session for too long")
             case [number, outcome, result]:
                 future, sent_s = self._asked.pop(number, (None, 0.0))
                 self._heard_s = max(self._heard_s, sent_s)
@@ -202,7 +214,7 @@ class ServedStore(SingleWrites):
     def _look_at_the_clock(self) -> None:
         """Ends the session if the server may have ended it, for example after this process was suspended."""
         if self._clock.monotonic() - self._heard_s > self.timeout_s:
-            self._lose("the keeper of the store did not answer in time")
+            self._lose("the process that serves the store did not answer in time")
 
     def _check_alive(self, path: str) -> None:
         if self.session_state is SessionState.EXPIRED:
@@ -210,11 +222,13 @@ class ServedStore(SingleWrites):
 
     def _lose(self, reason: str) -> None:
         if self._life.state is not SessionState.EXPIRED:
-            _log.warning("the session with the metadata store has ended: %s", reason)
+            _log.warning("the session with the metadata store has ended", extra={"reason": reason})
             self._life.become(SessionState.EXPIRED)
 
     def _refuse_all(self) -> None:
         for future, _ in self._asked.values():
             if not future.done():
-                future.set_exception(StoreUnavailable("/", "the keeper of the metadata store has gone"))
+                future.set_exception(
+                    StoreUnavailable("/", "the process that serves the metadata store has gone")
+                )
                 future.exception()  # retrieved: no call waits for the answer to a ping

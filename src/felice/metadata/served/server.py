@@ -26,7 +26,7 @@ from felice.metadata.store import Event, SessionExpired, StoreError
 
 __all__ = ["StoreServer"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("felice.metadata")
 
 # A client that does not read is disconnected when this many bytes wait for it.
 _MAX_UNREAD_BYTES = 64 * 1024 * 1024
@@ -62,7 +62,7 @@ class _Connection:
             while True:
                 await self._answer(await self._next())
         except (EOFError, ConnectionError, ValueError) as end:
-            _log.debug("a user of the store has gone: %s", end)
+            _log.debug("a client of the store has gone", extra={"reason": str(end)})
         finally:
             await self._end_session()
             # Bytes that were not sent by now have no receiver.

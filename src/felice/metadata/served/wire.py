@@ -37,11 +37,13 @@ async def read_message(reader: StreamReader) -> Message:
 
 
 def write_message(writer: StreamWriter, message: Message) -> None:
+    """Writes a frame. The caller drains the writer."""
     body = json.dumps(message, separators=(",", ":")).encode()
     writer.write(_LENGTH.pack(len(body)) + body)
 
 
 def encode_operation(operation: Operation) -> Message:
+    """An operation as a list that JSON can hold; data is base64."""
     match operation:
         case Create(path, data, ephemeral, sequential):
             return ["create", path, _text(data), ephemeral, sequential]
@@ -54,6 +56,7 @@ def encode_operation(operation: Operation) -> Message:
 
 
 def decode_operation(message: Message) -> Operation:
+    """The operation in such a list. Raises ValueError for anything else."""
     match message:
         case ["create", path, data, ephemeral, sequential]:
             return Create(path, _bytes(data), ephemeral, sequential)
@@ -67,6 +70,7 @@ def decode_operation(message: Message) -> Operation:
 
 
 def encode_nodes(nodes: Sequence[Node | None]) -> list[Any]:
+    """Nodes as lists that JSON can hold; null stands for a missing node."""
     return [
         node and [_text(node.data), node.version, node.created_zxid, node.modified_zxid, node.ephemeral_owner]
         for node in nodes
@@ -74,10 +78,12 @@ def encode_nodes(nodes: Sequence[Node | None]) -> list[Any]:
 
 
 def decode_nodes(rows: Sequence[Any]) -> list[Node | None]:
+    """The nodes in such lists."""
     return [row and Node(_bytes(row[0]), *row[1:]) for row in rows]
 
 
 def encode_error(error: StoreError) -> Message:
+    """Class name, path and text of an error."""
     return [type(error).__name__, error.path, str(error)]
 
 

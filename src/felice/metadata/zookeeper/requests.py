@@ -28,6 +28,8 @@ _ERROR = -1
 
 
 class WatchMode(IntEnum):
+    """The kinds of watch of ZooKeeper's AddWatch request that Felice uses."""
+
     PERSISTENT_RECURSIVE = 1
 
 
@@ -41,12 +43,14 @@ class AddWatch:
     type: ClassVar[int] = 106
 
     def serialize(self) -> bytes:
+        """The request's body."""
         return bytes(write_string(self.path) + int_struct.pack(self.mode))
 
     @classmethod
     def deserialize(cls, data: bytes, offset: int) -> None:
+        """The answer's body is empty."""
         # An empty answer confirms the watch.
-        return None
+        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class MultiRead:
     type: ClassVar[int] = 22
 
     def serialize(self) -> bytes:
+        """The request's body: the reads one after the other, each with a header, and a header that ends the list."""
         body = bytearray()
         for read in self.reads:
             body += MultiHeader(read.type, False, -1).serialize() + read.serialize()
@@ -65,6 +70,7 @@ class MultiRead:
 
     @classmethod
     def deserialize(cls, data: bytes, offset: int) -> list[Any]:
+        """The result of each read, or the exception that refused it."""
         results: list[Any] = []
         header, offset = MultiHeader.deserialize(data, offset)
         while not header.done:

@@ -31,7 +31,7 @@ from felice.metadata.store import SessionExpired, SessionState, StoreError
 from felice.metadata.zookeeper.requests import AddWatch
 from felice.metadata.zookeeper.settings import ZooKeeperSettings
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("felice.metadata")
 # kazoo logs every attempt to connect; this module logs what matters of it.
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
 _kazoo_log.setLevel(logging.CRITICAL)
@@ -47,9 +47,17 @@ _MAX_FRAME_BYTES = 512 * 1024 * 1024
 class Owner(Protocol):
     """Receives the events of a session, always on the event loop."""
 
-    def on_session_state(self, state: SessionState) -> None: ...
-    def on_watch_event(self, kind: int, path: str) -> None: ...
-    def on_watch_missed(self) -> None: ...
+    def on_session_state(self, state: SessionState) -> None:
+        """The session's state changed."""
+        ...
+
+    def on_watch_event(self, kind: int, path: str) -> None:
+        """A node at the watched path or below changed; `kind` and `path` are ZooKeeper's."""
+        ...
+
+    def on_watch_missed(self) -> None:
+        """Events may have been lost: the watch is set again after a reconnection."""
+        ...
 
 
 class ZooKeeperSession:
@@ -78,6 +86,7 @@ class ZooKeeperSession:
 
     @property
     def session_id(self) -> int:
+        """The id that the ensemble gave to the session; 0 before it did."""
         return self._connection.session_id
 
     @property
@@ -109,6 +118,7 @@ class ZooKeeperSession:
             self._client._call(AddWatch(path), _Reply(self._loop))
 
     def check_alive(self) -> None:
+        """Raises `SessionExpired` if the session has ended, by the ensemble's word or by the clock."""
         self.look_at_the_clock()
         if self.state is SessionState.EXPIRED:
             raise SessionExpired()
@@ -116,7 +126,7 @@ class ZooKeeperSession:
     def look_at_the_clock(self) -> None:
         """Ends the session if ZooKeeper may have ended it, for example after this process was suspended."""
         if self.state is not SessionState.EXPIRED and self._connected.done() and self._lease_s() <= 0:
-            self._lose("ZooKeeper was not heard of for as long as a session lives")
+            self._lose("ZooKeeper did not answer for as long as a session lives")
 
     async def end(self) -> None:
         """Ends the session at ZooKeeper if it can be reached, and closes the connection in any case."""
@@ -165,15 +175,19 @@ class ZooKeeperSession:
             )
 
     def on_event(self, event: Watch) -> None:
+        """kazoo's thread calls it for each event of the watch."""
         self.post(self._owner_hears_event, event.type, event.path)
 
     def on_watched_again(self) -> None:
+        """kazoo's thread calls it when a reconnection has set the watch again."""
         self.post(self._owner_hears_missed)
 
     def on_thread_end(self) -> None:
+        """kazoo's thread calls it as its last act."""
         self.post(self._thread_has_ended)
 
     def post(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Runs a function on the event loop soon, in the order of the calls. For any thread."""
         post(self._loop, function, *arguments)
 
     # On the event loop
@@ -224,6 +238,7 @@ class ZooKeeperSession:
         return self._connection.heard_s + self.timeout_ms / 1000 - self._clock.monotonic()
 
     def now_s(self) -> float:
+        """The monotonic clock, in seconds."""
         return self._clock.monotonic()
 
     def _tell(self, state: SessionState) -> None:

@@ -45,6 +45,8 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperSettings:
+    """How to reach an ensemble: `hosts` are `host:port`, `chroot` is the path that Felice's root stands for."""
+
     hosts: tuple[str, ...]
     chroot: str = ""
     session_timeout_ms: int = 18_000
@@ -59,6 +61,7 @@ class ZooKeeperSettings:
 
     @property
     def where(self) -> str:
+        """The connection string, for log lines and errors; it holds no credentials."""
         return ",".join(self.hosts) + self.chroot
 
 

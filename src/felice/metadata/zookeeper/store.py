@@ -101,6 +101,7 @@ class ZooKeeperStore(SingleWrites):
 
     @property
     def session_id(self) -> int:
+        """The id that the ensemble gave to the session."""
         return self._session.session_id
 
     @property
@@ -110,13 +111,16 @@ class ZooKeeperStore(SingleWrites):
 
     @property
     def session_state(self) -> SessionState:
+        """The session's state, which takes the time since the last answer into account."""
         self._session.look_at_the_clock()
         return self._life.state
 
     def watch_session(self, listener: SessionListener) -> Callable[[], None]:
+        """Calls `listener` with each new state until the returned function is called."""
         return self._life.listen(listener)
 
     async def renew(self) -> None:
+        """Begins the next session after `EXPIRED`, as soon as the ensemble can be reached."""
         async with self._renewing:
             if self._is_closed:
                 raise SessionExpired()
@@ -125,29 +129,35 @@ class ZooKeeperStore(SingleWrites):
             await self._begin_again()
 
     async def get(self, path: str) -> Node:
+        """The node; raises `NoNode`."""
         check_path(path)
         data, stat = await self._read(path, wire.GetData(self._outside(path), None))
         return _node(data, stat)
 
     async def exists(self, path: str) -> Node | None:
+        """The node, or None."""
         try:
             return await self.get(path)
         except NoNode:
             return None
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """Each path's node or None, in the order given, with few requests."""
         results = await self._read_many([wire.GetData(self._outside(path), None) for path in paths])
         return [None if result is None else _node(*result) for result in _or_none(paths, results)]
 
     async def children(self, path: str) -> list[str]:
+        """Names of the children, sorted; raises `NoNode`."""
         check_path(path)
         return sorted(await self._read(path, wire.GetChildren(self._outside(path), None)))
 
     async def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """Each path's children, or None where there is no node, with few requests."""
         results = await self._read_many([wire.GetChildren(self._outside(path), None) for path in paths])
         return [None if names is None else sorted(names) for names in _or_none(paths, results)]
 
     async def multi(self, operations: Sequence[Operation]) -> list[str | int | None]:
+        """All or nothing, see `MetadataStore.multi`. Raises `StoreUnavailable` if the answer was lost."""
         if not operations:
             self._session.check_alive()
             return []
@@ -164,6 +174,7 @@ class ZooKeeperStore(SingleWrites):
         return [self._outcome(result) for result in results]
 
     def watch(self, path: str, listener: Listener) -> Callable[[], None]:
+        """Calls `listener` for each change at `path` and below. One watch of the ensemble serves all listeners."""
         check_path(path)
         self._session.check_alive()
         if self._session.watched_path is None:
@@ -171,10 +182,12 @@ class ZooKeeperStore(SingleWrites):
         return self._watches.add(path, listener)
 
     async def close(self) -> None:
+        """Ends the session: the ensemble deletes its ephemeral nodes."""
         if not self._is_closed:
             await self._give_up()
 
     async def abandon(self) -> None:
+        """Ends the connection without a word: the ensemble ends the session after its timeout."""
         if not self._is_closed:
             self._fall_silent()
             await self._session.abandon()
@@ -182,13 +195,16 @@ class ZooKeeperStore(SingleWrites):
     # Reports of the session
 
     def on_session_state(self, state: SessionState) -> None:
+        """The session reports a new state."""
         self._life.become(state)
 
     def on_watch_event(self, kind: int, path: str) -> None:
+        """The session reports a change; one outside the chroot, or of an unknown kind, is ignored."""
         if kind in _EVENT_KINDS and is_within(path, self._outside("/")):
             self._watches.tell([Event(_EVENT_KINDS[kind], self._inside(path))])
 
     def on_watch_missed(self) -> None:
+        """The session reports that events may have been lost."""
         self._watches.tell_missed()
 
     # Begin and end

@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): who writes to a partition, from any of its replicas (KIP-664)."""
+"""DescribeProducers (key 61): the producers that write to a partition, from any of its replicas (KIP-664)."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class ListPartitionReassignmentsRequest:
 
 @struct
 class OngoingPartitionReassignment:
-    """One move: all replicas, and who of them comes and goes."""
+    """One reassignment: all replicas, and those that it adds and removes."""
 
     partition_index: int = int32()
     replicas: list[int] = array(int32)

@@ -58,7 +58,7 @@ class MetadataResponsePartition:
 
 @struct
 class MetadataResponseTopic:
-    """`name` is None only when an id was asked for that nobody knows."""
+    """`name` is None only when the request names an id that the broker does not know."""
 
     error_code: int = int16()
     name: str | None = string(nullable="12+")

@@ -30,7 +30,7 @@ class TxnOffsetCommitRequestTopic:
 
 @request(api_key=28, versions="0-5", flexible="3+")
 class TxnOffsetCommitRequest:
-    """Goes to the group's coordinator. Without a generation nobody's membership is checked."""
+    """Goes to the group's coordinator. Without a generation, membership is not checked."""
 
     transactional_id: str = string()
     group_id: str = string()
