@@ -47,6 +47,10 @@ class FakePartition:
     fenced: set[int] = field(default_factory=set)
     advanced: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
     def append(
         self,
         records: bytearray | bytes,
