@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from felice.client.confluent.consumer import Consumer
 from felice.client.error import ConsumeError
@@ -24,7 +24,7 @@ class DeserializingConsumer(Consumer, Generic[K, V]):
     `key.deserializer.builder` and `value.deserializer.builder`.
     """
 
-    def __init__(self, conf: Mapping[str, Any]) -> None:
+    def __init__(self, conf: Mapping[str, object]) -> None:
         self._serdes = Serdes(conf, "deserializer")
         try:
             super().__init__(self._serdes.config)

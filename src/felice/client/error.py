@@ -194,7 +194,7 @@ class KafkaError(metaclass=_Codes):
 
     __str__ = __repr__
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return KafkaError, (self._code, self._reason, self._fatal, self._retriable, self._txn_requires_abort)
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from felice.client.error import KafkaError, failure
 from felice.client.tuning import TUNING, UNSUPPORTED, Tuning
@@ -29,15 +29,15 @@ class Key:
     those of the other kinds in which librdkafka accepts it without a warning."""
 
     name: str
-    parse: Callable[[Any], Any]
-    default: Any
+    parse: Callable[[object], object]
+    default: object
     clients: str = "pca"
     aliases: tuple[str, ...] = ()
     silent: str = ""
 
 
-def _integer(low: int, high: int = _INT_MAX) -> Callable[[Any], int]:
-    def parse(value: Any) -> int:
+def _integer(low: int, high: int = _INT_MAX) -> Callable[[object], int]:
+    def parse(value: object) -> int:
         number = int(str(value).strip()) if not isinstance(value, bool) else None
         if number is None or not low <= number <= high:
             raise ValueError(f"expected a whole number from {low} to {high}")
@@ -46,8 +46,8 @@ def _integer(low: int, high: int = _INT_MAX) -> Callable[[Any], int]:
     return parse
 
 
-def _number(low: float, high: float) -> Callable[[Any], float]:
-    def parse(value: Any) -> float:
+def _number(low: float, high: float) -> Callable[[object], float]:
+    def parse(value: object) -> float:
         number = float(str(value).strip())
         if not low <= number <= high:
             raise ValueError(f"expected a number from {low} to {high}")
@@ -56,7 +56,7 @@ def _number(low: float, high: float) -> Callable[[Any], float]:
     return parse
 
 
-def _boolean(value: Any) -> bool:
+def _boolean(value: object) -> bool:
     text = str(value).strip().lower()
     if text in ("true", "1", "t", "yes", "on"):
         return True
@@ -65,22 +65,22 @@ def _boolean(value: Any) -> bool:
     raise ValueError("expected true or false")
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("expected a string")
     return value
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     if not _text(value):
         raise ValueError("expected a name")
     return _text(value)
 
 
-def _named(**values: Any) -> Callable[[Any], Any]:
+def _named(**values: object) -> Callable[[object], object]:
     """Parse one of several names, each of which stands for a value."""
 
-    def parse(value: Any) -> Any:
+    def parse(value: object) -> object:
         text = str(value).strip().lower()
         if text not in values:
             raise ValueError(f"expected one of {', '.join(values)}")
@@ -89,13 +89,13 @@ def _named(**values: Any) -> Callable[[Any], Any]:
     return parse
 
 
-def _function(value: Any) -> Any:
+def _function(value: object) -> object:
     if not callable(value):
         raise ValueError("expected a callable")
     return value
 
 
-def _partitioner(value: Any) -> Any:
+def _partitioner(value: object) -> object:
     if callable(value):
         return value
     if str(value) not in PARTITIONER_NAMES:
@@ -103,9 +103,10 @@ def _partitioner(value: Any) -> Any:
     return str(value)
 
 
-def _assignors(value: Any) -> tuple[str, ...]:
+def _assignors(value: object) -> tuple[str, ...]:
     known = ("range", "roundrobin", "sticky", "cooperative-sticky")
-    names = tuple(name.strip().lower() for name in (value.split(",") if isinstance(value, str) else value))
+    given = value.split(",") if isinstance(value, str) else cast("Iterable[str]", value)
+    names = tuple(name.strip().lower() for name in given)
     if not names or any(name not in known for name in names):
         raise ValueError(f"expected a comma-separated list of {', '.join(known)}")
     if "cooperative-sticky" in names and len(names) > 1:
@@ -113,7 +114,7 @@ def _assignors(value: Any) -> tuple[str, ...]:
     return names
 
 
-def _plaintext(value: Any) -> str:
+def _plaintext(value: object) -> str:
     if str(value).strip().upper() != "PLAINTEXT":
         raise ValueError("only PLAINTEXT is supported by this client")
     return "PLAINTEXT"
@@ -133,7 +134,7 @@ PARTITIONER_NAMES = (
 )
 
 
-def _contexts(value: Any) -> str:
+def _contexts(value: object) -> str:
     names = _names_in(_text(value))
     unknown = [name for name in names if name not in DEBUG_CONTEXTS]
     if unknown:
@@ -253,9 +254,9 @@ _CLIENTS = {"p": "producer", "c": "consumer", "a": "admin client"}
 
 
 class Settings(dict[str, Any]):
-    """Parsed values by the key's main name, including defaults."""
+    """Parsed values by the key's main name, including defaults. The key decides the type of its value."""
 
-    def __init__(self, kind: str, values: Mapping[str, Any], explicit: set[str], env: Environment) -> None:
+    def __init__(self, kind: str, values: Mapping[str, object], explicit: set[str], env: Environment) -> None:
         super().__init__(values)
         self.kind = kind
         self.explicit = explicit
@@ -298,7 +299,7 @@ class Settings(dict[str, Any]):
         return parse_addresses(self["bootstrap.servers"])
 
 
-def parse_settings(kind: str, given: Mapping[str, Any], env: Environment | None = None) -> Settings:
+def parse_settings(kind: str, given: Mapping[str, object], env: Environment | None = None) -> Settings:
     """Parse a configuration. `kind` is p, c or a. Raises `KafkaException` (_INVALID_ARG) that names the wrong key."""
     values = {key.name: key.default for key in KEYS if kind in key.clients}
     if kind == "p":
@@ -336,7 +337,7 @@ def _turn_on_debug(settings: Settings) -> None:
         base.addHandler(handler)
 
 
-def _flattened(given: Mapping[str, Any]) -> dict[str, Any]:
+def _flattened(given: Mapping[str, object]) -> dict[str, object]:
     """Drop values that are None, and merge `default.topic.config`, whose keys have lower priority."""
     nested = given.get("default.topic.config") or {}
     if not isinstance(nested, Mapping):
@@ -361,7 +362,7 @@ def _find(name: str) -> Key | Tuning:
     raise _invalid(f'No such configuration property: "{name}"{hint}')
 
 
-def _parse(parse: Callable[[Any], Any], name: str, value: Any) -> Any:
+def _parse(parse: Callable[[object], object], name: str, value: object) -> object:
     try:
         return parse(value)
     except (ValueError, TypeError, AttributeError) as error:

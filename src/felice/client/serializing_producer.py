@@ -23,7 +23,7 @@ class SerializingProducer(Producer, Generic[K, V]):
     `key.serializer.builder` and `value.serializer.builder`.
     """
 
-    def __init__(self, conf: Mapping[str, Any]) -> None:
+    def __init__(self, conf: Mapping[str, object]) -> None:
         self._serdes = Serdes(conf, "serializer")
         try:
             super().__init__(self._serdes.config)

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 
-def _flag(value: Any) -> bool:
+def _flag(value: object) -> bool:
     text = str(value).strip().lower()
     if text not in ("true", "t", "1", "false", "f", "0"):
         raise ValueError("expected true or false")
     return text in ("true", "t", "1")
 
 
-def _number(value: Any) -> int:
+def _number(value: object) -> int:
     return int(str(value).strip())
 
 
-def _one_of(*names: str) -> Callable[[Any], str]:
-    def parse(value: Any) -> str:
+def _one_of(*names: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
         text = str(value).strip().lower()
         if text not in names:
             raise ValueError(f"expected one of {', '.join(names)}")
@@ -37,8 +36,8 @@ def _one_of(*names: str) -> Callable[[Any], str]:
 class Tuning:
     """How to check a value, and the values that match what this client does anyway."""
 
-    parse: Callable[[Any], Any]
-    followed: tuple[Any, ...] = ()
+    parse: Callable[[object], object]
+    followed: tuple[object, ...] = ()
 
 
 TUNING: Mapping[str, Tuning] = {

@@ -67,7 +67,7 @@ async def _per_broker(
     return results
 
 
-async def _send(cluster: Cluster, node_id: int | None, request: Any) -> Any:
+async def _send(cluster: Cluster, node_id: int | None, request: object) -> Any:
     return await (cluster.call_any(request) if node_id is None else cluster.call(node_id, request))
 
 

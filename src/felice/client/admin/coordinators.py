@@ -17,7 +17,7 @@ _MOVED = (
 
 
 async def ask_coordinator(
-    cluster: Cluster, key: str, request: Any, timeout_s: float, key_type: int = GROUP_KEY_TYPE
+    cluster: Cluster, key: str, request: object, timeout_s: float, key_type: int = GROUP_KEY_TYPE
 ) -> Any:
     """Return the coordinator's response. After a failed request, the next one looks the coordinator up again."""
     node_id = await cluster.coordinator(key, timeout_s, key_type)

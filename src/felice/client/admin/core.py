@@ -71,7 +71,7 @@ _PASSING = {
 class Admin:
     """`async with Admin({"bootstrap.servers": ...}) as admin: await admin.create_topics([...])`."""
 
-    def __init__(self, config: Mapping[str, Any] | Settings, *, env: Environment | None = None) -> None:
+    def __init__(self, config: Mapping[str, object] | Settings, *, env: Environment | None = None) -> None:
         self._settings = config if isinstance(config, Settings) else parse_settings("a", config, env)
         self._log: logging.Logger = self._settings.logger()
         self._cluster: Cluster | None = None

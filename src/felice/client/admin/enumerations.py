@@ -7,7 +7,6 @@ If Kafka's protocol has a name or another number for a member, it is an attribut
 from __future__ import annotations
 
 from enum import Enum, IntEnum
-from typing import Any
 
 from felice.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
 
@@ -15,7 +14,7 @@ from felice.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
 class OrderedEnum(Enum):
     """An enumeration whose members compare by value."""
 
-    def __lt__(self, other: Any) -> bool:
+    def __lt__(self, other: object) -> bool:
         return self.value < other.value if type(other) is type(self) else NotImplemented
 
 

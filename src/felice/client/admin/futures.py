@@ -8,7 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Coroutine, Hashable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, Self, TypeVar
+from typing import Any, Never, Self, TypeVar
 
 from felice.client.admin.core import Admin
 from felice.client.error import KafkaError, failure, kafka_exception
@@ -22,7 +22,7 @@ T = TypeVar("T")
 class FutureCalls:
     """A client with futures for results, which can be closed or used in a `with` block."""
 
-    def __init__(self, conf: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(self, conf: Mapping[str, object] | None = None, **kwargs: object) -> None:
         settings = parse_settings("a", {**(conf or {}), **kwargs})
         self._thread = LoopThread("felice-admin")
         self._admin = Admin(settings)
@@ -53,7 +53,7 @@ class FutureCalls:
         """Return 0: futures complete by themselves, and no callbacks wait to be called."""
         return 0
 
-    def _one(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def _one(self, work: Coroutine[object, Never, T]) -> Future[T]:
         if not self._thread.alive:
             work.close()
             raise failure(KafkaError._STATE, "the client is closed")
@@ -71,7 +71,9 @@ class FutureCalls:
         self._thread.submit(work).add_done_callback(done)
         return answer
 
-    def _many(self, keys: Iterable[K], work: Coroutine[Any, Any, Mapping[Any, Any]]) -> dict[K, Future[Any]]:
+    def _many(
+        self, keys: Iterable[K], work: Coroutine[object, Never, Mapping[Any, Any]]
+    ) -> dict[K, Future[Any]]:
         """Return a future per key, all completed by one coroutine with values or exceptions by key."""
         futures: dict[K, Future[Any]] = {key: Future() for key in keys}
         for future in futures.values():

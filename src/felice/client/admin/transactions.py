@@ -105,7 +105,7 @@ async def fence_producer(cluster: Cluster, transactional_id: str, timeout_s: flo
     return FencedProducer(response.producer_id, response.producer_epoch)
 
 
-async def _ask(cluster: Cluster, transactional_id: str, request: Any, timeout_s: float) -> Any:
+async def _ask(cluster: Cluster, transactional_id: str, request: object, timeout_s: float) -> Any:
     return await ask_coordinator(cluster, transactional_id, request, timeout_s, TRANSACTION_KEY_TYPE)
 
 

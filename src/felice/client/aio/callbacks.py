@@ -18,7 +18,7 @@ class Callbacks:
         self._on_raised = on_raised
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def call(self, callback: Callable[..., Any], *arguments: Any) -> None:
+    def call(self, callback: Callable[..., object], *arguments: object) -> None:
         """Call the callback; a coroutine that it returns continues as a task."""
         try:
             result = callback(*arguments)
@@ -30,7 +30,7 @@ class Callbacks:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def call_and_wait(self, callback: Callable[..., Any], *arguments: Any) -> None:
+    async def call_and_wait(self, callback: Callable[..., object], *arguments: object) -> None:
         """Call the callback and wait for the coroutine that it returns."""
         try:
             result = callback(*arguments)

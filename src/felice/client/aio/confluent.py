@@ -11,7 +11,7 @@ import asyncio
 import concurrent.futures
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Self, TypeVar
 
 from felice.client.aio.consumer import AsyncConsumer
 from felice.client.aio.producer import AsyncProducer
@@ -20,12 +20,14 @@ from felice.client.group.requests import offsets_of
 from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message, TopicPartition
 from felice.client.produce.values import Content, HeadersInput
 
+T = TypeVar("T")
+
 _log = logging.getLogger("felice.client")
 
-RebalanceCallback = Callable[["AIOConsumer", list[TopicPartition]], Any]
+RebalanceCallback = Callable[["AIOConsumer", list[TopicPartition]], object]
 
 
-def _warn_without_effect(owner: str, **arguments: Any) -> None:
+def _warn_without_effect(owner: str, **arguments: object) -> None:
     given = sorted(name for name, value in arguments.items() if value is not None)
     if given:
         _log.warning(
@@ -33,7 +35,7 @@ def _warn_without_effect(owner: str, **arguments: Any) -> None:
         )
 
 
-async def _within(work: Awaitable[Any], timeout: float) -> Any:
+async def _within(work: Awaitable[T], timeout: float) -> T:
     """Return the result, or raise `KafkaException` with _TIMED_OUT after `timeout` seconds (-1: never)."""
     try:
         async with asyncio.timeout(timeout if timeout >= 0 else None):
@@ -47,7 +49,7 @@ class AIOProducer:
 
     def __init__(
         self,
-        producer_conf: Mapping[str, Any],
+        producer_conf: Mapping[str, object],
         max_workers: int | None = None,
         executor: concurrent.futures.Executor | None = None,
         batch_size: int | None = None,
@@ -151,7 +153,7 @@ class AIOConsumer:
 
     def __init__(
         self,
-        consumer_conf: Mapping[str, Any],
+        consumer_conf: Mapping[str, object],
         max_workers: int | None = None,
         executor: concurrent.futures.Executor | None = None,
     ) -> None:
@@ -202,7 +204,7 @@ class AIOConsumer:
             topics, self._bound(on_assign), self._bound(on_revoke), self._bound(on_lost)
         )
 
-    def _bound(self, callback: RebalanceCallback | None) -> Callable[[list[TopicPartition]], Any] | None:
+    def _bound(self, callback: RebalanceCallback | None) -> Callable[[list[TopicPartition]], object] | None:
         return None if callback is None else lambda partitions: callback(self, partitions)
 
     async def unsubscribe(self) -> None:
@@ -314,7 +316,7 @@ class AIOConsumer:
             await self._consumer.close()
 
 
-def _outcome_is_reported(task: asyncio.Task[Any]) -> None:
+def _outcome_is_reported(task: asyncio.Task[object]) -> None:
     """Retrieve the exception, so that asyncio does not log it: the core passed the result to `on_commit`."""
     if not task.cancelled():
         task.exception()

@@ -24,7 +24,7 @@ from felice.env.clock import set_within
 class AsyncConsumer:
     """`async with Consumer({...}) as consumer: await consumer.subscribe(["topic"]); async for message in consumer`."""
 
-    def __init__(self, config: Mapping[str, Any], *, env: Environment | None = None) -> None:
+    def __init__(self, config: Mapping[str, object], *, env: Environment | None = None) -> None:
         self._settings = parse_settings("c", config, env)
         self._core: ConsumerCore | None = None
         self._changed = asyncio.Event()
@@ -69,9 +69,9 @@ class AsyncConsumer:
     async def subscribe(
         self,
         topics: Sequence[str],
-        on_assign: Callable[[list[TopicPartition]], Any] | None = None,
-        on_revoke: Callable[[list[TopicPartition]], Any] | None = None,
-        on_lost: Callable[[list[TopicPartition]], Any] | None = None,
+        on_assign: Callable[[list[TopicPartition]], object] | None = None,
+        on_revoke: Callable[[list[TopicPartition]], object] | None = None,
+        on_lost: Callable[[list[TopicPartition]], object] | None = None,
     ) -> None:
         """Join the group for these topics; a name that begins with ^ is a regular expression.
 

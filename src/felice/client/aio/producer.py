@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from felice.client.aio.callbacks import Callbacks
 from felice.client.error import KafkaError, KafkaException, failure
@@ -50,7 +49,7 @@ class _LoopInbox:
             record.report(error, dropped_message(record, error))
         self.room.set()
 
-    def tell(self, callback: Callable[..., Any], *arguments: Any) -> None:
+    def tell(self, callback: Callable[..., object], *arguments: object) -> None:
         self._callbacks.call(callback, *arguments)
 
 
@@ -61,7 +60,7 @@ def _log_raised(error: Exception) -> None:
 class AsyncProducer:
     """`async with Producer({...}) as producer: await producer.send_and_wait("topic", b"value")`."""
 
-    def __init__(self, config: Mapping[str, Any], *, env: Environment | None = None) -> None:
+    def __init__(self, config: Mapping[str, object], *, env: Environment | None = None) -> None:
         self._settings = parse_settings("p", config, env)
         for key in ("on_delivery", "delivery.report.only.error"):
             if key in self._settings.explicit:
@@ -138,10 +137,16 @@ class AsyncProducer:
                 await inbox.room.wait()
 
     async def send_and_wait(
-        self, topic: str, value: Content = None, key: Content = None, **options: Any
+        self,
+        topic: str,
+        value: Content = None,
+        key: Content = None,
+        partition: int = -1,
+        timestamp: int = 0,
+        headers: HeadersInput = None,
     ) -> Message:
         """Queue a record and wait until it is acknowledged. Raises `KafkaException` if it fails."""
-        return await (await self.send(topic, value, key, **options))
+        return await (await self.send(topic, value, key, partition, timestamp, headers))
 
     async def flush(self) -> None:
         """Wait until every record sent so far has its result."""

@@ -28,19 +28,20 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-async def _settled(value: Any) -> Any:
+async def _settled(value: object) -> object:
     return await value if inspect.isawaitable(value) else value
 
 
 class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
     """An `AIOProducer` whose `produce` accepts objects: see `SerializingProducer` for its configuration."""
 
-    def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
+    # confluent_kafka's signature, too, passes its keywords on to the base class.
+    def __init__(self, conf: Mapping[str, object], **kwargs: Any) -> None:
         self._serdes = Serdes(conf, "serializer")
         super().__init__(self._serdes.config, **kwargs)
         self._serdes.offer_cluster_id(self.cluster_id)
 
-    def __await__(self) -> Generator[Any, None, Self]:
+    def __await__(self) -> Generator[object, None, Self]:
         yield from asyncio.sleep(0).__await__()
         return self
 
@@ -80,12 +81,13 @@ class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
 class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
     """An `AIOConsumer` whose messages hold objects: see `DeserializingConsumer` for its configuration."""
 
-    def __init__(self, conf: Mapping[str, Any], **kwargs: Any) -> None:
+    # confluent_kafka's signature, too, passes its keywords on to the base class.
+    def __init__(self, conf: Mapping[str, object], **kwargs: Any) -> None:
         self._serdes = Serdes(conf, "deserializer")
         super().__init__(self._serdes.config, **kwargs)
         self._serdes.offer_cluster_id(self.cluster_id)
 
-    def __await__(self) -> Generator[Any, None, Self]:
+    def __await__(self) -> Generator[object, None, Self]:
         yield from asyncio.sleep(0).__await__()
         return self
 
@@ -106,7 +108,7 @@ class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
 
     async def _deserialize(self, message: Message) -> Message:
         context = SerializationContext(message.topic() or "", MessageField.KEY, message.headers())
-        data: list[Any] = [message.key(), message.value()]
+        data: list[object] = [message.key(), message.value()]
         steps = (
             (self._serdes.key, KeyDeserializationError),
             (self._serdes.value, ValueDeserializationError),

@@ -86,7 +86,7 @@ class OffsetOutOfRange(KafkaException):
         self.partition = partition
         self.offset = offset
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return OffsetOutOfRange, (self.topic, self.partition, self.offset)
 
 
@@ -116,6 +116,7 @@ class _Batch:
 class BlockingClient:
     """`BlockingClient("host:9092")`, or with a `BlockingConfig`, or with its fields as keywords."""
 
+    # `BlockingConfig` has the names and types of the fields.
     def __init__(self, config: BlockingConfig | str, **fields: Any) -> None:
         chosen = BlockingConfig(config, **fields) if isinstance(config, str) else replace(config, **fields)
         self.config = chosen
@@ -123,7 +124,7 @@ class BlockingClient:
         self._topology = Topology()
         self._links: dict[tuple[str, int], BlockingLink] = {}
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return BlockingClient, (self.config,)
 
     def __enter__(self) -> BlockingClient:
@@ -140,15 +141,15 @@ class BlockingClient:
 
     # Requests without a method of their own
 
-    def ask_any(self, request: Any) -> Any:
+    def ask_any(self, request: object) -> Any:
         """Return the response of the first broker that gives one."""
         return self._call_any(request)
 
-    def ask(self, address: tuple[str, int], request: Any) -> Any:
+    def ask(self, address: tuple[str, int], request: object) -> Any:
         """Return the response of the broker at this address (host and port)."""
         return self._idle_link(address).call(request)
 
-    def ask_all(self, address: tuple[str, int], requests: Iterable[Any]) -> list[Any]:
+    def ask_all(self, address: tuple[str, int], requests: Iterable[object]) -> list[Any]:
         """Send all requests, then return their responses in the same order."""
         link = self._idle_link(address)
         count = 0
@@ -171,7 +172,7 @@ class BlockingClient:
         response = self._call_any(metadata_request(topics, allow_auto_create=allow_auto_create))
         self._topology.update(response, complete=topics is None)
 
-    def _call_any(self, request: Any) -> Any:
+    def _call_any(self, request: object) -> Any:
         reasons = []
         known = [(broker.host, broker.port) for broker in self._topology.brokers.values()]
         for address in dict.fromkeys([*self._links, *known, *self._bootstrap]):
@@ -269,10 +270,23 @@ class BlockingClient:
     # Fetch
 
     def fetch_raw(
-        self, topic: str, partition: int, start_offset: int, end_offset: int, **options: Any
+        self,
+        topic: str,
+        partition: int,
+        start_offset: int,
+        end_offset: int,
+        *,
+        max_bytes: int | None = None,
+        partition_max_bytes: int | None = None,
+        isolation_level: int | None = None,
     ) -> Iterator[memoryview]:
         """Yield the batches that hold `start_offset` to `end_offset` (exclusive). Options as in `fetch`."""
-        for batches in self.fetch({(topic, partition): (start_offset, end_offset)}, **options):
+        for batches in self.fetch(
+            {(topic, partition): (start_offset, end_offset)},
+            max_bytes=max_bytes,
+            partition_max_bytes=partition_max_bytes,
+            isolation_level=isolation_level,
+        ):
             yield batches.data
 
     def fetch(

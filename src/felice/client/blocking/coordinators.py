@@ -221,7 +221,7 @@ class BlockingCoordinators:
 
     # Finding coordinators
 
-    def _ask(self, key_type: int, key: str, request: Any, codes_of: Callable[[Any], Iterable[int]]) -> Any:
+    def _ask(self, key_type: int, key: str, request: object, codes_of: Callable[[Any], Iterable[int]]) -> Any:
         patience = _Patience(self._client.config.retry_timeout_ms)
         while True:
             try:

@@ -47,17 +47,17 @@ class BlockingLink:
         """True after `close` or an error."""
         return self._socket is None
 
-    def call(self, request: Any) -> Any:
+    def call(self, request: object) -> Any:
         """Send one request and return its response. No other request may be in flight."""
         assert not self.in_flight, "replies are still to be taken"
         self.send(request)
         return self.receive()
 
-    def send(self, request: Any, *, answered: bool = True) -> None:
+    def send(self, request: object, *, answered: bool = True) -> None:
         """Send without waiting for the response; `answered=False` for Produce with acks=0."""
         self._send(*self.versions.fit(request), answered)
 
-    def _send(self, request: Any, version: int, answered: bool = True) -> None:
+    def _send(self, request: object, version: int, answered: bool = True) -> None:
         api = api_of(type(request))
         sock = self._connected()
         _, parts = self._frames.send(api, version, request, expect_response=answered)

@@ -12,8 +12,8 @@ import asyncio
 import concurrent.futures
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Never, ParamSpec, TypeVar
 
 from felice.client.consume.arrow import ArrowDelivery
 from felice.client.consume.core import ConsumerCore
@@ -30,7 +30,11 @@ from felice.client.model import (
 from felice.client.net.loop_thread import LoopThread
 from felice.client.options import parse_settings
 
-RebalanceCallback = Callable[["Consumer", list[TopicPartition]], Any]
+P = ParamSpec("P")
+
+T = TypeVar("T")
+
+RebalanceCallback = Callable[["Consumer", list[TopicPartition]], object]
 
 _TICK_S = 0.1
 
@@ -40,19 +44,19 @@ class _Notices:
 
     def __init__(self, thread: LoopThread) -> None:
         self._thread = thread
-        self.waiting: deque[Callable[[], None]] = deque()
+        self.waiting: deque[Callable[[], object]] = deque()
         self.delivery: Delivery | None = None
 
-    def add(self, notice: Callable[[], None]) -> None:
+    def add(self, notice: Callable[[], object]) -> None:
         self.waiting.append(notice)
         if self.delivery is not None:
             self.delivery.notify()
 
-    def tell(self, callback: Callable[..., Any], *arguments: Any) -> None:
+    def tell(self, callback: Callable[..., object], *arguments: object) -> None:
         self.add(lambda: callback(*arguments))
 
     async def ask(
-        self, callback: Callable[[list[TopicPartition]], Any], partitions: list[TopicPartition]
+        self, callback: Callable[[list[TopicPartition]], object], partitions: list[TopicPartition]
     ) -> None:
         """Let the application's thread run a callback, and wait until it has returned.
 
@@ -88,7 +92,7 @@ def _wake_if_starved(thread: LoopThread, fetcher: Fetcher) -> Callable[[], None]
 class Consumer:
     """`Consumer({"bootstrap.servers": "localhost:9092", "group.id": "g"})`. Close it after use."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
+    def __init__(self, config: Mapping[str, object] | None = None, /, **kwargs: object) -> None:
         settings = parse_settings("c", {**(config or {}), **kwargs})
         self._settings = settings
         self._thread = LoopThread("felice-consumer")
@@ -113,12 +117,12 @@ class Consumer:
         if hasattr(self, "_thread") and self._thread.alive:
             self._thread.post(self._thread.loop.stop)
 
-    def _run(self, work: Any, timeout: float | None = None) -> Any:
+    def _run(self, work: Coroutine[object, Never, T], timeout: float | None = None) -> T:
         """Run on the loop and wait; meanwhile, run the application's callbacks in this thread."""
         self._check_open(work)
         return self._pump(self._thread.submit(work), timeout)
 
-    def _check_open(self, work: Any = None) -> None:
+    def _check_open(self, work: Coroutine[object, Never, object] | None = None) -> None:
         if self._closed:
             if work is not None:
                 work.close()
@@ -128,7 +132,7 @@ class Consumer:
                 work.close()
             raise RuntimeError("this consumer's thread is gone: clients do not outlive a fork")
 
-    def _pump(self, future: concurrent.futures.Future[Any], timeout: float | None) -> Any:
+    def _pump(self, future: concurrent.futures.Future[T], timeout: float | None) -> T:
         deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout
         while True:
             left = _TICK_S if deadline is None else min(_TICK_S, max(0.0, deadline - time.monotonic()))
@@ -149,11 +153,11 @@ class Consumer:
         while waiting:
             waiting.popleft()()
 
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a plain function on the loop's thread and wait for its result."""
 
-        async def call() -> Any:
-            return function(*arguments)
+        async def call() -> T:
+            return function(*args, **kwargs)
 
         work = call()
         self._check_open(work)
@@ -245,7 +249,7 @@ class Consumer:
         callbacks = {kind: self._bound(callback) for kind, callback in given.items() if callback is not None}
         self._run(self._core.subscribe(topics, callbacks))
 
-    def _bound(self, callback: RebalanceCallback) -> Callable[[list[TopicPartition]], Any]:
+    def _bound(self, callback: RebalanceCallback) -> Callable[[list[TopicPartition]], object]:
         return lambda partitions: callback(self, partitions)
 
     def unsubscribe(self) -> None:

@@ -12,9 +12,9 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Never, TypeAlias, TypeVar
 
 from felice.client.error import KafkaError, KafkaException, error_of, failure, kafka_exception
 from felice.client.group.requests import offsets_of
@@ -29,8 +29,10 @@ from felice.client.produce.sender import Delivered
 from felice.client.produce.transactor import timed_out
 from felice.client.produce.values import Content, HeadersInput, as_bytes, as_headers
 
+T = TypeVar("T")
+
 # A batch; or a dropped record with its report and size; or another callback to run.
-_Finished: TypeAlias = Delivered | tuple[Report, KafkaError, Message, int] | Callable[[], Any]
+_Finished: TypeAlias = Delivered | tuple[Report, KafkaError, Message, int] | Callable[[], object]
 
 
 class _Inbox:
@@ -60,7 +62,7 @@ class _Inbox:
             self.finished.append((record.report, error, message, record.size_bytes))
         self._notify()
 
-    def tell(self, callback: Callable[..., Any], *arguments: Any) -> None:
+    def tell(self, callback: Callable[..., object], *arguments: object) -> None:
         self.finished.append(partial(callback, *arguments))
         self._notify()
 
@@ -72,7 +74,7 @@ class _Inbox:
 class Producer:
     """`Producer({"bootstrap.servers": "localhost:9092"})`. Call `flush` or `close` before dropping it."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **kwargs: Any) -> None:
+    def __init__(self, config: Mapping[str, object] | None = None, /, **kwargs: object) -> None:
         settings = parse_settings("p", {**(config or {}), **kwargs})
         self._settings = settings
         self._accumulator = make_accumulator(settings)
@@ -351,7 +353,7 @@ class Producer:
         picture: ClusterMetadata = self._ask(self._core.metadata(None if topic is None else [topic]), timeout)
         return picture
 
-    def _ask(self, work: Any, timeout: float) -> Any:
+    def _ask(self, work: Coroutine[object, Never, T], timeout: float) -> T:
         try:
             return self._thread.run(work, timeout if timeout >= 0 else None)
         except TimeoutError:

@@ -91,7 +91,11 @@ async def _ask_leaders(
 
 
 async def _coordinated(
-    cluster: Cluster, group_id: str, request: Any, timeout_s: float, codes_of: Callable[[Any], Iterable[int]]
+    cluster: Cluster,
+    group_id: str,
+    request: object,
+    timeout_s: float,
+    codes_of: Callable[[Any], Iterable[int]],
 ) -> Any:
     """Return the coordinator's response; repeat the request while the error codes say that the coordinator moved."""
     loop = asyncio.get_running_loop()

@@ -251,7 +251,7 @@ class GroupMembership:
             return await self._join()
         return False
 
-    async def _ask(self, request: Any, timeout_s: float | None = None) -> Any:
+    async def _ask(self, request: object, timeout_s: float | None = None) -> Any:
         group_id = self.member.settings.group_id
         self._coordinator = await self._cluster.coordinator(group_id, self._cluster.timeout_s)
         return await self._cluster.call(self._coordinator, request, purpose="group", timeout_s=timeout_s)

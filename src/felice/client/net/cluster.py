@@ -13,10 +13,10 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, Never, TypeVar
 
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.model import BrokerMetadata, ThrottleEvent
@@ -34,6 +34,8 @@ from felice.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
 )
 from felice.protocol.messages.metadata import MetadataResponse
+
+T = TypeVar("T")
 
 _RETRY_COORDINATOR = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -104,7 +106,7 @@ class Cluster:
         self._waiting = Waiting(self._loop.time, self.tell_of_waiting)
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_at = float("-inf")
-        self._background: dict[asyncio.Task[Any], None] = {}
+        self._background: dict[asyncio.Task[object], None] = {}
         self._closed = False
         self._tick = self._loop.call_later(1.0, self._on_tick)
 
@@ -233,18 +235,18 @@ class Cluster:
     # Requests
 
     async def call(
-        self, node_id: int, request: Any, *, purpose: str = "", timeout_s: float | None = None
+        self, node_id: int, request: object, *, purpose: str = "", timeout_s: float | None = None
     ) -> Any:
         """Send a request to a broker and return the response."""
         connection = await self.connection(node_id, purpose)
         return await connection.call(request, timeout_s or self.timeout_s)
 
-    async def call_any(self, request: Any) -> Any:
+    async def call_any(self, request: object) -> Any:
         """Send to any broker: first over open connections, then to every known address in turn."""
         _, response = await self._call_any(request)
         return response
 
-    async def _call_any(self, request: Any) -> tuple[_Node, Any]:
+    async def _call_any(self, request: object) -> tuple[_Node, Any]:
         """Return the address that answered, and its response."""
         reasons: list[str] = []
         for node in self._candidates():
@@ -274,7 +276,7 @@ class Cluster:
         nodes = [self._node(host, port) for host, port in dict.fromkeys(addresses)]
         return sorted(nodes, key=lambda node: (node.open_connection is None, node.failures))
 
-    async def call_controller(self, request: Any) -> Any:
+    async def call_controller(self, request: object) -> Any:
         """Send to the last known controller, or to any broker without one (with KRaft, brokers forward)."""
         if self.topology.controller_id not in self.topology.brokers:
             await self.refresh([])
@@ -387,9 +389,9 @@ class Cluster:
         """Look the coordinator up again at the next request."""
         self._coordinators.pop((key_type, key), None)
 
-    def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+    def spawn(self, coroutine: Coroutine[object, Never, T]) -> asyncio.Task[T]:
         """Run a coroutine in the background; closing the cluster cancels it."""
-        task: asyncio.Task[Any] = self._loop.create_task(coroutine)
+        task = self._loop.create_task(coroutine)
         self._background[task] = None
         task.add_done_callback(lambda done: self._background.pop(done, None))
         return task

@@ -70,11 +70,11 @@ class Connection(asyncio.BufferedProtocol):
         """Number of requests that wait for a response."""
         return len(self._waiting)
 
-    async def call(self, request: Any, timeout_s: float) -> Any:
+    async def call(self, request: object, timeout_s: float) -> Any:
         """Send a request, or a `ByVersion`, in the best common version, and return the decoded response."""
         return await self.call_version(*self.versions.fit(request), timeout_s)
 
-    async def call_version(self, request: Any, version: int, timeout_s: float) -> Any:
+    async def call_version(self, request: object, version: int, timeout_s: float) -> Any:
         """Send a request in this version and return the decoded response."""
         api = api_of(type(request))
         number = self._send(api, version, request)
@@ -87,12 +87,12 @@ class Connection(asyncio.BufferedProtocol):
             timer.cancel()
             self._waiting.pop(number, None)
 
-    def send_unanswered(self, request: Any) -> None:
+    def send_unanswered(self, request: object) -> None:
         """Send a request without a response: Produce with acks=0."""
         message, version = self.versions.fit(request)
         self._send(api_of(type(message)), version, message, answered=False)
 
-    def _send(self, api: Api, version: int, request: Any, *, answered: bool = True) -> int:
+    def _send(self, api: Api, version: int, request: object, *, answered: bool = True) -> int:
         if self.closed or self._transport is None:
             raise self._failure or failure(
                 KafkaError._TRANSPORT, f"{self.address}: disconnected", retriable=True

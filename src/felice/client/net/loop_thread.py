@@ -12,7 +12,7 @@ import concurrent.futures
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Never, TypeVar
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         # Runs at the end of the thread, whatever ended it: closes connections.
-        self.at_end: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self.at_end: Callable[[], Coroutine[object, Never, None]] | None = None
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -44,7 +44,7 @@ class LoopThread:
         """True until the loop ends."""
         return self._thread.is_alive() and not self.loop.is_closed()
 
-    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+    def submit(self, work: Coroutine[object, Never, T]) -> concurrent.futures.Future[T]:
         """Run a coroutine on the loop. Any thread but the loop's own may wait for the future."""
         try:
             return asyncio.run_coroutine_threadsafe(work, self.loop)
@@ -52,7 +52,7 @@ class LoopThread:
             work.close()
             raise
 
-    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+    def run(self, work: Coroutine[object, Never, T], timeout_s: float | None = None) -> T:
         """Run a coroutine on the loop and wait for its result. A timeout cancels the coroutine."""
         future = self.submit(work)
         try:

@@ -68,7 +68,7 @@ class BrokerVersions:
             )
         return version
 
-    def fit(self, request: Any) -> tuple[Any, int]:
+    def fit(self, request: object) -> tuple[Any, int]:
         """Return the request to send and its version, for a plain request or a `ByVersion`."""
         if not isinstance(request, ByVersion):
             return request, self.choose(api_of(type(request)))

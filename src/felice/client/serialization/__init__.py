@@ -56,7 +56,7 @@ class Serializer:
         """Return the bytes of `obj`; None for None. Raises `SerializationError`."""
         raise NotImplementedError
 
-    def set_cluster_id_resolver(self, resolver: Callable[[], Any]) -> None:
+    def set_cluster_id_resolver(self, resolver: Callable[[], object]) -> None:
         """Accept a callable that returns the cluster's id (it may block). This class does not use it."""
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class Deserializer:
         """Return the object of `value`; None for None. Raises `SerializationError`."""
         raise NotImplementedError
 
-    def set_cluster_id_resolver(self, resolver: Callable[[], Any]) -> None:
+    def set_cluster_id_resolver(self, resolver: Callable[[], object]) -> None:
         """Accept a callable that returns the cluster's id (it may block). This class does not use it."""
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class Deserializer:
 class SerializerBuilder:
     """Base class: builds a serializer from the client's configuration when the client is created."""
 
-    def build(self, conf: Mapping[str, Any], is_key: bool) -> tuple[Serializer, dict[str, Any]]:
+    def build(self, conf: Mapping[str, object], is_key: bool) -> tuple[Serializer, dict[str, object]]:
         """Return the serializer, and the configuration without the properties that only the builder reads."""
         raise NotImplementedError
 
@@ -88,12 +88,12 @@ class SerializerBuilder:
 class DeserializerBuilder:
     """Base class: builds a deserializer from the client's configuration when the client is created."""
 
-    def build(self, conf: Mapping[str, Any], is_key: bool) -> tuple[Deserializer, dict[str, Any]]:
+    def build(self, conf: Mapping[str, object], is_key: bool) -> tuple[Deserializer, dict[str, object]]:
         """Return the deserializer, and the configuration without the properties that only the builder reads."""
         raise NotImplementedError
 
 
-def _pack(layout: struct.Struct, obj: Any) -> bytes | None:
+def _pack(layout: struct.Struct, obj: object) -> bytes | None:
     try:
         return None if obj is None else layout.pack(obj)
     except struct.error as error:

@@ -7,7 +7,7 @@ Keeps true:  A client closes every serializer that its builders created, whateve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol, cast
 
 from felice.client.error import (
     KeyDeserializationError,
@@ -18,7 +18,17 @@ from felice.client.error import (
 from felice.client.model import Message
 from felice.client.serialization import MessageField, SerializationContext
 
+# The application decides what its serializers accept and its deserializers return.
 Serde = Callable[[Any, SerializationContext], Any]
+
+
+class _Built(Protocol):
+    def __call__(self, obj: Any, ctx: SerializationContext, /) -> Any: ...
+    def close(self) -> None: ...
+
+
+class _Builder(Protocol):
+    def build(self, conf: Mapping[str, object], is_key: bool, /) -> tuple[_Built, dict[str, object]]: ...
 
 
 class Serdes:
@@ -28,10 +38,10 @@ class Serdes:
     followed by `.builder`.
     """
 
-    def __init__(self, config: Mapping[str, Any], suffix: str) -> None:
+    def __init__(self, config: Mapping[str, object], suffix: str) -> None:
         # The rest of the configuration, for the client itself.
         self.config = dict(config)
-        self._built: list[Any] = []
+        self._built: list[_Built] = []
         given = {part: self._take(f"{part}.{suffix}") for part in ("key", "value")}
         try:
             self.key = self._ready(*given["key"], is_key=True)
@@ -40,28 +50,27 @@ class Serdes:
             self.close()
             raise
 
-    def _take(self, name: str) -> tuple[Serde | None, Any]:
+    def _take(self, name: str) -> tuple[Serde | None, _Builder | None]:
         serde, builder = self.config.pop(name, None), self.config.pop(f"{name}.builder", None)
         if serde is not None and builder is not None:
             raise ValueError(f"{name} and {name}.builder are mutually exclusive")
-        return serde, builder
+        return cast("Serde | None", serde), cast("_Builder | None", builder)
 
-    def _ready(self, serde: Serde | None, builder: Any, *, is_key: bool) -> Serde | None:
+    def _ready(self, serde: Serde | None, builder: _Builder | None, *, is_key: bool) -> Serde | None:
         if builder is None:
             return serde
         built, self.config = builder.build(self.config, is_key)
         self._built.append(built)
-        made: Serde = built
-        return made
+        return built
 
-    def offer_cluster_id(self, resolver: Callable[[], Any]) -> None:
+    def offer_cluster_id(self, resolver: Callable[[], object]) -> None:
         """Pass a way to look up the cluster's id to the serializers that accept one."""
         for serde in (self.key, self.value):
             take = getattr(serde, "set_cluster_id_resolver", None)
             if take is not None:
                 take(resolver)
 
-    def serialize(self, topic: str, key: Any, value: Any, headers: Any) -> tuple[Any, Any]:
+    def serialize(self, topic: str, key: object, value: object, headers: object) -> tuple[Any, Any]:
         """Convert key and value to bytes. The key comes first: its serializer may prepare headers for the value's."""
         if not isinstance(topic, str):
             raise TypeError(f"topic must be a str, not {type(topic).__name__}")
@@ -94,7 +103,7 @@ class Serdes:
 
 
 def _call(
-    serde: Serde, obj: Any, context: SerializationContext, failed: Callable[[Exception], Exception]
+    serde: Serde, obj: object, context: SerializationContext, failed: Callable[[Exception], Exception]
 ) -> Any:
     try:
         return serde(obj, context)
