@@ -22,9 +22,10 @@ from felice.config.option import (
     options_of,
     parse_all,
 )
+from felice.config.security import ListenerSecurity, check_prefixes, listener_security, prefixed_option
 from felice.config.topic import TOPIC_OPTIONS
 
-_SECURITY_PROTOCOLS = ("PLAINTEXT",)
+_SUPPORTED_PROTOCOLS = ("PLAINTEXT", "SSL")
 _DEDUPE_BUFFER_MIN_BYTES = 1024 * 1024
 
 
@@ -58,9 +59,9 @@ class BrokerConfig(BrokerOptions):
 
     topic_overrides: Mapping[str, Any] = field(default_factory=dict)
     """Defaults of topic options that this broker sets, by the attribute of `TopicConfig`."""
-    originals: Mapping[str, str] = field(default_factory=dict)
+    originals: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The texts from which the configuration was parsed, by option name."""
-    without_effect: Mapping[str, str] = field(default_factory=dict)
+    without_effect: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The texts of options that Felice does not have, for DescribeConfigs."""
 
     @classmethod
@@ -69,8 +70,14 @@ class BrokerConfig(BrokerOptions):
         known = {name: text for name, text in properties.items() if name in BROKER_OPTIONS}
         resolved = _resolve_synonyms(known)
         values = parse_all(_OWN_OPTIONS, resolved)
-        other = {name: text for name, text in properties.items() if name not in BROKER_OPTIONS}
-        config = cls(**values, topic_overrides=_topic_overrides(known), originals=known, without_effect=other)
+        prefixed = _checked_prefixed(properties)
+        other = {name: text for name, text in properties.items() if name not in known | prefixed}
+        config = cls(
+            **values,
+            topic_overrides=_topic_overrides(known),
+            originals=known | prefixed,
+            without_effect=other,
+        )
         config._check()
         return config, list(other)
 
@@ -171,13 +178,8 @@ class BrokerConfig(BrokerOptions):
             raise ConfigError(
                 "listeners", ",".join(self.listeners), "each listener must have a name of its own"
             )
-        protocols = self._security_protocols()
-        for listener in listeners:
-            protocol = protocols.get(listener.name, listener.name)
-            if protocol not in _SECURITY_PROTOCOLS:
-                raise ConfigError(
-                    "listeners", listener, f"security protocol {protocol} is not supported; use PLAINTEXT"
-                )
+        self._check_ports(listeners)
+        self._check_protocols(names)
         for advertised in self.parsed_advertised_listeners:
             if advertised.name not in names:
                 raise ConfigError(
@@ -190,6 +192,37 @@ class BrokerConfig(BrokerOptions):
                     "clients cannot connect to 0.0.0.0; name a reachable address, as in "
                     f"advertised.listeners={advertised.name}://HOST:{advertised.port or 9092}",
                 )
+
+    def _check_ports(self, listeners: list[Listener]) -> None:
+        taken: dict[tuple[str, int], str] = {}
+        for listener in listeners:
+            other = taken.setdefault((listener.host, listener.port), listener.name)
+            if listener.port and other != listener.name:
+                raise ConfigError(
+                    "listeners", listener, f"{other} has the same port; give each listener a port of its own"
+                )
+
+    def _check_protocols(self, names: list[str]) -> None:
+        protocols = self._security_protocols()
+        for name in names:
+            protocol = protocols.get(name)
+            if protocol is None:
+                raise ConfigError(
+                    "listener.security.protocol.map",
+                    ",".join(self.listener_security_protocol_map),
+                    f"it has no security protocol for the listener {name}; add {name}:SSL, for example",
+                )
+            if protocol not in _SUPPORTED_PROTOCOLS:
+                raise ConfigError(
+                    "listener.security.protocol.map",
+                    f"{name}:{protocol}",
+                    f"security protocol {protocol} is not supported; use {', '.join(_SUPPORTED_PROTOCOLS)}",
+                )
+        check_prefixes(self.originals, names, self.controller_listener_names)
+
+    def security_of(self, listener: str) -> ListenerSecurity:
+        """How the listener of this name is secured."""
+        return listener_security(listener, self._security_protocols()[listener], self.originals)
 
     def _security_protocols(self) -> dict[str, str]:
         protocols = {}
@@ -236,6 +269,21 @@ _SYNONYM_OPTIONS: dict[str, Option] = {
 }
 BROKER_OPTIONS: dict[str, Option] = {**_OWN_OPTIONS, **_SYNONYM_OPTIONS, **_topic_synonym_options()}
 """Every option of a broker, by name."""
+
+
+def find_option(name: str) -> Option | None:
+    """The declaration of an option of a broker, also of a security option with a listener's prefix."""
+    return BROKER_OPTIONS.get(name) or prefixed_option(name)
+
+
+def _checked_prefixed(properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns the security options that have a listener's prefix. Raises `ConfigError` for a wrong value."""
+    found = {}
+    for name, text in properties.items():
+        if (option := prefixed_option(name)) is not None:
+            option.parse(text)
+            found[name] = text
+    return found
 
 
 def _resolve_synonyms(known: Mapping[str, str]) -> dict[str, str]:

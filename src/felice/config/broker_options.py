@@ -91,8 +91,8 @@ class BrokerOptions(CoordinatorOptions):
     listener_security_protocol_map: tuple[str, ...] = option(
         "listener.security.protocol.map",
         Kind.LIST,
-        ("PLAINTEXT:PLAINTEXT",),
-        "The security protocol of each listener name. Only PLAINTEXT is supported.",
+        ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL"),
+        "The security protocol of each listener name: NAME:PROTOCOL, separated by commas.",
     )
     controller_listener_names: tuple[str, ...] = option(
         "controller.listener.names",
@@ -104,7 +104,15 @@ class BrokerOptions(CoordinatorOptions):
         "inter.broker.listener.name",
         Kind.STRING,
         None,
-        "The listener that other brokers use. If not set: PLAINTEXT, or the first listener if none has that name.",
+        "The listener that other brokers use. If not set: the one that security.inter.broker.protocol names, or the "
+        "first listener if that option is not set and none is named PLAINTEXT.",
+    )
+    felice_tls_handshake_timeout_ms: int = option(
+        "felice.tls.handshake.timeout.ms",
+        Kind.INT,
+        10_000,
+        "How long a client may take for a TLS handshake.",
+        minimum=1,
     )
     log_dirs: tuple[str, ...] = option(
         "log.dirs",

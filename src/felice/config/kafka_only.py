@@ -46,20 +46,19 @@ group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms group
 group.share.max.size group.share.min.assignment.interval.ms group.share.min.delivery.count.limit
 group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
 group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
-group.share.partition.max.record.locks group.share.persister.class.name
-group.share.record.lock.duration.ms group.share.session.timeout.ms group.streams.assignment.interval.ms
-group.streams.heartbeat.interval.ms group.streams.initial.rebalance.delay.ms
-group.streams.max.assignment.interval.ms group.streams.max.heartbeat.interval.ms
-group.streams.max.session.timeout.ms group.streams.max.size group.streams.max.standby.replicas
-group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms
-group.streams.min.session.timeout.ms group.streams.num.standby.replicas group.streams.session.timeout.ms
-host.name initial.broker.registration.timeout.ms inter.broker.protocol.version
-internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
-internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
-log.dir.failure.timeout.ms log.initial.task.delay.ms
-log.message.downconversion.enable log.message.format.version log.message.timestamp.difference.max.ms
-max.connection.creation.rate max.connections.per.ip.overrides metadata.log.dir
-metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
+group.share.partition.max.record.locks group.share.persister.class.name group.share.record.lock.duration.ms
+group.share.session.timeout.ms group.streams.assignment.interval.ms group.streams.heartbeat.interval.ms
+group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
+group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
+group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
+group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
+group.streams.num.standby.replicas group.streams.session.timeout.ms host.name
+initial.broker.registration.timeout.ms inter.broker.protocol.version internal.metadata.delete.delay.millis
+internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
+kafka.metrics.polling.interval.secs kafka.metrics.reporters log.dir.failure.timeout.ms
+log.initial.task.delay.ms log.message.downconversion.enable log.message.format.version
+log.message.timestamp.difference.max.ms max.connection.creation.rate max.connections.per.ip.overrides
+metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
 metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
 metadata.max.retention.bytes metadata.max.retention.ms metric.reporters metrics.num.samples
 metrics.recording.level metrics.sample.window.ms num.io.threads num.network.threads
@@ -67,38 +66,36 @@ num.replica.alter.log.dirs.threads offsets.commit.required.acks offsets.load.buf
 offsets.topic.compression.codec password.encoder.cipher.algorithm password.encoder.iterations
 password.encoder.key.length password.encoder.keyfactory.algorithm password.encoder.old.secret
 password.encoder.secret port principal.builder.class process.roles
-producer.purgatory.purge.interval.requests quota.consumer.default
-quota.producer.default quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
-remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
-remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
-remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
-remote.log.manager.copy.quota.window.size.seconds remote.log.manager.expiration.thread.pool.size
-remote.log.manager.fetch.max.bytes.per.second remote.log.manager.fetch.quota.window.num
-remote.log.manager.fetch.quota.window.size.seconds remote.log.manager.follower.thread.pool.size
-remote.log.manager.task.interval.ms remote.log.manager.task.retry.backoff.max.ms
-remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter
-remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes
-remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path
-remote.log.metadata.manager.impl.prefix remote.log.metadata.manager.listener.name
-remote.log.reader.max.pending.tasks remote.log.reader.threads remote.log.storage.manager.class.name
-remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
-remote.log.storage.system.enable replica.lag.max.messages replica.socket.receive.buffer.bytes
-replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms
-sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config sasl.kerberos.kinit.cmd
-sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
-sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
-sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms
-sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
-sasl.login.refresh.window.factor sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms
-sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol sasl.mechanism.inter.broker.protocol
-sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
-sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
-sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
-sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
-sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
-sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
-sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds
-sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+producer.purgatory.purge.interval.requests quota.consumer.default quota.producer.default quota.window.num
+quota.window.size.seconds remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
+remote.log.index.file.cache.total.size.bytes remote.log.index.file.cache.ttl.ms
+remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
+remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds
+remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second
+remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds
+remote.log.manager.follower.thread.pool.size remote.log.manager.task.interval.ms
+remote.log.manager.task.retry.backoff.max.ms remote.log.manager.task.retry.backoff.ms
+remote.log.manager.task.retry.jitter remote.log.manager.thread.pool.size
+remote.log.metadata.custom.metadata.max.bytes remote.log.metadata.manager.class.name
+remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix
+remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks remote.log.reader.threads
+remote.log.storage.manager.class.name remote.log.storage.manager.class.path
+remote.log.storage.manager.impl.prefix remote.log.storage.system.enable replica.lag.max.messages
+replica.socket.receive.buffer.bytes replication.quota.window.num replication.quota.window.size.seconds
+request.timeout.ms sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config
+sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
+sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
+sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
+sasl.mechanism.controller.protocol sasl.mechanism.inter.broker.protocol sasl.oauthbearer.assertion.algorithm
+sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds
+sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include
+sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub
+sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
+sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
+sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
 sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
 sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
@@ -112,12 +109,8 @@ share.coordinator.state.topic.num.partitions share.coordinator.state.topic.prune
 share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
 share.coordinator.threads share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
 socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.receive.buffer.bytes
-socket.send.buffer.bytes ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth
-ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password
-ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
-ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
-ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
-ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
+socket.send.buffer.bytes ssl.engine.factory.class ssl.keymanager.algorithm ssl.protocol ssl.provider
+ssl.secure.random.implementation ssl.trustmanager.algorithm telemetry.max.bytes
 transaction.state.log.load.buffer.size transaction.two.phase.commit.enable
 unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
 zookeeper.metadata.migration.enable

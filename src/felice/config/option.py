@@ -139,7 +139,9 @@ class _Facts(TypedDict, total=False):
 def option(name: str, kind: Kind, default: T, doc: str, **facts: Unpack[_Facts]) -> T:
     """Declares a field of a config class. The field has the name of the option, with `_` instead of `.`."""
     declared = Option(name, kind, default, doc, **facts)
-    field: T = dataclasses.field(default=default, metadata={"option": declared})
+    # A password must not appear in the text of a configuration, which errors and logs may contain.
+    shown = kind is not Kind.PASSWORD
+    field: T = dataclasses.field(default=default, repr=shown, metadata={"option": declared})
     return field
 
 

@@ -82,9 +82,6 @@ _FIXED = (
         "The send buffer of sockets; -1: the operating system decides.",
     ),
     _fixed(
-        "ssl.client.auth", Kind.STRING, "none", "Whether clients show certificates; TLS is not supported."
-    ),
-    _fixed(
         "transaction.two.phase.commit.enable",
         Kind.BOOLEAN,
         False,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from felice.config.option import ConfigError, Kind, option
+from felice.config.security import SecurityOptions
 
 DEFAULT_PORT = 2181
 _TO_PEM = (
@@ -19,8 +20,11 @@ _TO_PEM = (
 
 
 @dataclass(frozen=True, slots=True)
-class ZooKeeperOptions:
-    """Options of the connection to ZooKeeper. All others have an effect only if `zookeeper.connect` is set."""
+class ZooKeeperOptions(SecurityOptions):
+    """Options of the connection to ZooKeeper. They have an effect only if `zookeeper.connect` is set.
+
+    Inherits `SecurityOptions` because Python cannot combine two base classes with slots.
+    """
 
     zookeeper_connect: str | None = option(
         "zookeeper.connect",

@@ -3,6 +3,8 @@
 Keeps true: during a shortage of descriptors new connections wait in the kernel's queue, without cost, and enough
             descriptors stay free for log files. Accepting resumes by itself when connections have closed.
             A shortage is logged at most once a minute.
+            A TLS handshake does not delay other connections, takes a limited time, and when too many are in progress,
+            the oldest is given up.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from felice.env.clock import RateLimit
 from felice.env.descriptors import SHORTAGES, has_room_for_connections
@@ -22,7 +25,21 @@ _ACCEPTED_IN_ONE_TURN = 64
 _LOOK_AGAIN_S = 0.1
 _LOG_INTERVAL_S = 60.0
 
+# An unfinished handshake takes about 100 KiB.
+_MAX_HANDSHAKES = 1000
+_TLS_SHUTDOWN_S = 3.0
+
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """How a listening address secures its connections. Each new connection asks for the context of the moment."""
+
+    context: Callable[[], ssl.SSLContext]
+    handshake_timeout_s: float
+    on_failure: Callable[[str, str], None]
+    """Called with the address of a client and the reason why its handshake failed."""
 
 
 class ListeningServer(asyncio.AbstractServer):
@@ -33,15 +50,15 @@ class ListeningServer(asyncio.AbstractServer):
         sockets: Sequence[socket.socket],
         factory: ProtocolFactory,
         backlog: int,
-        ssl_context: ssl.SSLContext | None,
+        tls: ServerTls | None,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.sockets = list(sockets)
         self._factory = factory
         self._backlog = backlog
-        self._ssl_context = ssl_context
+        self._tls = tls
         self._loop = loop
-        self._connecting: set[asyncio.Task[None]] = set()
+        self._connecting: dict[asyncio.Task[None], None] = {}  # in the order of their beginning
         self._reports = RateLimit(loop.time, _LOG_INTERVAL_S)
         self._pause: asyncio.TimerHandle | None = None
 
@@ -75,16 +92,33 @@ class ListeningServer(asyncio.AbstractServer):
 
     def _begin(self, connection: socket.socket) -> None:
         connection.setblocking(False)
-        task = self._loop.create_task(self._connect(connection))
-        self._connecting.add(task)
-        task.add_done_callback(self._connecting.discard)
+        connect = self._connect(connection) if self._tls is None else self._secure(connection, self._tls)
+        task = self._loop.create_task(connect)
+        self._connecting[task] = None
+        task.add_done_callback(lambda _: self._connecting.pop(task, None))
+        if self._tls is not None and len(self._connecting) > _MAX_HANDSHAKES:
+            next(iter(self._connecting)).cancel()
 
     async def _connect(self, connection: socket.socket) -> None:
         try:
-            await self._loop.connect_accepted_socket(self._factory, connection, ssl=self._ssl_context)
-        except (OSError, ssl.SSLError):
-            # The client has closed the connection or cannot speak TLS.
+            await self._loop.connect_accepted_socket(self._factory, connection)
+        except OSError:
+            # The client has closed the connection.
             connection.close()
+
+    async def _secure(self, connection: socket.socket, tls: ServerTls) -> None:
+        peer = _peer_of(connection)
+        try:
+            await self._loop.connect_accepted_socket(
+                self._factory,
+                connection,
+                ssl=tls.context(),
+                ssl_handshake_timeout=tls.handshake_timeout_s,
+                ssl_shutdown_timeout=_TLS_SHUTDOWN_S,
+            )
+        except (OSError, ssl.SSLError, asyncio.CancelledError) as error:
+            connection.close()
+            tls.on_failure(peer, _handshake_failure(error))
 
     def _pause_accepting(self) -> None:
         self._stop_watching()
@@ -114,6 +148,9 @@ class ListeningServer(asyncio.AbstractServer):
         for listening in self.sockets:
             listening.close()
         self.sockets = []
+        if self._tls is not None:
+            for handshake in list(self._connecting):
+                handshake.cancel()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """The event loop that the server uses."""
@@ -142,3 +179,21 @@ async def bound_sockets(
     sockets = [bound.dup() for bound in server.sockets]
     server.close()
     return sockets
+
+
+def _peer_of(connection: socket.socket) -> str:
+    try:
+        name = connection.getpeername()
+    except OSError:
+        return "unknown"
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
+
+
+def _handshake_failure(error: BaseException) -> str:
+    if isinstance(error, asyncio.CancelledError):
+        return "too many handshakes are in progress"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).lower().replace("_", " ")
+    return str(error) or "the client closed the connection"

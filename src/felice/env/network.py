@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from felice.env.disk import FileSlice
-from felice.env.listening import ListeningServer, ProtocolFactory, bound_sockets
+from felice.env.listening import ListeningServer, ProtocolFactory, ServerTls, bound_sockets
 
 # One turn of the event loop sends at most this much, so that one reader does not starve others.
 _SENDFILE_CHUNK_BYTES = 4 * 1024 * 1024
@@ -37,7 +37,7 @@ class Network(Protocol):
         port: int,
         *,
         backlog: int = 50,
-        ssl_context: ssl.SSLContext | None = None,
+        tls: ServerTls | None = None,
     ) -> asyncio.AbstractServer:
         """Accepts connections at the address until the result is closed. Raises OSError."""
 
@@ -69,12 +69,12 @@ class SystemNetwork:
         port: int,
         *,
         backlog: int = 50,
-        ssl_context: ssl.SSLContext | None = None,
+        tls: ServerTls | None = None,
     ) -> asyncio.AbstractServer:
         """Binds and listens; each accepted connection gets a protocol from `protocol_factory`. Raises OSError."""
         loop = asyncio.get_running_loop()
         sockets = await bound_sockets(protocol_factory, host, port, loop)
-        server = ListeningServer(sockets, protocol_factory, backlog, ssl_context, loop)
+        server = ListeningServer(sockets, protocol_factory, backlog, tls, loop)
         try:
             server.start()
         except OSError:

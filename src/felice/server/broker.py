@@ -26,6 +26,7 @@ from felice.controller.leaderships import Leaderships
 from felice.controller.producer_id_blocks import ProducerIdBlocks
 from felice.controller.topic_plans import new_topic_id
 from felice.env import Environment
+from felice.env.key_stores import TlsError
 from felice.metadata import ClusterImage
 from felice.metadata.store import MetadataStore, StoreError
 from felice.metadata.watcher import Watcher
@@ -59,6 +60,7 @@ from felice.server.session import Session
 from felice.server.settings import Settings
 from felice.server.startup import StartupError
 from felice.server.store_sources import StoreSource, source_of
+from felice.server.tls import TlsListeners
 from felice.server.topic_rows import TopicRows
 from felice.server.turns import Turns
 
@@ -102,6 +104,7 @@ class Broker:
         self.handlers: Mapping[int, Handle] = Handlers() if handlers is None else handlers
         self.directories = LogDirectories()
         self.listeners: list[Listener] = []
+        self._tls = TlsListeners()
         self._store_source = source_of(config, env) if store_source is None else store_source
         self._store: MetadataStore | None = None
         self._watcher: Watcher | None = None
@@ -210,10 +213,17 @@ class Broker:
         if reason := features.unsupported_level(watcher.image.features):
             raise StartupError(reason)
         self.settings.follow(watcher.image, self.broker_id)
+        self._load_tls()
         for directory in self.directories:
             directory.update_producer_expiration(self.config.producer_id_expiration_ms)
             directory.recovery_threads = self.config.num_recovery_threads_per_data_dir
         return store, watcher, cluster_id
+
+    def _load_tls(self) -> None:
+        try:
+            self._tls.load(self.config)
+        except TlsError as error:
+            raise StartupError(str(error)) from None
 
     def _serve(self, parts: _Parts) -> None:
         self.lifecycle.enter(State.RUNNING)
@@ -287,9 +297,11 @@ class Broker:
                 controller,
                 cleaner,
                 metrics,
+                self._tls,
             ),
             metrics=metrics,
             topic_rows=TopicRows(),
+            tls=self._tls,
         )
         return self._compose_shells(store, replication, controller, cleaner, services)
 

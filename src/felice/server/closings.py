@@ -70,6 +70,12 @@ class Closings:
         }
         _log.log(kind.level, message, extra=extra)
 
+    def report_handshake(self, listener: str, peer: str, reason: str) -> None:
+        """Logs that a TLS handshake failed, at most once a minute for each address."""
+        if self._lines.allows(("handshake", peer.rpartition(":")[0])) and self._may_log():
+            extra = {"listener": listener, "peer": peer, "reason": reason}
+            _log.warning("TLS handshake failed", extra=extra)
+
     def report_fault(self, connection: Connection, error: Exception) -> None:
         """Logs an unexpected error with its traceback, at most once per minute for each place in the code."""
         trace = error.__traceback__

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from felice.config import BROKER_OPTIONS, TOPIC_OPTIONS, Kind, Option, Scope
+from felice.config import BROKER_OPTIONS, TOPIC_OPTIONS, Kind, Option, Scope, find_option
 from felice.config.without_effect import FIXED, SETTABLE
 from felice.protocol.messages.describe_configs import ConfigSource
 
@@ -80,7 +80,11 @@ def broker_entries(broker: BrokerLayers) -> list[ConfigEntry]:
     entries += [_entry(option, _default_of(option), read_only=True) for option in FIXED.values()]
     listed = {name for name, option in SETTABLE.items() if option.default is not None}
     others = (listed | broker.names()) - BROKER_OPTIONS.keys() - FIXED.keys()
-    return entries + [_broker_entry(option_without_effect(name), broker) for name in sorted(others)]
+    return entries + [_broker_entry(_option_of(name), broker) for name in sorted(others)]
+
+
+def _option_of(name: str) -> Option:
+    return find_option(name) or option_without_effect(name)
 
 
 def option_without_effect(name: str) -> Option:
@@ -92,10 +96,7 @@ def option_without_effect(name: str) -> Option:
 def dynamic_default_entries(broker: BrokerLayers) -> list[ConfigEntry]:
     """Returns only the dynamic values that were set for all brokers."""
     only = BrokerLayers({}, broker.dynamic_default, {})
-    return [
-        _broker_entry(BROKER_OPTIONS.get(name) or option_without_effect(name), only)
-        for name in broker.dynamic_default
-    ]
+    return [_broker_entry(_option_of(name), only) for name in broker.dynamic_default]
 
 
 def _topic_entry(option: Option, overrides: Mapping[str, str], broker: BrokerLayers) -> ConfigEntry:

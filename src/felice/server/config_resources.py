@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from felice.config import shortened
 from felice.config.kafka_only import nearest
+from felice.config.security import split_name
 from felice.controller import topic_names
+from felice.env.key_stores import TlsError
 from felice.metadata.layout import DEFAULT_ENTITY
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.server.dynamic_config import check_dynamic, without_effect
 from felice.server.pace import paced
+from felice.server.tls import SecuredListener
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -74,8 +77,13 @@ async def change_topic(name: str, edit: Edit, validate_only: bool, context: Requ
     await context.services.cluster_admin.change_topic_config(name, edit, validate_only=validate_only)
 
 
-async def change_broker(name: str, edit: Edit, validate_only: bool, context: RequestContext) -> None:
-    """Edits the dynamic configuration of one broker, or of all brokers if `name` is empty. Raises `ApiError`."""
+async def change_broker(
+    name: str, edit: Edit, named: Iterable[str], validate_only: bool, context: RequestContext
+) -> None:
+    """Edits the dynamic configuration of one broker, or of all brokers if `name` is empty. Raises `ApiError`.
+
+    `named` are the options that the request names: setting the file of a key store again rereads it.
+    """
     if name:
         check_broker(name, context)
     services = context.services
@@ -87,11 +95,31 @@ async def change_broker(name: str, edit: Edit, validate_only: bool, context: Req
         idle[:] = without_effect(current, changed)
         return changed
 
+    secured = await _prepare_tls(checked, named, name, context)
     await services.cluster_admin.change_broker_config(
         name or DEFAULT_ENTITY, checked, validate_only=validate_only
     )
     if not validate_only:
+        services.tls.apply(secured)
         _warn_of(idle, name)
+
+
+async def _prepare_tls(
+    checked: Edit, named: Iterable[str], broker: str, context: RequestContext
+) -> dict[str, SecuredListener]:
+    """Makes the listeners anew whose keys or certificates the request names. Raises `ApiError`."""
+    parts = [split_name(name) for name in named]
+    uses_tls = context.services.tls.uses_tls
+    listeners = {found.listener for found in parts if found is not None and uses_tls(found.listener)}
+    if not listeners:
+        return {}
+    configs = context.services.image.broker_configs
+    changed = checked(configs.get(broker, {}))
+    config = context.services.settings.static.changed({**configs.get(DEFAULT_ENTITY, {}), **changed})
+    try:
+        return await context.services.tls.prepare(config, listeners)
+    except TlsError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 def _warn_of(names: Sequence[str], broker: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from felice.config import BROKER_OPTIONS, BrokerConfig, ConfigError, Scope, shortened
+from felice.config import BrokerConfig, ConfigError, Scope, find_option, security, shortened
 from felice.config.kafka_only import is_settable_at_run_time
 from felice.config.without_effect import SETTABLE
 from felice.protocol.errors import ApiError, ErrorCode
@@ -22,6 +22,11 @@ def check_dynamic(
     if fixed:
         names = shortened(", ".join(fixed))
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {names}")
+    if unprefixed := sorted(touched & security.OPTIONS.keys()):
+        reason = (
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+        )
+        raise ApiError(ErrorCode.INVALID_REQUEST, reason + ", ".join(unprefixed))
     if too_long := next((name for name in touched if len(name) > MAX_NAME_LENGTH), None):
         reason = f"The name {shortened(too_long)} is longer than {MAX_NAME_LENGTH} characters"
         raise ApiError(ErrorCode.INVALID_REQUEST, reason)
@@ -37,12 +42,12 @@ def check_dynamic(
 def without_effect(current: Mapping[str, str], changed: Mapping[str, str]) -> list[str]:
     """Returns the names of newly set options that have no effect."""
     return sorted(
-        name for name in changed if name not in BROKER_OPTIONS and changed[name] != current.get(name)
+        name for name in changed if find_option(name) is None and changed[name] != current.get(name)
     )
 
 
 def _may_change(name: str, for_all: bool) -> bool:
-    option = BROKER_OPTIONS.get(name)
+    option = find_option(name)
     if option is None:
         return is_settable_at_run_time(name)
     return option.scope is Scope.CLUSTER_WIDE or (option.scope is Scope.PER_BROKER and not for_all)

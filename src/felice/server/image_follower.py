@@ -27,6 +27,7 @@ from felice.server.log_directories import LogDirectories
 from felice.server.metrics.mbeans import Metrics
 from felice.server.replication_parts import ReplicationParts
 from felice.server.settings import Settings
+from felice.server.tls import TlsListeners
 
 _IMAGE_TIMEOUT_S = 1.0
 
@@ -47,9 +48,11 @@ class ImageFollower:
         controller: Controller,
         cleaner: Cleaner,
         metrics: Metrics,
+        tls: TlsListeners,
     ) -> None:
         self._broker_id = broker_id
         self._store = store
+        self._tls = tls
         self._watcher = watcher
         self._settings = settings
         self._lifecycle = lifecycle
@@ -103,6 +106,7 @@ class ImageFollower:
 
     def _reconfigure(self, image: ClusterImage) -> None:
         self._settings.follow(image, self._broker_id)
+        self._tls.follow(self._settings.config)
         for directory in self._directories:
             directory.update_producer_expiration(self._settings.config.producer_id_expiration_ms)
             directory.recovery_threads = self._settings.config.num_recovery_threads_per_data_dir

@@ -14,6 +14,10 @@ from contextlib import contextmanager
 
 from felice.config import Listener as ListenerAddress
 from felice.env import Network
+from felice.env.listening import ServerTls
+from felice.security.distinguished_name import subject_of
+from felice.security.mapping import name_of
+from felice.security.principal import ANONYMOUS, USER, Principal
 from felice.server.closings import Closing
 from felice.server.handlers.table import Handle
 from felice.server.services import Services
@@ -62,9 +66,20 @@ class Listener:
                 self.address.host or None,
                 self.address.port,
                 backlog=self.services.config.socket_listen_backlog_size,
+                tls=self._tls(),
             )
         if self.port == 0:
             self.port = _port_of(self._server)
+
+    def _tls(self) -> ServerTls | None:
+        services = self.services
+        if not services.tls.uses_tls(self.name):
+            return None
+        return ServerTls(
+            lambda: services.tls[self.name].context,
+            services.config.felice_tls_handshake_timeout_ms / 1000,
+            lambda peer, reason: services.closings.report_handshake(self.name, peer, reason),
+        )
 
     def open(self) -> None:
         """Lets the connections speak that came while the broker was getting ready, and all later ones."""
@@ -81,10 +96,30 @@ class Listener:
             return self._refuse(session, f"max.connections={config.max_connections}")
         if self._by_ip[session.peer] >= config.max_connections_per_ip:
             return self._refuse(session, f"max.connections.per.ip={config.max_connections_per_ip}")
+        principal = self._identify(session)
+        if principal is None:
+            return False
+        session.principal = principal
         self.sessions[session] = None
         self.services.connections.count += 1
         self._by_ip[session.peer] += 1
         return True
+
+    def _identify(self, session: Session) -> Principal | None:
+        """The principal of the certificate that the client has shown. None: no mapping rule applies to it."""
+        tls = self.services.tls
+        if not tls.uses_tls(self.name) or not tls[self.name].asks_for_certificates:
+            return ANONYMOUS
+        certificate = session.peer_certificate
+        if certificate is None:
+            return ANONYMOUS
+        subject = subject_of(certificate)
+        name = name_of(subject, tls[self.name].rules)
+        if name is None:
+            reason = f"no rule of ssl.principal.mapping.rules applies to {subject}"
+            self._refuse(session, reason)
+            return None
+        return Principal(USER, name)
 
     def _refuse(self, session: Session, limit: str) -> bool:
         self.services.closings.report(session, Closing.REFUSED, limit, "connection refused")

@@ -131,7 +131,9 @@ class Membership:
             Endpoint(address.name, address.host or hostname(), address.port or ports[address.name])
             for address in config.parsed_advertised_listeners
         )
-        protocols = {endpoint.listener: "PLAINTEXT" for endpoint in endpoints}
+        protocols = {
+            endpoint.listener: config.security_of(endpoint.listener).protocol for endpoint in endpoints
+        }
         return BrokerNode(
             endpoints, protocols, config.broker_rack, self._env.clock.now_ms(), features.SUPPORTED
         )

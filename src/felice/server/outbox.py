@@ -4,7 +4,8 @@ Keeps true: the bytes of replies in memory are counted from the moment a reply i
             for this connection and for all together. A connection that ends gives back what it had counted.
             Bytes leave in the order in which the replies were added (S1).
 How:        replies are joined and handed to the transport in pieces, so that its own buffer stays small; slices of log
-            files leave by `sendfile` when the transport's buffer is empty.
+            files leave by `sendfile` when the transport's buffer is empty. If bytes must be encrypted first, slices
+            are read in small pieces, and a turn of the event loop sends a bounded number of them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from felice.server.turns import UnsentMemory
 _MIN_SENDFILE_BYTES = 16 * 1024
 # The transport copies what the kernel does not take at once: at most this much for each connection.
 _WRITE_BYTES = 64 * 1024
+# One turn of the event loop encrypts at most this much: about a millisecond.
+_ENCRYPTED_IN_ONE_TURN_BYTES = 1024 * 1024
 # Slices of files take no memory, but each holds a file open: a few replies of the largest usual fetch.
 MAX_UNSENT_FILE_BYTES = 64 * 1024 * 1024
 
@@ -50,6 +53,7 @@ class Outbox:
         self._parts: deque[Part] = deque()
         self._in_transport = 0
         self._is_sending_slice = False
+        self._will_go_on = False
         self._is_closed = False
 
     @property
@@ -83,6 +87,7 @@ class Outbox:
 
     def pump(self) -> None:
         """Sends as much as can leave now: joined bytes through the transport, slices of files by sendfile."""
+        budget = _ENCRYPTED_IN_ONE_TURN_BYTES
         while self._parts and not self._is_sending_slice and not self._is_closed:
             if self._in_transport:
                 return  # `on_writable` continues
@@ -93,8 +98,12 @@ class Outbox:
                 return
             if joined is None:
                 self._send_slice()
-            else:
-                self._write(joined)
+                continue
+            self._write(joined)
+            budget -= len(joined)
+            if budget <= 0 and not self._sender.uses_sendfile:
+                self._go_on_later()
+                return
 
     def on_writable(self) -> None:
         """The transport's buffer is empty again."""
@@ -136,9 +145,12 @@ class Outbox:
         return found[0] if len(found) == 1 else b"".join(found)
 
     def _take(self, room: int) -> Buffer:
-        """At most `room` bytes of the next part. A slice of a file is read whole."""
+        """At most `room` bytes of the next part."""
         part = self._parts.popleft()
         if isinstance(part, FileSlice):
+            if part.size_bytes > room:
+                self._parts.appendleft(FileSlice(part.file, part.position + room, part.size_bytes - room))
+                part = FileSlice(part.file, part.position, room)
             data = _read_whole(part)
             self.file_bytes -= len(data)
             self._change_memory(len(data))
@@ -174,9 +186,15 @@ class Outbox:
             self._on_failure(f"the reply could not be sent: {error}")
         elif not self._is_closed:
             # In a later turn of the event loop, because `pump` may be the caller.
+            self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        if not self._will_go_on:
+            self._will_go_on = True
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
+        self._will_go_on = False
         if not self._is_closed:
             self.pump()
             self._on_room()

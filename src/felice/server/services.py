@@ -32,6 +32,7 @@ from felice.server.producer_ids import ProducerIds
 from felice.server.replica_moves import ReplicaMoves
 from felice.server.request_memory import RequestMemory
 from felice.server.settings import Settings
+from felice.server.tls import TlsListeners
 from felice.server.topic_rows import TopicRows
 from felice.server.turns import Turns
 
@@ -67,6 +68,7 @@ class Services:
     image_follower: ImageFollower
     metrics: Metrics
     topic_rows: TopicRows
+    tls: TlsListeners
 
     @property
     def image(self) -> ClusterImage:

@@ -105,6 +105,14 @@ class Session(asyncio.BufferedProtocol):
         return self._connection.client_id
 
     @property
+    def peer_certificate(self) -> bytes | None:
+        """The certificate that the client has shown in the TLS handshake, in DER."""
+        assert self._transport is not None
+        tls = self._transport.get_extra_info("ssl_object")
+        certificate: bytes | None = None if tls is None else tls.getpeercert(binary_form=True)
+        return certificate
+
+    @property
     def listener_name(self) -> str:
         """The name of the listener that accepted the connection, which decides the endpoints it is told."""
         return self.listener.name

@@ -28,7 +28,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[BrokerConfig]:
 @pytest.fixture
 def properties(tmp_path: Path) -> Path:
     path = tmp_path / "server.properties"
-    path.write_text(f"log.dirs={tmp_path}/data\nnum.partitons=3\nssl.keystore.location=k\nmy.plugin=x\n")
+    path.write_text(f"log.dirs={tmp_path}/data\nnum.partitons=3\nsasl.kerberos.service.name=k\nmy.plugin=x\n")
     return path
 
 
@@ -55,14 +55,14 @@ def test_unknown_options_in_a_file_cause_a_warning(
     warned = capsys.readouterr().err
     assert "unknown option num.partitons has no effect; did you mean num.partitions?" in warned
     assert "unknown option my.plugin has no effect\n" in warned
-    assert "these options of Kafka have no effect here: ssl.keystore.location\n" in warned
+    assert "these options of Kafka have no effect here: sasl.kerberos.service.name\n" in warned
     assert len(started) == 1
 
 
 def test_options_unlike_any_known_one_are_accepted_on_the_command_line(
     tmp_path: Path, started: list[BrokerConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = ("ssl.keystore.location", "listener.name.internal.ssl.keystore.location", "my.plugin")
+    names = ("sasl.kerberos.service.name", "listener.name.internal.sasl.kerberos.service.name", "my.plugin")
     words = [word for name in names for word in ("-o", f"{name}=x")]
     assert main.run(start, ["--data-dir", str(tmp_path), *words]) == 0
     warned = capsys.readouterr().err

@@ -86,7 +86,7 @@ def test_a_topic_refuses_a_bad_value_with_the_reason(name: str, text: str, reaso
         ({"offsets.topic.segment.bytes": "1048575"}, "at least 1048576"),
         ({"transaction.state.log.segment.bytes": "1048575"}, "at least 1048576"),
         ({"listeners": "PLAINTEXT:9092"}, "expected NAME://host:port"),
-        ({"listeners": "SSL://:9093"}, "SSL is not supported"),
+        ({"listeners": "SASL_SSL://:9093"}, "SASL_SSL is not supported"),
         (
             {"listeners": "A://:1,A://:2", "listener.security.protocol.map": "A:PLAINTEXT"},
             "a name of its own",
@@ -126,8 +126,8 @@ def test_listeners_of_krafts_controller_are_left_out() -> None:
     ("name", "is_its", "meant"),
     [
         ("process.roles", True, None),
-        ("ssl.keystore.location", True, None),
-        ("listener.name.internal.ssl.keystore.location", True, None),
+        ("sasl.kerberos.service.name", True, None),
+        ("listener.name.internal.sasl.kerberos.service.name", True, None),
         ("group.share.session.timeout.ms", True, None),
         ("num.partitons", False, "num.partitions"),
         ("retention.ms", False, "log.retention.ms"),

@@ -148,7 +148,7 @@ def test_newly_set_options_without_effect_are_found() -> None:
 
 
 def test_options_of_the_file_without_effect_are_shown_and_secrets_are_not() -> None:
-    static = {"num.io.threads": "4", "my.own.thing": "1", "ssl.keystore.password": "secret"}
+    static = {"num.io.threads": "4", "my.own.thing": "1", "sasl.kerberos.kinit.cmd": "secret"}
     config, unknown = BrokerConfig.parse(static)
     assert unknown == list(static)
     entries = broker_entries(BrokerLayers({}, {}, {**config.originals, **config.without_effect}))
@@ -158,7 +158,7 @@ def test_options_of_the_file_without_effect_are_shown_and_secrets_are_not() -> N
         ConfigSource.STATIC_BROKER_CONFIG,
         False,
     )
-    for name in ("my.own.thing", "ssl.keystore.password"):
+    for name in ("my.own.thing", "sasl.kerberos.kinit.cmd"):
         found = entry(entries, name)
         assert (found.value, found.is_sensitive, found.read_only) == (None, True, True)
         assert found.synonyms == ((name, None, ConfigSource.STATIC_BROKER_CONFIG),)

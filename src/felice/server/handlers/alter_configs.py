@@ -43,7 +43,7 @@ async def _replace(resource: AlterConfigsResource, validate_only: bool, context:
     elif resource.resource_type == ResourceType.BROKER:
         in_force = {entry.name: entry.value for entry in broker_entries(context.services.config_layers)}
         new = {key: value for key, value in wanted.items() if not _is_value_in_force(key, value, in_force)}
-        await change_broker(name, lambda _: new, validate_only, context)
+        await change_broker(name, lambda _: new, wanted, validate_only, context)
     else:
         raise unsupported(resource.resource_type)
 

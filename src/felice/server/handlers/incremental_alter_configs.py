@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from felice.config import BROKER_OPTIONS, TOPIC_OPTIONS, Option
+from felice.config.security import prefixed_option
 from felice.controller.config_changes import ConfigChange, apply_changes
 from felice.protocol.messages.describe_configs import ResourceType
 from felice.protocol.messages.incremental_alter_configs import (
@@ -39,8 +40,10 @@ async def _alter(resource: AlterConfigsResource, validate_only: bool, context: R
         entries = topic_entries(context.services.image.topic_configs.get(name, {}), layers)
         await change_topic(name, _edit(resource, entries, TOPIC_OPTIONS), validate_only, context)
     elif resource.resource_type == ResourceType.BROKER:
-        edit = _edit(resource, broker_entries(layers), BROKER_OPTIONS)
-        await change_broker(name, edit, validate_only, context)
+        named = [config.name for config in resource.configs]
+        prefixed = {key: option for key in named if (option := prefixed_option(key)) is not None}
+        edit = _edit(resource, broker_entries(layers), BROKER_OPTIONS | prefixed)
+        await change_broker(name, edit, named, validate_only, context)
     else:
         raise unsupported(resource.resource_type)
 

@@ -17,7 +17,7 @@ import socket
 import ssl
 from random import Random
 
-from felice.env.listening import ProtocolFactory
+from felice.env.listening import ProtocolFactory, ServerTls
 from felice.testing.simulation.connection import SimTransport, Trace, Wire
 from felice.testing.simulation.loop import SimLoop
 from felice.testing.simulation.process import Process
@@ -207,10 +207,10 @@ class ProcessNetwork:
         port: int,
         *,
         backlog: int = 50,
-        ssl_context: ssl.SSLContext | None = None,
+        tls: ServerTls | None = None,
     ) -> asyncio.AbstractServer:
         """Listens on this machine's name, whatever `host` is. The end of the process closes the server."""
-        _refuse_tls(ssl_context)
+        _refuse_tls(tls)
         server = SimServer(self._network, self._process, (self.host, port), protocol_factory)
         self._network.serve(server)
         self._process.on_end.append(server.close)
@@ -234,8 +234,8 @@ class ProcessNetwork:
                 transport.close_by_kernel()
 
 
-def _refuse_tls(ssl_context: ssl.SSLContext | None) -> None:
-    if ssl_context is not None:
+def _refuse_tls(tls: ssl.SSLContext | ServerTls | None) -> None:
+    if tls is not None:
         raise NotImplementedError("the simulated network has no TLS")
 
 

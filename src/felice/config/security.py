@@ -1,0 +1,263 @@
+"""Options of TLS and SASL, and the prefixes that set them for one listener or one SASL mechanism.
+
+Keeps true: the configuration of a listener is complete and consistent before the broker opens it. A key with the prefix
+            of a listener that does not exist is an error: it would otherwise leave a listener less secure than its
+            operator believes.
+How:        `SecurityOptions` declares the options once. A broker's file sets them for all listeners, the prefix
+            `listener.name.NAME.` for one listener, and `listener.name.NAME.MECHANISM.` for one mechanism of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from felice.config.option import ConfigError, Kind, Option, Scope, option, options_of, parse_all
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+"""The SASL mechanisms that Felice has."""
+STORE_TYPES: Final = ("JKS", "PKCS12", "PEM")
+CLIENT_AUTH: Final = ("none", "requested", "required")
+PREFIX: Final = "listener.name."
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityOptions:
+    """Options that a listener may have for itself."""
+
+    ssl_keystore_type: str = option(
+        "ssl.keystore.type",
+        Kind.STRING,
+        "JKS",
+        "The format of the key store: PEM, PKCS12, or JKS, which also stands for PKCS12, as in Java. Files in Java's "
+        "own JKS format must be converted.",
+        scope=Scope.PER_BROKER,
+        choices=STORE_TYPES,
+    )
+    ssl_keystore_location: str | None = option(
+        "ssl.keystore.location",
+        Kind.STRING,
+        None,
+        "The file with the broker's private key and certificate chain. Setting it again rereads the file.",
+        scope=Scope.PER_BROKER,
+    )
+    ssl_keystore_password: str | None = option(
+        "ssl.keystore.password",
+        Kind.PASSWORD,
+        None,
+        "The password of the key store; not with PEM.",
+        scope=Scope.PER_BROKER,
+    )
+    ssl_key_password: str | None = option(
+        "ssl.key.password",
+        Kind.PASSWORD,
+        None,
+        "The password of the private key, if it is encrypted.",
+        scope=Scope.PER_BROKER,
+    )
+    ssl_keystore_certificate_chain: str | None = option(
+        "ssl.keystore.certificate.chain",
+        Kind.PASSWORD,
+        None,
+        "The certificate chain in PEM, instead of a file.",
+        scope=Scope.PER_BROKER,
+    )
+    ssl_keystore_key: str | None = option(
+        "ssl.keystore.key",
+        Kind.PASSWORD,
+        None,
+        "The private key in PEM, instead of a file.",
+        scope=Scope.PER_BROKER,
+    )
+    ssl_truststore_type: str = option(
+        "ssl.truststore.type",
+        Kind.STRING,
+        "JKS",
+        "The format of the trust store, as for ssl.keystore.type.",
+        scope=Scope.PER_BROKER,
+        choices=STORE_TYPES,
+    )
+    ssl_truststore_location: str | None = option(
+        "ssl.truststore.location",
+        Kind.STRING,
+        None,
+        "The file with the certificates that the broker trusts. Setting it again rereads the file.",
+        scope=Scope.PER_BROKER,
+    )
+    ssl_truststore_password: str | None = option(
+        "ssl.truststore.password",
+        Kind.PASSWORD,
+        None,
+        "The password of the trust store; not with PEM.",
+        scope=Scope.PER_BROKER,
+    )
+    ssl_truststore_certificates: str | None = option(
+        "ssl.truststore.certificates",
+        Kind.PASSWORD,
+        None,
+        "The trusted certificates in PEM, instead of a file.",
+        scope=Scope.PER_BROKER,
+    )
+    ssl_client_auth: str = option(
+        "ssl.client.auth",
+        Kind.STRING,
+        "none",
+        "Whether clients show certificates: none, requested or required. Without a listener's prefix it applies to "
+        "listeners with SSL only.",
+        choices=CLIENT_AUTH,
+        scope=Scope.PER_BROKER,
+    )
+    ssl_enabled_protocols: tuple[str, ...] = option(
+        "ssl.enabled.protocols",
+        Kind.LIST,
+        ("TLSv1.2", "TLSv1.3"),
+        "The TLS versions that are accepted.",
+        scope=Scope.PER_BROKER,
+        choices=("TLSv1.2", "TLSv1.3"),
+    )
+    ssl_cipher_suites: tuple[str, ...] = option(
+        "ssl.cipher.suites",
+        Kind.LIST,
+        (),
+        "The cipher suites that are accepted, by Java's names; OpenSSL's choice if empty. The suites of TLS 1.3 can "
+        "only be allowed all together.",
+        scope=Scope.PER_BROKER,
+    )
+    ssl_endpoint_identification_algorithm: str = option(
+        "ssl.endpoint.identification.algorithm",
+        Kind.STRING,
+        "https",
+        "Whether a broker that connects to another compares its host name with the certificate: https, or empty.",
+        choices=("https", ""),
+        scope=Scope.PER_BROKER,
+    )
+    ssl_principal_mapping_rules: str = option(
+        "ssl.principal.mapping.rules",
+        Kind.STRING,
+        "DEFAULT",
+        "How the subject of a client's certificate becomes the name of its principal: DEFAULT, or "
+        "RULE:pattern/replacement/ with an L or U at its end for lower or upper case; the first match counts.",
+    )
+    ssl_allow_dn_changes: bool = option(
+        "ssl.allow.dn.changes",
+        Kind.BOOLEAN,
+        False,
+        "Whether a renewed certificate may have another subject.",
+    )
+    ssl_allow_san_changes: bool = option(
+        "ssl.allow.san.changes",
+        Kind.BOOLEAN,
+        False,
+        "Whether a renewed certificate may lack alternative names of the old one.",
+    )
+
+
+OPTIONS: Final[dict[str, Option]] = options_of(SecurityOptions)
+_MECHANISM_PREFIXES: Final = {name.lower(): name for name in MECHANISMS}
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixedName:
+    """The parts of a name such as `listener.name.internal.scram-sha-256.sasl.jaas.config`."""
+
+    listener: str
+    mechanism: str | None
+    key: str
+
+
+def split_name(name: str) -> PrefixedName | None:
+    """Returns the parts of a security option's name with a prefix, or None for any other name."""
+    if not name.startswith(PREFIX):
+        return None
+    listener, _, key = name.removeprefix(PREFIX).partition(".")
+    mechanism = None
+    first, _, rest = key.partition(".")
+    if first.lower() in _MECHANISM_PREFIXES:
+        mechanism, key = _MECHANISM_PREFIXES[first.lower()], rest
+    is_allowed = key in OPTIONS and (mechanism is None or not key.startswith("ssl."))
+    return PrefixedName(listener.upper(), mechanism, key) if listener and is_allowed else None
+
+
+def prefixed_option(name: str) -> Option | None:
+    """The declaration of a security option whose name has a prefix."""
+    parts = split_name(name)
+    return None if parts is None else dataclasses.replace(OPTIONS[parts.key], name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSecurity:
+    """How one listener is secured: its protocol, and the texts that configure it."""
+
+    name: str
+    protocol: str
+    own: Mapping[str, str] = dataclasses.field(repr=False)
+    """Texts with the listener's prefix, by the name without the prefix."""
+    of_all: Mapping[str, str] = dataclasses.field(repr=False)
+    """Texts without a prefix."""
+    of_mechanisms: Mapping[str, Mapping[str, str]] = dataclasses.field(repr=False)
+    """Texts with the prefixes of listener and mechanism, by mechanism."""
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.protocol.endswith("SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether clients log in with SASL."""
+        return self.protocol.startswith("SASL_")
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of this listener's keys."""
+        return f"{PREFIX}{self.name.lower()}."
+
+    @property
+    def options(self) -> SecurityOptions:
+        """The options of this listener."""
+        return SecurityOptions(**parse_all(OPTIONS, {**self.of_all, **self.own}))
+
+    def options_of_mechanism(self, mechanism: str) -> SecurityOptions:
+        """The options of one of the SASL mechanisms of this listener."""
+        texts = {**self.of_all, **self.own, **self.of_mechanisms.get(mechanism, {})}
+        return SecurityOptions(**parse_all(OPTIONS, texts))
+
+    @property
+    def client_auth(self) -> str:
+        """`ssl.client.auth`. With SASL only the prefixed key counts, as in Kafka."""
+        if self.uses_sasl and "ssl.client.auth" not in self.own:
+            return "none"
+        return self.options.ssl_client_auth
+
+    def key(self, name: str) -> str:
+        """The name under which an option of this listener is set, or should be set, for errors."""
+        return name if name in self.of_all and name not in self.own else f"{self.prefix}{name}"
+
+
+def listener_security(name: str, protocol: str, properties: Mapping[str, str]) -> ListenerSecurity:
+    """Collects what the properties say about one listener."""
+    own: dict[str, str] = {}
+    mechanisms: dict[str, dict[str, str]] = {}
+    for full_name, text in properties.items():
+        parts = split_name(full_name)
+        if parts is None or parts.listener != name:
+            continue
+        (own if parts.mechanism is None else mechanisms.setdefault(parts.mechanism, {}))[parts.key] = text
+    of_all = {key: text for key, text in properties.items() if key in OPTIONS}
+    return ListenerSecurity(name, protocol, own, of_all, mechanisms)
+
+
+def check_prefixes(properties: Mapping[str, str], names: Iterable[str], ignored: Iterable[str]) -> None:
+    """Raises `ConfigError` for a key with the prefix of a listener that does not exist."""
+    known, passed_over = list(names), {name.upper() for name in ignored}
+    for name in properties:
+        parts = split_name(name)
+        if parts is not None and parts.listener not in known and parts.listener not in passed_over:
+            raise ConfigError(
+                name,
+                "[hidden]",
+                f"no listener is named {parts.listener}; there are {', '.join(known)}",
+            )

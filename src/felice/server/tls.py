@@ -1,0 +1,222 @@
+"""The TLS contexts of a broker's listeners, and their replacement while the broker runs.
+
+Keeps true: a listener opens only with a key, a certificate and a trust store that can be used as configured. A change
+            that cannot be used is refused, and the listener keeps what it has. Open connections live on.
+Leaves:     reading key stores and making contexts to `felice.env`; the handshake to `felice.env.listening`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from felice.config import BrokerConfig
+from felice.config.security import ListenerSecurity, SecurityOptions
+from felice.env.key_stores import (
+    CertificateNames,
+    Identity,
+    StoreSource,
+    TlsError,
+    check_identity,
+    identity_of_pem,
+    read_identity,
+    read_trust,
+    trust_of_pem,
+)
+from felice.env.tls import TlsVersions, client_context, server_context, why_not_accepted
+from felice.security.mapping import BadRule, Rule, parse_rules
+
+_log = logging.getLogger("felice.server")
+
+
+@dataclass(frozen=True, slots=True)
+class SecuredListener:
+    """What one listener needs for TLS."""
+
+    context: ssl.SSLContext
+    client: ssl.SSLContext | None
+    """For connections to the other brokers, if they use this listener."""
+    asks_for_certificates: bool
+    rules: tuple[Rule, ...]
+    names: CertificateNames
+    keystore_kind: str
+    texts: Mapping[str, str]
+
+
+class TlsListeners:
+    """The listeners of one broker that use TLS."""
+
+    def __init__(self) -> None:
+        self._secured: dict[str, SecuredListener] = {}
+        self._loading: set[asyncio.Task[None]] = set()
+
+    def load(self, config: BrokerConfig) -> None:
+        """Prepares every listener that uses TLS. Raises `TlsError`."""
+        self._secured = _make_all(config, [listener.name for listener in config.parsed_listeners])
+
+    def uses_tls(self, listener: str) -> bool:
+        """Whether connections of this listener are encrypted."""
+        return listener in self._secured
+
+    def __getitem__(self, listener: str) -> SecuredListener:
+        return self._secured[listener]
+
+    def client_context(self, listener: str) -> ssl.SSLContext | None:
+        """The context for connections to other brokers at this listener; None if it has no TLS."""
+        secured = self._secured.get(listener)
+        return None if secured is None else secured.client
+
+    async def prepare(self, config: BrokerConfig, listeners: Collection[str]) -> dict[str, SecuredListener]:
+        """Makes these listeners anew with a changed configuration, for `apply`. Raises `TlsError`."""
+        loop = asyncio.get_running_loop()
+        made = await loop.run_in_executor(None, _make_all, config, listeners)
+        for name, secured in made.items():
+            old = self._secured.get(name)
+            if old is not None:
+                _check_names(config.security_of(name), old, secured)
+        return made
+
+    def apply(self, made: Mapping[str, SecuredListener]) -> None:
+        """Uses what `prepare` made for all later connections."""
+        self._secured.update(made)
+        for name in made:
+            _log.info("keys and certificates were read again", extra={"listener": name})
+
+    def follow(self, config: BrokerConfig) -> None:
+        """Takes over the configuration of an image, if it differs. Call it for every image."""
+        changed = [name for name, made in self._secured.items() if _texts(config, name) != made.texts]
+        if changed:
+            task = asyncio.get_running_loop().create_task(self._reload(config, changed))
+            self._loading.add(task)
+            task.add_done_callback(self._loading.discard)
+
+    async def _reload(self, config: BrokerConfig, listeners: list[str]) -> None:
+        try:
+            made = await self.prepare(config, listeners)
+        except TlsError as error:
+            _log.error("a change of TLS is ignored", extra={"reason": str(error)})
+            return
+        # The handler of the request that made this change may have applied it meanwhile.
+        self.apply({n: new for n, new in made.items() if self._secured[n].texts != new.texts})
+
+
+def _make_all(config: BrokerConfig, listeners: Iterable[str]) -> dict[str, SecuredListener]:
+    found = {name: config.security_of(name) for name in listeners}
+    return {
+        name: _make(security, config.inter_broker_listener, _texts(config, name))
+        for name, security in found.items()
+        if security.uses_tls
+    }
+
+
+def _texts(config: BrokerConfig, listener: str) -> dict[str, str]:
+    security = config.security_of(listener)
+    return {k: v for k, v in {**security.of_all, **security.own}.items() if k.startswith("ssl.")}
+
+
+def _make(security: ListenerSecurity, inter_broker: str, texts: Mapping[str, str]) -> SecuredListener:
+    options = security.options
+    key_source = _source("keystore", options, security)
+    identity = _identity(key_source, options)
+    names = check_identity(key_source, identity)
+    trust = _trust(_source("truststore", options, security), options)
+    if trust is None and security.client_auth != "none":
+        raise TlsError(
+            f"{security.key('ssl.client.auth')}={security.client_auth} needs the certificates that clients may have; "
+            f"set {security.prefix}ssl.truststore.location"
+        )
+    versions = TlsVersions(options.ssl_enabled_protocols, options.ssl_cipher_suites)
+    context = server_context(identity, trust, security.client_auth, versions)
+    client = None
+    if security.name == inter_broker:
+        client = client_context(
+            identity, trust, versions, check_hostname=bool(options.ssl_endpoint_identification_algorithm)
+        )
+        _check_accepted(security, context, client)
+    return SecuredListener(
+        context,
+        client,
+        security.client_auth != "none",
+        _rules(security, options),
+        names,
+        options.ssl_keystore_type,
+        texts,
+    )
+
+
+def _check_accepted(security: ListenerSecurity, server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+    """The other brokers have the same trust store: they must accept the certificate of this broker."""
+    if (reason := why_not_accepted(server, client)) is not None:
+        raise TlsError(
+            f"{security.key('ssl.truststore.location')}: other brokers would not accept the certificate of this "
+            f"broker: {reason}"
+        )
+
+
+def _rules(security: ListenerSecurity, options: SecurityOptions) -> tuple[Rule, ...]:
+    try:
+        return parse_rules(options.ssl_principal_mapping_rules)
+    except BadRule as error:
+        raise TlsError(f"{security.key('ssl.principal.mapping.rules')}: {error}") from None
+
+
+def _source(store: str, options: SecurityOptions, security: ListenerSecurity) -> StoreSource:
+    prefix = security.key(f"ssl.{store}.location").removesuffix(f"{store}.location")
+    return StoreSource(
+        store,
+        getattr(options, f"ssl_{store}_type"),
+        getattr(options, f"ssl_{store}_location"),
+        getattr(options, f"ssl_{store}_password"),
+        prefix,
+    )
+
+
+def _identity(source: StoreSource, options: SecurityOptions) -> Identity:
+    chain, key = options.ssl_keystore_certificate_chain, options.ssl_keystore_key
+    if source.location is not None:
+        if chain is not None or key is not None:
+            raise source.error(
+                "location", "set either a file, or the key and its certificate chain, not both"
+            )
+        return read_identity(source, options.ssl_key_password)
+    if chain is None and key is None:
+        raise source.error(
+            "location", "a listener with TLS needs a private key and a certificate; set this option"
+        )
+    if chain is None or key is None:
+        missing = "certificate.chain" if chain is None else "key"
+        raise source.error(missing, "the key and its certificate chain go together; set this option, too")
+    if source.kind != "PEM":
+        raise source.error("type", "a key in the configuration is PEM; set this option to PEM")
+    return identity_of_pem(source, chain.encode(), key.encode(), options.ssl_key_password)
+
+
+def _trust(source: StoreSource, options: SecurityOptions) -> bytes | None:
+    inline = options.ssl_truststore_certificates
+    if source.location is not None:
+        if inline is not None:
+            raise source.error("location", "set either a file or the certificates, not both")
+        return read_trust(source)
+    if inline is None:
+        return None
+    if source.kind != "PEM":
+        raise source.error("type", "certificates in the configuration are PEM; set this option to PEM")
+    return trust_of_pem(source, inline.encode())
+
+
+def _check_names(security: ListenerSecurity, old: SecuredListener, new: SecuredListener) -> None:
+    """A renewed certificate must stay the same broker's, as in Kafka."""
+    options = security.options
+    if new.names.subject != old.names.subject and not options.ssl_allow_dn_changes:
+        raise TlsError(
+            f"{security.prefix}ssl.keystore.location: the subject of the certificate was {old.names.subject} and would "
+            f"be {new.names.subject}; set ssl.allow.dn.changes=true to allow this"
+        )
+    if not old.names.alternatives <= new.names.alternatives and not options.ssl_allow_san_changes:
+        raise TlsError(
+            f"{security.prefix}ssl.keystore.location: the certificate lacks alternative names of the old one; set "
+            "ssl.allow.san.changes=true to allow this"
+        )
