@@ -1,22 +1,22 @@
-"""Some brokers with a replica each of one partition, their shared store and its controller, driven by commands.
+"""Brokers that each have a replica of one partition, their shared store and its controller, driven by commands.
 
-    brokers 1 2 3 [min_isr=2] [lag=30000] [leader=1]   all in sync
-    produce N VALUE ... [acks=all]           one batch a value, to broker N; the answer appears when it is sent
-    fetch F [from=L]                         one round of follower F with the leader that it knows
-    ask F [from=L] | take F                  its request and response; `post F` delays the request until `ask F`
-    catchup F                                rounds until nothing changes
+    brokers 1 2 3 [min_isr=2] [lag=30000] [leader=1]   all replicas are in sync
+    produce N VALUE ... [acks=all]           one batch for each value, to broker N; the response appears later
+    fetch F [from=L]                         one Fetch of follower F to the leader that it knows
+    ask F [from=L] | take F                  the request, then the response; `post F` delays the request until `ask F`
+    catchup F                                fetches until nothing changes
     elect N [isr=1,2]                        the controller: N leads under the next epoch
     isr 1 2                                  the controller: another ISR, same epoch
-    crash N [lost=K]                         its process dies; the last K batches are not on its disk
-    restart N                                registered again; its watermark is the last one saved
-    save N                                   the watermark's checkpoint
-    deaf N | hear N                          N hears nothing from the store, or everything at once
+    crash N [lost=K]                         its process dies; the last K batches were not on its disk
+    restart N                                starts and registers again, with the high watermark of the checkpoint
+    save N                                   writes the checkpoint of N's high watermark
+    deaf N | hear N                          N sees no changes of the store, or sees all of them now
     stall N | flow N                         N's writes to the store wait
-    tick N                                   N checks the ISR for members that do not keep up
+    tick N                                   N removes ISR members that lag
     advance MS    show    read N OFFSET    latest N    end N EPOCH [current=E]    trim N OFFSET    settle
 
-What a log holds is written value/epoch. The commands use the real objects of a partition; only disk, network and time
-belong to the scenario.
+The trace shows the records of a log as value/epoch. The commands use the real objects of a partition; the scenario
+provides disk, network and time.
 """
 
 from __future__ import annotations
@@ -155,6 +155,8 @@ class Replica:
 
 
 class ReplicationWorld:
+    """Executes the commands, one line after the other. `execute` returns the trace."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.clock = ScenarioClock()

@@ -35,9 +35,17 @@ def test_replicas_go_round_the_brokers_as_in_kafkas_own_example() -> None:
     # The comment over AdminUtils.assignReplicasToBrokers: 5 brokers, 10 partitions, 3 replicas, all from 0.
     placed = place_replicas(_unracked(0, 1, 2, 3, 4), 10, 3, start_index=0, start_shift=0)
     assert placed == {
-        0: (0, 1, 2), 1: (1, 2, 3), 2: (2, 3, 4), 3: (3, 4, 0), 4: (4, 0, 1),
-        5: (0, 2, 3), 6: (1, 3, 4), 7: (2, 4, 0), 8: (3, 0, 1), 9: (4, 1, 2),
-    }  # fmt: skip
+        0: (0, 1, 2),
+        1: (1, 2, 3),
+        2: (2, 3, 4),
+        3: (3, 4, 0),
+        4: (4, 0, 1),
+        5: (0, 2, 3),
+        6: (1, 3, 4),
+        7: (2, 4, 0),
+        8: (3, 0, 1),
+        9: (4, 1, 2),
+    }
 
 
 @given(st.integers(1, 8), st.integers(1, 40), st.data())
@@ -55,9 +63,14 @@ def test_replicas_go_round_the_racks_as_in_kafkas_own_example() -> None:
     racks = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
     assert alternating(racks) == [0, 3, 1, 5, 4, 2]
     assert place_replicas(racks, 7, 3, start_index=0, start_shift=0) == {
-        0: (0, 3, 1), 1: (3, 1, 5), 2: (1, 5, 4), 3: (5, 4, 2), 4: (4, 2, 0), 5: (2, 0, 3),
+        0: (0, 3, 1),
+        1: (3, 1, 5),
+        2: (1, 5, 4),
+        3: (5, 4, 2),
+        4: (4, 2, 0),
+        5: (2, 0, 3),
         6: (0, 4, 2),
-    }  # fmt: skip
+    }
 
 
 @given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=8), st.integers(1, 30), st.data())
@@ -192,7 +205,7 @@ def test_set_delete_append_and_subtract() -> None:
         ([ConfigChange("retention.ms", 9, "5")], ErrorCode.INVALID_REQUEST),
         ([ConfigChange("a", 0, "1"), ConfigChange("a", ChangeKind.DELETE, None)], ErrorCode.INVALID_REQUEST),
     ],
-)  # fmt: skip
+)
 def test_impossible_changes_are_refused(changes: list[ConfigChange], code: ErrorCode) -> None:
     with pytest.raises(ApiError) as refused:
         _changed({"retention.ms": "1"}, *changes)

@@ -25,7 +25,7 @@ def test_a_commit_is_written_in_version_4_with_the_topics_id() -> None:
     assert value.hex() == (
         "0004" + "0000000000000029" + "00000002" + "05" + b"note".hex() + "00000000000003e8"
         "01" + "00" + "10" + TOPIC_ID.hex
-    )  # fmt: skip
+    )
     assert CODEC.decode(key, value) == record
 
 

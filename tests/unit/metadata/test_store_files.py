@@ -87,8 +87,11 @@ def test_a_dropped_tail_is_logged_with_path_offset_and_size(
         assert _names(store) == ["n0", "n1", "n2"]
     (record,) = caplog.records
     assert (record.levelno, record.path, record.offset, record.bytes) == (  # type: ignore[attr-defined]
-        logging.WARNING, str(journal), start, len(whole) - 5 - start,
-    )  # fmt: skip
+        logging.WARNING,
+        str(journal),
+        start,
+        len(whole) - 5 - start,
+    )
 
 
 def test_the_refusal_is_one_line_that_names_the_commands(store: Path) -> None:

@@ -39,9 +39,15 @@ def leader_with(ends: dict[int, int], isr: tuple[int, ...], starts: dict[int, in
     leader = Leader(1, image, epoch_start_offset=0, now_ms=0)
     for replica, end in ends.items():
         leader.on_follower_fetch(
-            replica, end, log_start_offset=(starts or {}).get(replica, 0), log_end_offset=10, broker_epoch=-1,
-            current_leader_epoch=0, registered_epoch=None, now_ms=0,
-        )  # fmt: skip
+            replica,
+            end,
+            log_start_offset=(starts or {}).get(replica, 0),
+            log_end_offset=10,
+            broker_epoch=-1,
+            current_leader_epoch=0,
+            registered_epoch=None,
+            now_ms=0,
+        )
     return leader
 
 

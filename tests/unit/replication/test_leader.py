@@ -22,16 +22,27 @@ def leader(*isr: int, epoch_start_offset: int = 0) -> Leader:
 
 def fetch(of: Leader, replica: int, offset: int, *, end: int = 10, now_ms: int = 0, epoch: int = -2) -> None:
     of.on_follower_fetch(
-        replica, offset, log_start_offset=0, log_end_offset=end, current_leader_epoch=4, now_ms=now_ms,
-        broker_epoch=REGISTERED[replica] if epoch == -2 else epoch, registered_epoch=REGISTERED[replica],
-    )  # fmt: skip
+        replica,
+        offset,
+        log_start_offset=0,
+        log_end_offset=end,
+        current_leader_epoch=4,
+        now_ms=now_ms,
+        broker_epoch=REGISTERED[replica] if epoch == -2 else epoch,
+        registered_epoch=REGISTERED[replica],
+    )
 
 
 def watermark(of: Leader, known: int = 0, *, end: int = 10, now_ms: int = 0, min_isr: int = 1) -> int:
     return of.next_high_watermark(
-        known, committable_offset=end, log_end_offset=end, min_insync_replicas=min_isr, lag_time_max_ms=LAG_MS,
-        broker_epoch_of=REGISTERED.get, now_ms=now_ms,
-    )  # fmt: skip
+        known,
+        committable_offset=end,
+        log_end_offset=end,
+        min_insync_replicas=min_isr,
+        lag_time_max_ms=LAG_MS,
+        broker_epoch_of=REGISTERED.get,
+        now_ms=now_ms,
+    )
 
 
 def shrunk(of: Leader, now_ms: int, end: int = 10) -> tuple[int, ...] | None:

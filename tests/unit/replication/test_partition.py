@@ -61,9 +61,15 @@ def make(tmp_path: Path, config: TopicConfig | None = None, disk: SystemDisk | N
     directory = tmp_path / "t-0"
     directory.mkdir()
     log = Log.open(
-        disk or SystemDisk(), SystemClock(), directory, ("t", 0), config or TopicConfig(),
-        recovery_point=0, log_start_offset=0, clean_shutdown=True,
-    )  # fmt: skip
+        disk or SystemDisk(),
+        SystemClock(),
+        directory,
+        ("t", 0),
+        config or TopicConfig(),
+        recovery_point=0,
+        log_start_offset=0,
+        clean_shutdown=True,
+    )
     return Partition(1, log, UUID(int=5), PartitionDependencies(SystemClock()))
 
 
@@ -269,9 +275,13 @@ def pair(partition: Partition, epoch: int = 0, isr: tuple[int, ...] = (1, 2), **
 def fetched(partition: Partition, offset: int, log_start_offset: int = 0) -> None:
     """Broker 2 has everything below `offset`."""
     partition.on_follower_fetch(
-        2, offset, log_start_offset=log_start_offset, broker_epoch=-1,
-        current_leader_epoch=partition.leader_epoch, last_fetched_epoch=-1,
-    )  # fmt: skip
+        2,
+        offset,
+        log_start_offset=log_start_offset,
+        broker_epoch=-1,
+        current_leader_epoch=partition.leader_epoch,
+        last_fetched_epoch=-1,
+    )
 
 
 def follow(partition: Partition, epoch: int) -> None:
