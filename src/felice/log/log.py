@@ -133,7 +133,7 @@ class Log(SegmentedLog):
     def update_config(self, config: TopicConfig) -> None:
         """Takes the topic's new configuration. It applies from the next append on."""
         self.config, self._rules = config, ProduceRules.of(config)
-        self._jitter_ms = self._jitter_of(self.segments.active)
+        self._max_age_ms = self._max_age_of(self.segments.active)
 
     # -- appending -------------------------------------------------------------------------------------
 
@@ -190,9 +190,8 @@ class Log(SegmentedLog):
         self, valid: Validated, marker: EndTransactionMarker | None, leader_epoch: int, now_ms: int
     ) -> AppendInfo:
         base_offset = self.log_end_offset
-        fields = valid.header
         stamp(valid.records, 0, base_offset, leader_epoch)
-        header = BatchHeader._make((base_offset, fields[1], leader_epoch, *fields[3:]))
+        header = valid.header.placed(base_offset, leader_epoch)
         self._write(valid.records, (header,), now_ms)
         self.epochs.assign(leader_epoch, base_offset)
         if header.producer_id >= 0:

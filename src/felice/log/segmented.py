@@ -36,7 +36,7 @@ class SegmentedLog(ReadableLog):
     __slots__ = (
         "_clock",
         "_deleted_files",
-        "_jitter_ms",
+        "_max_age_ms",
         "config",
         "durability",
         "on_recovery_point_lowered",
@@ -57,22 +57,23 @@ class SegmentedLog(ReadableLog):
         self.on_recovery_point_lowered: Callable[[SegmentedLog], None] | None = None
         self._clock = clock
         self._deleted_files = loaded.deleted_files
-        self._jitter_ms = self._jitter_of(self.segments.active)
+        self._max_age_ms = self._max_age_of(self.segments.active)
 
     def _take_segments(self, segments: Segments) -> None:
         self.segments = segments
         self.log_end_offset = segments.end_offset
-        self._jitter_ms = self._jitter_of(segments.active)
+        self._max_age_ms = self._max_age_of(segments.active)
 
     def _new_segment(self, base_offset: int) -> Segment:
         return opening.new_segment(
             self._files, self.directory, base_offset, self.config, self._clock.now_ms()
         )
 
-    def _jitter_of(self, active: Segment) -> int:
-        """Milliseconds to subtract from segment.ms, so that partitions created together do not roll together."""
-        bound = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
-        return crc32(f"{self.name}@{active.base_offset}".encode()) % bound if bound else 0
+    def _max_age_of(self, active: Segment) -> int:
+        """segment.ms, less a jitter so that partitions that were created together do not roll together."""
+        max_age_ms = self.config.max_segment_ms
+        bound = min(self.config.segment_jitter_ms, max_age_ms)
+        return max_age_ms - (crc32(f"{self.name}@{active.base_offset}".encode()) % bound if bound else 0)
 
     # -- rolling ---------------------------------------------------------------------------------------
 
@@ -98,20 +99,20 @@ class SegmentedLog(ReadableLog):
             self.durability.add_snapshot(offset, self.producers)
         self.segments.roll_to(segment)
         self.durability.on_names_changed()
-        self._jitter_ms = self._jitter_of(segment)
+        self._max_age_ms = self._max_age_of(segment)
 
     def _must_roll(
         self, active: Segment, headers: Sequence[BatchHeader], size_bytes: int, now_ms: int
     ) -> bool:
+        last_offset = headers[-1].base_offset + headers[-1].last_offset_delta
         if active.size_bytes == 0:
-            return headers[-1].last_offset - active.base_offset > MAX_RELATIVE_OFFSET
-        config = self.config
-        if active.size_bytes > config.segment_bytes - size_bytes or not active.has_room_for(
-            headers[-1].last_offset
-        ):
+            return last_offset - active.base_offset > MAX_RELATIVE_OFFSET
+        if active.size_bytes > self.config.segment_bytes - size_bytes or not active.has_room_for(last_offset):
             return True
-        timestamp = max([header.max_timestamp for header in headers])
-        return active.age_ms(now_ms, timestamp) > config.max_segment_ms - self._jitter_ms
+        timestamp = headers[0].max_timestamp
+        if len(headers) > 1:
+            timestamp = max([header.max_timestamp for header in headers])
+        return active.age_ms(now_ms, timestamp) > self._max_age_ms
 
     # -- removing --------------------------------------------------------------------------------------
 

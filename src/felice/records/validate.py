@@ -47,6 +47,8 @@ _ERRORS_SHOWN = 3
 RECORD_ERRORS_MAX = 1000
 """Number of bad records that an error names; the others are only counted."""
 _CODEC_MASK = 0x07
+_LOG_APPEND_TIME = 0x08
+_CONTROL = 0x20
 INLINE_MAX_BYTES = 2 * 1024 * 1024
 """Bytes of records that may be decompressed and checked on the event loop: that takes some milliseconds."""
 
@@ -191,15 +193,18 @@ def validate_batch(
     if not verify_crc(buffer, header):
         raise CorruptBatch(f"batch does not match its CRC {header.crc:#x}")
     _check_header(header, from_client)
-    if header.codec is Codec.LZ4 and has_linked_blocks(memoryview(buffer)[header.position + HEADER_SIZE :]):
-        raise InvalidRecord("the blocks of the LZ4 frame are linked, which Java clients cannot read")
-    payload = _payload(buffer, header, max_decompressed_bytes, on_loop)
+    if header.attributes & _CODEC_MASK:
+        payload = _decompressed(buffer, header, max_decompressed_bytes, on_loop)
+    else:
+        payload = memoryview(buffer)[header.position + HEADER_SIZE : header.position + header.size_bytes]
     found = scan(payload, header.record_count, header.base_timestamp)
     _check_records(payload, header, found, rules, now_ms)
     return _fit(buffer, payload, header, found, rules, now_ms)
 
 
-def _payload(buffer: Buffer, header: BatchHeader, max_bytes: int, on_loop: bool) -> Buffer:
+def _decompressed(buffer: Buffer, header: BatchHeader, max_bytes: int, on_loop: bool) -> Buffer:
+    if header.codec is Codec.LZ4 and has_linked_blocks(memoryview(buffer)[header.position + HEADER_SIZE :]):
+        raise InvalidRecord("the blocks of the LZ4 frame are linked, which Java clients cannot read")
     if not on_loop or max_bytes <= INLINE_MAX_BYTES:
         return records_payload(buffer, header, max_bytes)
     try:
@@ -217,7 +222,7 @@ def _check_header(header: BatchHeader, from_client: bool) -> None:
         )
     if not from_client:
         return
-    if header.is_control:
+    if header.attributes & _CONTROL:
         raise InvalidRecord("clients may not write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise InvalidRecord(
@@ -228,17 +233,11 @@ def _check_header(header: BatchHeader, from_client: bool) -> None:
 def _check_records(
     payload: Buffer, header: BatchHeader, found: Scan, rules: ProduceRules, now_ms: int
 ) -> None:
-    """Costs two comparisons for a good batch. A bad one is scanned again to name its bad records."""
+    """Costs a few comparisons for a good batch. A bad one is scanned again to name its bad records."""
     if (
         (rules.is_compacted and found.first_keyless >= 0)
-        or _claims_append_time(header)
-        or (
-            rules.timestamp_type is TimestampType.CREATE_TIME
-            and (
-                _is_out_of_range(found.min_timestamp, rules, now_ms)
-                or _is_out_of_range(found.max_timestamp, rules, now_ms)
-            )
-        )
+        or (header.attributes & _CODEC_MASK and _claims_append_time(header))
+        or (rules.timestamp_type is TimestampType.CREATE_TIME and _has_bad_time(found, rules, now_ms))
     ):
         _raise_record_faults(payload, header, rules, now_ms)
 
@@ -249,6 +248,16 @@ def _claims_append_time(header: BatchHeader) -> bool:
     As in Kafka an uncompressed batch may claim it: the broker overwrites the timestamp type in its header.
     """
     return header.is_log_append_time and header.is_compressed
+
+
+def _has_bad_time(found: Scan, rules: ProduceRules, now_ms: int) -> bool:
+    earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
+    if earliest <= found.min_timestamp and found.max_timestamp <= latest:
+        return False
+    # One of them may be NO_TIMESTAMP.
+    return _is_out_of_range(found.min_timestamp, rules, now_ms) or _is_out_of_range(
+        found.max_timestamp, rules, now_ms
+    )
 
 
 def _is_out_of_range(timestamp: int, rules: ProduceRules, now_ms: int) -> bool:
@@ -305,16 +314,18 @@ def _fit(
     if not is_sequential:
         payload = _renumbered(payload, header)
         found = scan(payload, header.record_count, header.base_timestamp)
-    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    is_append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+    if is_append_time:
         max_timestamp, delta_of_max, append_time_ms = now_ms, 0, now_ms
     else:
         max_timestamp, delta_of_max = found.max_timestamp, found.offset_delta_of_max_timestamp
         append_time_ms = NO_TIMESTAMP
     records = _own_bytes(buffer, header)
-    codec = header.codec if rules.codec is None or header.is_control else rules.codec
     if header.position:
         header = header._replace(position=0)
-    if codec is not header.codec or not is_sequential:
+    changes_codec = rules.codec is not None and rules.codec is not header.codec and not header.is_control
+    if changes_codec or not is_sequential:
+        codec = rules.codec if changes_codec and rules.codec is not None else header.codec
         records = assemble(header, payload, codec, rules.level)
         header = BatchHeader.parse(records)
         if header.size_bytes > rules.max_message_bytes:
@@ -322,14 +333,15 @@ def _fit(
                 f"batch has {header.size_bytes} bytes stored as {codec.name.lower()}, "
                 f"the topic takes {rules.max_message_bytes}"
             )
-    if max_timestamp != header.max_timestamp or rules.timestamp_type is not header.timestamp_type:
+    claims_append_time = header.attributes & _LOG_APPEND_TIME != 0
+    if max_timestamp != header.max_timestamp or is_append_time != claims_append_time:
         header = restamp(records, header, max_timestamp=max_timestamp, timestamp_type=rules.timestamp_type)
     return Validated(records, header, delta_of_max, append_time_ms)
 
 
 def _own_bytes(buffer: Buffer, header: BatchHeader) -> bytearray | memoryview:
     """The batch alone, writable: a view if the buffer is writable, else a copy."""
-    view = memoryview(buffer)[header.position : header.end]
+    view = memoryview(buffer)[header.position : header.position + header.size_bytes]
     return bytearray(view) if view.readonly else view
 
 

@@ -197,9 +197,9 @@ def test_records_without_timestamps_age_by_the_brokers_clock(tmp_path: Path) -> 
 def test_jitter_rolls_earlier_and_differs_between_partitions(tmp_path: Path) -> None:
     config = TopicConfig(segment_ms=1000, segment_jitter_ms=900)
     log = open_log(tmp_path, config)
-    assert 0 <= log._jitter_ms < 900
+    assert 100 < log._max_age_ms <= 1000
     append(log, "a", timestamps=[NOW])
-    append(log, "b", timestamps=[NOW + 1001 - log._jitter_ms])
+    append(log, "b", timestamps=[NOW + log._max_age_ms + 1])
     assert len(log.segments) == 2
 
 
