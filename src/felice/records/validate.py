@@ -125,11 +125,9 @@ Verdict: TypeAlias = Validated | ApiError
 """The result of validation."""
 
 
-def may_need_thread(records: Buffer) -> bool:
-    """Whether `validate_batch` may raise `NeedsThread`: a cheap test that is false for most batches."""
-    return len(records) > INLINE_MAX_BYTES or (
-        len(records) >= HEADER_SIZE and bool(records[ATTRIBUTES_POSITION + 1] & _CODEC_MASK)
-    )
+def is_compressed(records: Buffer) -> bool:
+    """Whether the first batch is compressed. Costs less than parsing its header."""
+    return len(records) >= HEADER_SIZE and records[ATTRIBUTES_POSITION + 1] & _CODEC_MASK != 0
 
 
 def validate_produce(

@@ -121,6 +121,17 @@ def test_a_large_batch_is_validated_on_a_thread_and_a_small_one_on_the_loop(
     assert watching.large_on[0] not in watching.small_on
 
 
+def test_uncompressed_batches_beyond_some_megabytes_are_validated_on_threads(
+    wire: Wire, watching: Watching
+) -> None:
+    topic = CreatableTopic(name="wide", num_partitions=5, replication_factor=1)
+    assert wire.ask(CreateTopicsRequest(topics=[topic])).topics[0].error_code == 0
+    plain = batch(INLINE_MAX_BYTES // 3, Codec.NONE)
+    assert rows(wire.ask(request(*[plain] * 5, topic="wide"), 9)) == [(0, 0)] * 5
+    assert len(watching.large_on) == 3, "two of them are within the limit"
+    assert not watching.small_on, "the log validates these when it appends them"
+
+
 def test_many_small_batches_of_one_request_do_not_hold_the_loop(
     wire: Wire, watching: Watching, monkeypatch: pytest.MonkeyPatch
 ) -> None:

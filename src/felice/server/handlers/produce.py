@@ -29,11 +29,18 @@ from felice.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from felice.protocol.primitives import ZERO_UUID, Buffer
+from felice.protocol.primitives import Buffer
 from felice.protocol.topic_partition import TopicPartition
 from felice.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader
 from felice.records.errors import BatchTooLarge
-from felice.records.validate import ProduceRules, Validated, Verdict, may_need_thread, only_batch
+from felice.records.validate import (
+    INLINE_MAX_BYTES,
+    ProduceRules,
+    Validated,
+    Verdict,
+    is_compressed,
+    only_batch,
+)
 from felice.replication.partition import ACKS_ALL, Partition
 from felice.server.admission import Flow, PartitionErrors, QueuedWrite
 from felice.server.context import NO_REPLY, CloseConnection, NoReply
@@ -111,23 +118,31 @@ def handle(
 
 
 def _judge_small(request: ProduceRequest, context: RequestContext, known: _Known) -> list[_LargeBatch]:
-    """Validates what may have to be decompressed; returns the batches that would hold the event loop too long.
+    """Validates compressed batches; returns the batches that would hold the event loop too long.
 
-    Those are the large batches, and in a request with many small ones all that follow after some milliseconds.
+    Those are the large batches, in a request with many small compressed ones all that follow after some milliseconds,
+    and in a request with many uncompressed ones all that follow after some megabytes. The log validates the other
+    uncompressed batches when it appends them.
     """
-    large = []
-    clock = context.services.env.clock
-    deadline = clock.monotonic() + _VALIDATION_ON_LOOP_S
+    large: list[_LargeBatch] = []
+    deadline: float | None = None
+    left_bytes = INLINE_MAX_BYTES
     for topic in request.topic_data:
         for data in topic.partition_data:
-            if data.records is None or not may_need_thread(data.records):
+            if data.records is None:
                 continue
+            if not is_compressed(data.records):
+                left_bytes -= len(data.records)
+                if left_bytes >= 0:
+                    continue
             partition = context.services.partitions.get(_name_of(topic, context), data.index)
             if partition is None or not partition.is_leader:
                 continue  # `append` refuses it
             rules, zstd_allowed = partition.log.produce_rules, context.version >= _ZSTD_FROM
             verdict = None
-            if clock.monotonic() < deadline:
+            now_s = context.services.env.clock.monotonic()
+            deadline = now_s + _VALIDATION_ON_LOOP_S if deadline is None else deadline
+            if left_bytes >= 0 and now_s < deadline:
                 verdict = context.services.batch_validation.judge_small(
                     data.records, rules, now_ms=context.now_ms, zstd_allowed=zstd_allowed
                 )
@@ -299,9 +314,7 @@ def _raise_earlier_fault(topic: str, data: PartitionProduceData, context: Reques
 
 def _name_of(topic: TopicProduceData, context: RequestContext) -> str:
     """Empty where nobody knows the topic's id."""
-    if topic.topic_id == ZERO_UUID:
-        return topic.name
-    return context.services.image.topic_names.get(topic.topic_id, "")
+    return topic.name or context.services.image.topic_names.get(topic.topic_id, "")
 
 
 def _transactional_writes(
@@ -387,12 +400,12 @@ def _close_on_error(response: ProduceResponse) -> None:
 
 def _name_leaders(response: ProduceResponse, context: RequestContext) -> None:
     """KIP-951: a client that came to the wrong broker learns the right one with its refusal."""
-    image = context.services.image
     named: dict[int, NodeEndpoint] = {}
     for topic in response.responses:
         for row in topic.partition_responses:
             if row.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 continue
+            image = context.services.image
             name = topic.name or image.topic_names.get(topic.topic_id, "")
             known = image.partition(name, row.index)
             leader = image.brokers.get(known.leader) if known else None
