@@ -131,6 +131,7 @@ class BrokerConfig(BrokerOptions):
             raise ConfigError("log.dirs", ",".join(self.log_dirs), "a directory is named twice")
         self._check_cleaner()
         self.check_zookeeper()
+        self.check_authorizer()
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigError(
                 "group.min.session.timeout.ms",

@@ -17,7 +17,7 @@ from felice.config.without_effect import SETTABLE
 _NAMES = """
 advertised.host.name advertised.port alter.config.policy.class.name
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-authorizer.class.name background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
+background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
 client.quota.callback.class config.providers connection.failed.authentication.delay.ms
 connections.max.reauth.ms control.plane.listener.name controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms controller.quorum.append.linger.ms

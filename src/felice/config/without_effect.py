@@ -31,12 +31,6 @@ def _tiered(name: str, kind: Kind, minimum: float | None = 1) -> Option:
 
 _FIXED = (
     _fixed("alter.config.policy.class.name", Kind.CLASS, None, "A policy for configurations; not supported."),
-    _fixed(
-        "authorizer.class.name",
-        Kind.STRING,
-        "",
-        "The authorizer; there is none, so every client may do everything.",
-    ),
     _fixed("client.quota.callback.class", Kind.CLASS, None, "A plugin for client quotas; not supported."),
     _fixed("connections.max.reauth.ms", Kind.LONG, 0, "When a client must authenticate again: never."),
     _fixed("cordoned.log.dirs", Kind.LIST, (), "Directories that take no new partitions; not supported."),

@@ -72,6 +72,11 @@ _CONTROL = 0x20
 _DELETE_HORIZON = 0x40
 
 
+def has_transactional_flag(records: Buffer) -> bool:
+    """Whether the first batch belongs to a transaction, as its header says; False for less than a header."""
+    return len(records) >= HEADER_SIZE and bool(records[ATTRIBUTES_POSITION + 1] & _TRANSACTIONAL)
+
+
 class BatchHeader(NamedTuple):
     """The header fields of one batch, not verified. `size_bytes` is the whole batch, header included."""
 

@@ -20,6 +20,7 @@ from functools import partial
 
 from felice.config import BrokerConfig
 from felice.controller import features
+from felice.controller.acl_changes import AclChanges
 from felice.controller.cluster_admin import ClusterAdmin
 from felice.controller.controller import Controller
 from felice.controller.leaderships import Leaderships
@@ -33,6 +34,7 @@ from felice.metadata.watcher import Watcher
 from felice.protocol.frame_memory import FrameMemory
 from felice.replication.partitions import Partitions
 from felice.replication.throttle import ReplicationThrottle
+from felice.server.access.control import AccessControl
 from felice.server.auto_topics import AutoTopics
 from felice.server.batch_validation import BatchValidation
 from felice.server.cleaning import Cleaner
@@ -85,6 +87,16 @@ class _Parts:
     services: Services
 
 
+def _guarded(config: BrokerConfig) -> Mapping[int, Handle]:
+    """The table of handlers. Without an authorizer nothing stands in front of them."""
+    if not config.has_authorizer:
+        return Handlers()
+    # Only a broker with an authorizer spends the time of this import.
+    from felice.server.access.table import GuardedHandlers
+
+    return GuardedHandlers(Handlers())
+
+
 class Broker:
     """One broker. Call `start`, let it serve, and call `stop`."""
 
@@ -101,7 +113,7 @@ class Broker:
         # -1 until `start` has generated an id, if the configuration requires a generated one.
         self.broker_id = config.node_id
         # Tests can replace the table of handlers. The replacement costs nothing at run time.
-        self.handlers: Mapping[int, Handle] = Handlers() if handlers is None else handlers
+        self.handlers = _guarded(config) if handlers is None else handlers
         self.directories = LogDirectories()
         self.listeners: list[Listener] = []
         self._tls = TlsListeners()
@@ -267,6 +279,7 @@ class Broker:
             lifecycle=lifecycle,
             watcher=watcher,
             apis=OFFERED,
+            access=AccessControl(self.config, lambda: watcher.image.acls),
             connections=Connections(),
             turns=Turns(env.clock, self._config, self._sessions),
             large_requests=LargeRequests(env.clock),
@@ -278,6 +291,7 @@ class Broker:
             partitions=partitions,
             replication_throttle=ReplicationThrottle(),
             cluster_admin=admin,
+            acl_changes=AclChanges(store, watcher),
             leaderships=Leaderships(store, watcher),
             coordinators=coordinators,
             group_lookups=GroupLookups(env.clock.monotonic),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from felice.security.principal import Principal, host_text
+from felice.server.access.control import Access
 from felice.server.services import Services
 
 
@@ -42,9 +43,17 @@ class Connection(Protocol):
 class RequestContext:
     """The origin of a request, and the services that its handler uses."""
 
-    __slots__ = ("client_id", "services", "session", "version")
+    __slots__ = ("api_key", "client_id", "services", "session", "version")
 
-    def __init__(self, services: Services, version: int, client_id: str | None, session: Connection) -> None:
+    def __init__(
+        self,
+        services: Services,
+        api_key: int,
+        version: int,
+        client_id: str | None,
+        session: Connection,
+    ) -> None:
+        self.api_key = api_key
         self.services = services
         self.version = version
         self.client_id = client_id
@@ -69,3 +78,8 @@ class RequestContext:
     def host(self) -> str:
         """The IP address of the client, in the form that ACLs compare."""
         return host_text(self.session.peer)
+
+    @property
+    def access(self) -> Access:
+        """What the client may do. Without an authorizer: everything."""
+        return self.services.access.of(str(self.principal), self.host, self.api_key)

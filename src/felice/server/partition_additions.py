@@ -5,6 +5,8 @@ All or none: where one topic is unknown or not for clients, it gets its error an
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from felice.controller.topic_names import INTERNAL_TOPICS
 from felice.coordinator.transaction.coordinator import TransactionCoordinator
 from felice.coordinator.transaction.metadata import V1, V2
@@ -26,6 +28,8 @@ from felice.server.transactions import as_client_error, resolved
 _SEVERAL_SINCE = 4
 _FENCED_SINCE = 2
 
+MayWrite = Callable[[str], bool]
+"""Whether the client may write to a topic."""
 _Results = list[AddPartitionsToTxnTopicResult]
 
 
@@ -34,8 +38,12 @@ async def add_partitions(
     transactions: TransactionCoordinator,
     image: ClusterImage,
     version: int,
+    may_write: MayWrite = lambda topic: True,
 ) -> AddPartitionsToTxnResponse:
-    """The response to AddPartitionsToTxn, in the form of `version`: one transaction below 4, several from 4 on."""
+    """The response to AddPartitionsToTxn, in the form of `version`: one transaction below 4, several from 4 on.
+
+    A client's topics are checked with `may_write`; those of a broker are not.
+    """
     if version < _SEVERAL_SINCE:
         one = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -44,11 +52,12 @@ async def add_partitions(
             topics=request.v3_and_below_topics,
         )
         return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=await _one(one, transactions, image, version)
+            results_by_topic_v3_and_below=await _one(one, transactions, image, version, may_write)
         )
     results = [
         AddPartitionsToTxnResult(
-            transactional_id=one.transactional_id, topic_results=await _one(one, transactions, image, version)
+            transactional_id=one.transactional_id,
+            topic_results=await _one(one, transactions, image, version, may_write),
         )
         for one in request.transactions
     ]
@@ -60,8 +69,9 @@ async def _one(
     transactions: TransactionCoordinator,
     image: ClusterImage,
     version: int,
+    may_write: MayWrite,
 ) -> _Results:
-    faults = {topic.name: _faults(topic, image, version) for topic in asked.topics}
+    faults = {topic.name: _faults(topic, image, version, may_write) for topic in asked.topics}
     if any(code != ErrorCode.NONE for found in faults.values() for code in found.values()):
         return _not_attempted(asked.topics, faults)
     if not asked.transactional_id:
@@ -78,8 +88,11 @@ async def _one(
     return _everywhere(asked.topics, as_client_error(error, version >= _FENCED_SINCE))
 
 
-def _faults(topic: AddPartitionsToTxnTopic, image: ClusterImage, version: int) -> dict[int, ErrorCode]:
-    if version < _SEVERAL_SINCE and topic.name in INTERNAL_TOPICS:
+def _faults(
+    topic: AddPartitionsToTxnTopic, image: ClusterImage, version: int, may_write: MayWrite
+) -> dict[int, ErrorCode]:
+    is_from_client = version < _SEVERAL_SINCE
+    if is_from_client and (topic.name in INTERNAL_TOPICS or not may_write(topic.name)):
         return dict.fromkeys(topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return {
         index: ErrorCode.NONE

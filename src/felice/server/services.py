@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from felice.config import BrokerConfig
+from felice.controller.acl_changes import AclChanges
 from felice.controller.cluster_admin import ClusterAdmin
 from felice.controller.leaderships import Leaderships
 from felice.env import Environment
@@ -15,6 +16,7 @@ from felice.protocol.api import Api
 from felice.protocol.frame_memory import FrameMemory
 from felice.replication.partitions import Partitions
 from felice.replication.throttle import ReplicationThrottle
+from felice.server.access.control import AccessControl
 from felice.server.auto_topics import AutoTopics
 from felice.server.batch_validation import BatchValidation
 from felice.server.closings import Closings
@@ -47,6 +49,7 @@ class Services:
     lifecycle: Lifecycle
     watcher: Watcher
     apis: Mapping[int, Api]
+    access: AccessControl
     connections: Connections
     turns: Turns
     large_requests: LargeRequests
@@ -58,6 +61,7 @@ class Services:
     partitions: Partitions
     replication_throttle: ReplicationThrottle
     cluster_admin: ClusterAdmin
+    acl_changes: AclChanges
     leaderships: Leaderships
     coordinators: Coordinators
     group_lookups: GroupLookups

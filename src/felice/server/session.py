@@ -323,7 +323,7 @@ class Session(asyncio.BufferedProtocol):
             counts[-1] = counts.get(-1, 0) + 1
             return api_versions.unsupported_version(self._services.apis)
         counts[version] = counts.get(version, 0) + 1
-        context = RequestContext(self._services, version, request.client_id, self)
+        context = RequestContext(self._services, api_key, version, request.client_id, self)
         return self.listener.handlers[api_key](request.message, context)
 
     def _answer(self, request: Request, answer: object) -> int:

@@ -289,7 +289,7 @@ def with_own_rows(context: RequestContext) -> RequestContext:
 
 
 def _with_services(context: RequestContext, services: Services) -> RequestContext:
-    return RequestContext(services, context.version, context.client_id, context.session)
+    return RequestContext(services, context.api_key, context.version, context.client_id, context.session)
 
 
 # Responses from the request alone

@@ -13,6 +13,7 @@ from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )
+from felice.security.acl import Operation, ResourceType
 from felice.server.partition_additions import add_partitions
 
 if TYPE_CHECKING:
@@ -22,4 +23,11 @@ if TYPE_CHECKING:
 async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
     """Adds or verifies the partitions of each transaction: all partitions of a transaction, or none."""
     services = context.services
-    return await add_partitions(request, services.coordinators.transactions, services.image, context.version)
+    access = context.access
+
+    def may_write(topic: str) -> bool:
+        return access.allows(Operation.WRITE, ResourceType.TOPIC, topic)
+
+    return await add_partitions(
+        request, services.coordinators.transactions, services.image, context.version, may_write
+    )

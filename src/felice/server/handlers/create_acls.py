@@ -1,19 +1,36 @@
-"""CreateAcls (key 30): there is no authorizer, so no ACL can be created."""
+"""CreateAcls (key 30): each ACL has its own result. The response is sent when this broker obeys the ACLs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from felice.protocol.errors import ErrorCode
+from felice.protocol.errors import ApiError
 from felice.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from felice.security.acl import AclBinding
+from felice.server.acl_requests import binding_of, check_authorizer
+from felice.server.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
-def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
-    """SECURITY_DISABLED for every requested ACL."""
-    refused = AclCreationResult(
-        error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured."
+async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+    """Creates the valid ACLs."""
+    wanted: list[AclBinding | ApiError] = []
+    async for creation in paced(request.creations, context.services.env.clock):
+        try:
+            check_authorizer(context)
+            wanted.append(binding_of(creation))
+        except ApiError as error:
+            wanted.append(error)
+    outcomes = await context.services.acl_changes.create(
+        binding for binding in wanted if isinstance(binding, AclBinding)
     )
-    return CreateAclsResponse(results=[refused] * len(request.creations))
+    faults = [one if isinstance(one, ApiError) else outcomes[one.resource] for one in wanted]
+    return CreateAclsResponse(results=[_row(fault) for fault in faults])
+
+
+def _row(fault: ApiError | None) -> AclCreationResult:
+    if fault is None:
+        return AclCreationResult(error_message=None)
+    return AclCreationResult(error_code=fault.code, error_message=fault.message)

@@ -1,18 +1,56 @@
-"""DescribeAcls (key 29): there is no authorizer, so there are no ACLs."""
+"""DescribeAcls (key 29): the ACLs that a filter selects, by resource."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from felice.protocol.errors import ErrorCode
-from felice.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from felice.protocol.errors import ApiError
+from felice.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from felice.security.acl import ResourcePattern
+from felice.server.acl_requests import check_authorizer, filter_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
 def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
-    """SECURITY_DISABLED, as from a Kafka broker without an authorizer."""
-    return DescribeAclsResponse(
-        error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
-    )
+    """Returns the selected ACLs in the order of their resources."""
+    try:
+        check_authorizer(context, "No Authorizer is configured on the broker")
+        selected = context.services.acl_changes.selected(
+            filter_of(
+                request,
+                kind=request.resource_type_filter,
+                name=request.resource_name_filter,
+                pattern=request.pattern_type_filter,
+            )
+        )
+    except ApiError as error:
+        return DescribeAclsResponse(error_code=error.code, error_message=error.message)
+    rows = [
+        DescribeAclsResource(
+            resource_type=resource.kind,
+            resource_name=resource.name,
+            pattern_type=resource.pattern,
+            acls=[
+                AclDescription(
+                    principal=acl.principal,
+                    host=acl.host,
+                    operation=acl.operation,
+                    permission_type=acl.permission,
+                )
+                for acl in acls
+            ],
+        )
+        for resource, acls in sorted(selected.items(), key=lambda entry: _sort_key(entry[0]))
+    ]
+    return DescribeAclsResponse(resources=rows)
+
+
+def _sort_key(resource: ResourcePattern) -> tuple[int, int, str]:
+    return resource.kind, resource.pattern, resource.name

@@ -12,8 +12,8 @@ from felice.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from felice.server.access.control import cluster_operations
 from felice.server.handlers.metadata import reachable
-from felice.server.operations import ALL_CLUSTER_OPERATIONS
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -45,7 +45,7 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
         ],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(context)
     return response
 
 

@@ -11,8 +11,8 @@ from felice.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from felice.security.acl import ResourceType
 from felice.server.group_client import client_of
-from felice.server.operations import ALL_GROUP_OPERATIONS
 from felice.server.pace import each
 
 if TYPE_CHECKING:
@@ -34,5 +34,5 @@ def handle(
 def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestContext) -> DescribedGroup:
     described = context.services.coordinators.groups.describe(group_id, client_of(context))
     if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
-        described.authorized_operations = ALL_GROUP_OPERATIONS
+        described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id)
     return described

@@ -19,10 +19,11 @@ from felice.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from felice.security.acl import Operation, ResourceType
 from felice.server.handlers.metadata import leader_fault
-from felice.server.operations import ALL_TOPIC_OPERATIONS
 
 if TYPE_CHECKING:
+    from felice.server.access.control import Access
     from felice.server.context import RequestContext
 
 
@@ -35,25 +36,45 @@ def handle(
     cursor = request.cursor
     if cursor is not None and not _is_valid(cursor, request):
         return _refused(request)
+    access, lists_all = context.access, not request.topics
+    denied: list[str] = []
     response = DescribeTopicPartitionsResponse()
     for name in _names(request, context):
         if cursor is not None and name < cursor.topic_name:
             continue
+        if not _is_shown(name, access, lists_all):
+            denied.append(name)
+            continue
         topic = services.image.topics.get(name)
         if topic is None and left > 0:
-            response.topics.append(_unknown(name))
+            response.topics.append(_unknown(name, access))
             continue
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         if topic is None or left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
         end = min(first + left, len(topic.partitions))
-        response.topics.append(_described(topic, first, end, context))
+        response.topics.append(_described(topic, first, end, access, context))
         left -= max(0, end - first)
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
+    if not lists_all:
+        response.topics += [_denied(name) for name in denied]
     return response
+
+
+def _is_shown(name: str, access: Access, lists_all: bool) -> bool:
+    ask = access.shows if lists_all else access.allows
+    return ask(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        name=name,
+        is_internal=name in topic_names.INTERNAL_TOPICS,
+    )
 
 
 def _is_valid(cursor: Cursor, request: DescribeTopicPartitionsRequest) -> bool:
@@ -77,30 +98,33 @@ def _names(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
     return sorted(context.services.image.topics)
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str, access: Access) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic_names.fault_of(name):
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, topic_authorized_operations=ALL_TOPIC_OPERATIONS
+        error_code=code,
+        name=name,
+        topic_authorized_operations=access.operations(ResourceType.TOPIC, name),
     )
 
 
 def _described(
-    topic: TopicImage, first: int, end: int, context: RequestContext
+    topic: TopicImage, first: int, end: int, access: Access, context: RequestContext
 ) -> DescribeTopicPartitionsResponseTopic:
     """A page of the topic: the partitions from `first` up to `end`."""
+    operations = access.operations(ResourceType.TOPIC, topic.name)
 
     def build() -> DescribeTopicPartitionsResponseTopic:
         return DescribeTopicPartitionsResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.name in topic_names.INTERNAL_TOPICS,
-            topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+            topic_authorized_operations=operations,
             partitions=[_partition(partition, context) for partition in topic.partitions[first:end]],
         )
 
-    services, key = context.services, (context.listener_name, first, end)
+    services, key = context.services, (context.listener_name, first, end, operations)
     response = DescribeTopicPartitionsResponse
     return services.topic_rows.row(services.image, topic, response, context.version, key, build)
 

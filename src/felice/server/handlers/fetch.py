@@ -33,20 +33,24 @@ from felice.replication.fetched import FetchedRecords
 from felice.replication.partition import Partition
 from felice.replication.selector import NO_PREFERENCE, same_rack_replica
 from felice.replication.throttle import is_throttled
+from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 from felice.server.fetch_sessions import FetchedPartition, FetchPlan, Served, TopicRef
 
 if TYPE_CHECKING:
+    from felice.server.access.control import Access
     from felice.server.context import RequestContext
 
 _READ_COMMITTED = 1
-_UNKNOWN_TOPIC = (
+# Errors after which Kafka's row has no list of aborted transactions.
+_WITHOUT_PARTITION = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.INCONSISTENT_TOPIC_ID,
 )
 # Kafka does not count fetches with these errors as failed, either.
 _NOT_COUNTED = (
-    *_UNKNOWN_TOPIC,
+    *_WITHOUT_PARTITION,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_LEADER_EPOCH,
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -66,6 +70,8 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
     except ApiError as error:
         return FetchResponse(error_code=error.code)
     fetch = _Fetch(request, plan, context)
+    if services.access.is_enabled:
+        fetch.refuse_denied(context.access)
     if fetch.read() or request.max_wait_ms <= 0 or services.lifecycle.is_stopping:
         return fetch.response()
     return fetch.wait()
@@ -95,10 +101,32 @@ class _Fetch:
 
     def read(self) -> bool:
         """Reads every partition; returns whether the answer may leave."""
-        if self._is_from_follower:
+        if self._is_from_follower and not self._refused:
             self._wake_after_registration()
             self._take_note()
         return self._read_again(self._rows)
+
+    def refuse_denied(self, access: Access) -> None:
+        """Refuses the topics that the client may not read, at every request of a session. Call it before `read`."""
+        denied = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if self._is_from_follower:
+            if not access.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+                if self._plan.session is not None:
+                    self._plan.session.reading.wake_all()
+                    self._rows = dict.fromkeys(self._plan.session.reading.active, _NOT_READ)
+                self._refused = dict.fromkeys(self._rows, denied)
+            return
+        may_read: dict[TopicRef, bool] = {}
+        for asked in self._rows:
+            if asked.topic not in may_read:
+                name = self._name_of(asked.topic)
+                is_unknown_id = not name and not isinstance(asked.topic, str)
+                # An unknown id has an error of its own, which tells nothing about a topic.
+                may_read[asked.topic] = is_unknown_id or access.allows(
+                    Operation.READ, ResourceType.TOPIC, name
+                )
+            if not may_read[asked.topic]:
+                self._refused[asked] = denied
 
     def _wake_after_registration(self) -> None:
         """What a follower may say of itself depends on its registration."""
@@ -297,7 +325,7 @@ class _Fetch:
         row = PartitionData(
             partition_index=asked.partition, error_code=error.code, high_watermark=-1, records=b""
         )
-        if error.code not in _UNKNOWN_TOPIC:
+        if error.code not in _WITHOUT_PARTITION:
             row.aborted_transactions = None
         if error.code not in _NOT_COUNTED:
             partition = self._context.services.partitions.get(self._name_of(asked.topic), asked.partition)

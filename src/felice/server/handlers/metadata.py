@@ -1,14 +1,15 @@
 """Metadata (key 3): brokers, topics, partitions and their leaders.
 
-Naming a topic that does not exist may create it. The answer does not wait for that: the client hears
-UNKNOWN_TOPIC_OR_PARTITION, as from Kafka, and asks again until the topic is there.
+A client sees the topics that it may describe. Naming a topic that does not exist may create it. The answer does not
+wait for that: the client receives UNKNOWN_TOPIC_OR_PARTITION, as from Kafka, and asks again until the topic is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from felice.controller import topic_names
 from felice.metadata import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -24,9 +25,11 @@ from felice.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from felice.protocol.primitives import ZERO_UUID
-from felice.server.operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
+from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
+from felice.server.access.control import cluster_operations
 
 if TYPE_CHECKING:
+    from felice.server.access.control import Access
     from felice.server.context import RequestContext
 
 # From this version a topic may be asked for by its id, with name None.
@@ -39,19 +42,50 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
     if topics and context.version < _ASK_BY_ID_FROM and any(map(_is_without_name, topics)):
         return _refused(topics)
     if topics is None or (context.version == 0 and not topics):
-        image = context.services.image
-        operations = _operations(request)
-        return _answer(
-            request, context, [_described(topic, context, operations) for topic in image.topics.values()]
-        )
-    for name in _to_create(request, topics, context):
+        return _answer(request, context, _all(request, context))
+    client = _Client(request, context)
+    for name in _to_create(request, topics, client, context):
         context.services.auto_topics.ensure(name)
-    return _answer(request, context, _asked(topics, context, _operations(request)))
+    return _answer(request, context, _asked(topics, client, context))
 
 
-def _operations(request: MetadataRequest) -> int:
-    """What the row of a topic says about authorised operations."""
-    return ALL_TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_REQUESTED
+class _Client:
+    """What the client of one request may see of topics, and which topics it may not create."""
+
+    def __init__(self, request: MetadataRequest, context: RequestContext) -> None:
+        self.access: Access = context.access
+        self.uncreatable: frozenset[str] = frozenset()
+        self._wants_operations = request.include_topic_authorized_operations
+        self._may_describe: dict[str, bool] = {}
+
+    def may_describe(self, topic: str) -> bool:
+        known = self._may_describe.get(topic)
+        if known is None:
+            known = self.access.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+            self._may_describe[topic] = known
+        return known
+
+    def may_create(self, topic: str) -> bool:
+        access = self.access
+        return access.shows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or access.allows(
+            Operation.CREATE, ResourceType.TOPIC, topic
+        )
+
+    def operations(self, topic: str) -> int:
+        """The bit field of authorised operations in the row of a topic."""
+        if not self._wants_operations:
+            return OPERATIONS_NOT_REQUESTED
+        return self.access.operations(ResourceType.TOPIC, topic)
+
+
+def _all(request: MetadataRequest, context: RequestContext) -> list[MetadataResponseTopic]:
+    """Every topic that the client may describe."""
+    client = _Client(request, context)
+    topics: Iterable[TopicImage] = context.services.image.topics.values()
+    if context.services.access.is_enabled:
+        shows = client.access.shows
+        topics = [topic for topic in topics if shows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)]
+    return [_described(topic, context, client.operations(topic.name)) for topic in topics]
 
 
 def _is_without_name(topic: MetadataRequestTopic) -> bool:
@@ -70,16 +104,21 @@ def _refused(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
 
 
 def _to_create(
-    request: MetadataRequest, topics: Sequence[MetadataRequestTopic], context: RequestContext
+    request: MetadataRequest,
+    topics: Sequence[MetadataRequestTopic],
+    client: _Client,
+    context: RequestContext,
 ) -> list[str]:
     services = context.services
     if not (request.allow_auto_topic_creation and services.config.auto_create_topics_enable):
         return []
     names = dict.fromkeys(topic.name for topic in topics if topic.name and topic.topic_id == ZERO_UUID)
     existing = services.image.topics
-    missing = (name for name in names if name not in existing and _may_be_created(name))
+    missing = [name for name in names if name not in existing and client.may_describe(name)]
+    client.uncreatable = frozenset(name for name in missing if not client.may_create(name))
+    creatable = (name for name in missing if name not in client.uncreatable and _may_be_created(name))
     at_once = services.config.felice_auto_create_topics_max_at_once
-    return list(islice(missing, max(0, at_once - services.auto_topics.under_way)))
+    return list(islice(creatable, max(0, at_once - services.auto_topics.under_way)))
 
 
 def _may_be_created(name: str) -> bool:
@@ -89,28 +128,28 @@ def _may_be_created(name: str) -> bool:
 
 
 def _asked(
-    topics: Sequence[MetadataRequestTopic], context: RequestContext, operations: int
+    topics: Sequence[MetadataRequestTopic], client: _Client, context: RequestContext
 ) -> list[MetadataResponseTopic]:
     seen: dict[tuple[object, object], MetadataResponseTopic] = {}
     for topic in topics:
         key = (topic.name, topic.topic_id)
         if key not in seen:
-            seen[key] = _one(topic, context, operations)
+            seen[key] = _one(topic, client, context)
     return list(seen.values())
 
 
-def _one(topic: MetadataRequestTopic, context: RequestContext, operations: int) -> MetadataResponseTopic:
-    image = context.services.image
-    asks_by_id = topic.topic_id != ZERO_UUID
-    if asks_by_id:
-        found = image.topic_by_id(topic.topic_id)
-        if found is None:
-            return MetadataResponseTopic(
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic.topic_id
-            )
-        return _described(found, context, operations)
+def _one(topic: MetadataRequestTopic, client: _Client, context: RequestContext) -> MetadataResponseTopic:
+    if topic.topic_id != ZERO_UUID:
+        return _by_id(topic.topic_id, client, context)
     name = topic.name or ""
-    known = image.topics.get(name)
+    if not client.may_describe(name) or name in client.uncreatable:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            name=name,
+            is_internal=name in topic_names.INTERNAL_TOPICS,
+        )
+    operations = client.operations(name)
+    known = context.services.image.topics.get(name)
     if known is not None:
         return _described(known, context, operations)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -122,6 +161,16 @@ def _one(topic: MetadataRequestTopic, context: RequestContext, operations: int) 
         is_internal=name in topic_names.INTERNAL_TOPICS,
         topic_authorized_operations=operations,
     )
+
+
+def _by_id(topic_id: UUID, client: _Client, context: RequestContext) -> MetadataResponseTopic:
+    found = context.services.image.topic_by_id(topic_id)
+    if found is None:
+        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    if not client.may_describe(found.name):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id)
+    return _described(found, context, client.operations(found.name))
 
 
 def _described(topic: TopicImage, context: RequestContext, operations: int) -> MetadataResponseTopic:
@@ -184,7 +233,7 @@ def _answer(
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(context)
     return response
 
 

@@ -31,7 +31,7 @@ from felice.protocol.messages.produce import (
 )
 from felice.protocol.primitives import Buffer
 from felice.protocol.topic_partition import TopicPartition
-from felice.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader
+from felice.records.batch import ATTRIBUTES_POSITION, BatchHeader, has_transactional_flag
 from felice.records.errors import BatchTooLarge
 from felice.records.validate import (
     INLINE_MAX_BYTES,
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 _ADMIN_CLIENT = "__admin_client"
 _ZSTD_FROM, _LEADER_HINTS_FROM, _ABORTABLE_FROM, _ADDS_FROM, _TOPIC_IDS_FROM = 7, 10, 11, 12, 13
 _LOW_ATTRIBUTES = ATTRIBUTES_POSITION + 1
-_TRANSACTIONAL = 0x10
 _NO_DEADLINE_S = 3600.0
 # For so long the compressed batches of one request are validated on the event loop; the others go to threads.
 _VALIDATION_ON_LOOP_S = 0.010
@@ -298,7 +297,7 @@ def _check(topic: str, data: PartitionProduceData, request: ProduceRequest, cont
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to {topic}")
     if data.records is None or len(data.records) <= _LOW_ATTRIBUTES:
         raise ApiError(ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
-    is_transactional = _is_transactional(data.records)
+    is_transactional = has_transactional_flag(data.records)
     if is_transactional and request.transactional_id is None:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records need an id")
     return is_transactional
@@ -326,7 +325,7 @@ def _transactional_writes(
         for data in topic.partition_data:
             where = TopicPartition(_name_of(topic, context), data.index)
             partition = context.services.partitions.get(*where)
-            if partition is None or data.records is None or not _is_transactional(data.records):
+            if partition is None or data.records is None or not has_transactional_flag(data.records):
                 continue
             try:
                 header = _header_of(data, context, known)
@@ -345,10 +344,6 @@ def _header_of(data: PartitionProduceData, context: RequestContext, known: _Know
     assert data.records is not None
     header = known.headers[id(data)] = only_batch(data.records, zstd_allowed=context.version >= _ZSTD_FROM)
     return header
-
-
-def _is_transactional(records: Buffer) -> bool:
-    return len(records) >= HEADER_SIZE and bool(records[_LOW_ATTRIBUTES] & _TRANSACTIONAL)
 
 
 def _check_verdict(verdict: ErrorCode, context: RequestContext) -> None:

@@ -1,0 +1,191 @@
+"""The mechanism of authorisation: needs of a request or of its items, and guards that check them.
+
+A `Need` returns the error of a request or an item that lacks a permission, NONE otherwise. A `Guard` stands before a
+handler: `whole` refuses the request, `each` refuses items, `shown` leaves rows out of the response, `both` combines two
+guards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from felice.protocol.errors import ErrorCode
+from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
+from felice.server.access.control import Access
+from felice.server.pace import paced
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+Handle: TypeAlias = Callable[[Any, Any], Any]
+Guard: TypeAlias = "Callable[[Any, RequestContext, Handle], Any]"
+Need: TypeAlias = "Callable[[Any, RequestContext, Access], ErrorCode]"
+"""Called with a request or one of its items."""
+Refuse: TypeAlias = "Callable[[Any, ErrorCode, RequestContext], Any]"
+"""Builds the refusal of a request, or the row of a refused item."""
+NameOf: TypeAlias = "Callable[[Any, RequestContext], str | None]"
+"""The name of the resource that a request or item is about. None if nothing is needed: the handler refuses it."""
+
+# Longer lists are checked with pauses, while the connection's later requests wait.
+_MAX_ITEMS_WITHOUT_PAUSE = 1000
+
+DENIED_CODES = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
+
+
+# Needs
+
+
+def need(operation: Operation, kind: ResourceType, name: str | NameOf) -> Need:
+    """A permission for a resource. `name` is an attribute of the request or item, or a function of it."""
+    name_of: NameOf = _attribute(name) if isinstance(name, str) else name
+    code = DENIED_CODES[kind]
+
+    def check(item: Any, context: RequestContext, access: Access) -> ErrorCode:
+        found = name_of(item, context)
+        return ErrorCode.NONE if found is None or access.allows(operation, kind, found) else code
+
+    return check
+
+
+def cluster(operation: Operation) -> Need:
+    """A permission for the cluster."""
+    return need(operation, ResourceType.CLUSTER, lambda item, context: CLUSTER_NAME)
+
+
+def itself(item: Any, context: RequestContext) -> str:
+    """The name of an item that is a name."""
+    return str(item)
+
+
+def _attribute(name: str) -> NameOf:
+    get = attrgetter(name)
+    return lambda item, context: get(item)
+
+
+def any_of(first: Operation, otherwise: Need) -> Need:
+    """A permission for the cluster, or else another one, whose refusal counts."""
+
+    def check(item: Any, context: RequestContext, access: Access) -> ErrorCode:
+        if access.shows(first, ResourceType.CLUSTER, CLUSTER_NAME):
+            return ErrorCode.NONE
+        return otherwise(item, context, access)
+
+    return check
+
+
+# Guards
+
+
+def whole(needed: Need, refuse: Refuse) -> Guard:
+    """Refuses the request unless it has the permission."""
+
+    def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
+        code = needed(request, context, context.access)
+        return handle(request, context) if code == ErrorCode.NONE else refuse(request, code, context)
+
+    return guard
+
+
+def each(needed: Need, items: str, rows: str, refuse: Refuse, response: type) -> Guard:
+    """Takes the items without permission out of the request, and adds their rows to the response.
+
+    `items` and `rows` are the attributes of the request and of the response. If every item is refused, the handler is
+    not called: an empty list often means all.
+    """
+
+    def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
+        asked = getattr(request, items)
+        if not asked:
+            return handle(request, context)
+        if len(asked) > _MAX_ITEMS_WITHOUT_PAUSE:
+            context.session.hold()
+            return check_later(asked, request, context, handle)
+        access = context.access
+        return proceed(asked, [needed(item, context, access) for item in asked], request, context, handle)
+
+    async def check_later(asked: Any, request: Any, context: RequestContext, handle: Handle) -> Any:
+        try:
+            access = context.access
+            codes = [needed(item, context, access) async for item in paced(asked, context.services.env.clock)]
+            # The process may have been suspended meanwhile, and others may lead.
+            context.services.image_follower.check_session()
+            answer = proceed(asked, codes, request, context, handle)
+        finally:
+            context.session.release()
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def proceed(
+        asked: Any, codes: list[ErrorCode], request: Any, context: RequestContext, handle: Handle
+    ) -> Any:
+        if not any(codes):
+            return handle(request, context)
+        denied = [refuse(item, code, context) for item, code in zip(asked, codes, strict=True) if code != 0]
+        allowed = [item for item, code in zip(asked, codes, strict=True) if code == 0]
+        if not allowed:
+            return response(**{rows: denied})
+        setattr(request, items, allowed)
+        return then(handle(request, context), lambda answer: _with_rows(answer, rows, denied))
+
+    return guard
+
+
+def _with_rows(answer: Any, rows: str, denied: list[Any]) -> Any:
+    setattr(answer, rows, [*getattr(answer, rows), *denied])
+    return answer
+
+
+def shown(rows: str, is_shown: Callable[[Any, Access], bool]) -> Guard:
+    """Leaves out the rows that the client may not see."""
+
+    def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
+        access = context.access
+
+        def filtered(answer: Any) -> Any:
+            setattr(answer, rows, [row for row in getattr(answer, rows) if is_shown(row, access)])
+            return answer
+
+        return then(handle(request, context), filtered)
+
+    return guard
+
+
+def both(first: Guard, second: Guard) -> Guard:
+    """Checks with the first guard, then with the second."""
+
+    def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
+        def inner(request: Any, context: RequestContext) -> Any:
+            return second(request, context, handle)
+
+        return first(request, context, inner)
+
+    return guard
+
+
+def open_to_all(request: Any, context: RequestContext, handle: Handle) -> Any:
+    """The guard of APIs that need no permission."""
+    return handle(request, context)
+
+
+def in_handler(request: Any, context: RequestContext, handle: Handle) -> Any:
+    """The guard of APIs whose handlers check permissions themselves, with `context.access`."""
+    return handle(request, context)
+
+
+def then(answer: Any, change: Callable[[Any], Any]) -> Any:
+    """Changes a response, or the response to come."""
+    if isinstance(answer, Awaitable):
+        return _then_later(answer, change)
+    return change(answer)
+
+
+async def _then_later(answer: Awaitable[Any], change: Callable[[Any], Any]) -> Any:
+    return change(await answer)

@@ -1,0 +1,355 @@
+"""The responses and rows for requests and items without permission, with the fields that Kafka sets.
+
+Every function takes the request or the item, the error code, and the context of the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from felice.protocol.messages.alter_configs import AlterConfigsResource, AlterConfigsResourceResponse
+from felice.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from felice.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from felice.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from felice.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
+from felice.protocol.messages.create_topics import CreatableTopic, CreatableTopicResult
+from felice.protocol.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from felice.protocol.messages.delete_groups import DeletableGroupResult
+from felice.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsTopic,
+    DeleteRecordsTopicResult,
+)
+from felice.protocol.messages.describe_acls import DescribeAclsResponse
+from felice.protocol.messages.describe_configs import DescribeConfigsResource, DescribeConfigsResult
+from felice.protocol.messages.describe_groups import DescribedGroup
+from felice.protocol.messages.describe_producers import PartitionResponse, TopicRequest, TopicResponse
+from felice.protocol.messages.describe_transactions import TransactionState
+from felice.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from felice.protocol.messages.init_producer_id import InitProducerIdResponse
+from felice.protocol.messages.join_group import JoinGroupResponse
+from felice.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+from felice.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
+from felice.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from felice.protocol.messages.offset_delete import (
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from felice.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderTopic,
+    OffsetForLeaderTopicResult,
+)
+from felice.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from felice.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from felice.protocol.messages.update_features import UpdateFeaturesResponse
+from felice.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+_NULL_PROTOCOL_SINCE = 7
+_NO_NODE = -1
+
+R = TypeVar("R")
+
+
+def with_code(response: Callable[..., R]) -> Callable[[Any, ErrorCode, RequestContext], R]:
+    """The refusal of a request whose response has only an error code to set."""
+    return lambda request, code, context: response(error_code=code)
+
+
+# Records
+
+
+def produce(request: ProduceRequest, code: ErrorCode, context: RequestContext) -> ProduceResponse:
+    return ProduceResponse(responses=[produce_topic(topic, code, context) for topic in request.topic_data])
+
+
+def produce_topic(topic: TopicProduceData, code: ErrorCode, context: RequestContext) -> TopicProduceResponse:
+    rows = [
+        PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
+        for data in topic.partition_data
+    ]
+    return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
+
+
+def list_offsets_topic(
+    topic: ListOffsetsTopic, code: ErrorCode, context: RequestContext
+) -> ListOffsetsTopicResponse:
+    rows = [
+        ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
+        for asked in topic.partitions
+    ]
+    return ListOffsetsTopicResponse(name=topic.name, partitions=rows)
+
+
+def epoch_topic(
+    topic: OffsetForLeaderTopic, code: ErrorCode, context: RequestContext
+) -> OffsetForLeaderTopicResult:
+    rows = [EpochEndOffset(partition=asked.partition, error_code=code) for asked in topic.partitions]
+    return OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows)
+
+
+def delete_records_topic(
+    topic: DeleteRecordsTopic, code: ErrorCode, context: RequestContext
+) -> DeleteRecordsTopicResult:
+    rows = [
+        DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1, error_code=code)
+        for asked in topic.partitions
+    ]
+    return DeleteRecordsTopicResult(name=topic.name, partitions=rows)
+
+
+def producers_topic(topic: TopicRequest, code: ErrorCode, context: RequestContext) -> TopicResponse:
+    rows = [
+        PartitionResponse(partition_index=index, error_code=code, error_message=code.message)
+        for index in topic.partition_indexes
+    ]
+    return TopicResponse(name=topic.name, partitions=rows)
+
+
+# Groups
+
+
+def find_coordinator(request: Any, code: ErrorCode, context: RequestContext) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        error_code=code, error_message=code.message, node_id=_NO_NODE, host="", port=_NO_NODE
+    )
+
+
+def coordinator(key: str, code: ErrorCode, context: RequestContext) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=_NO_NODE, host="", port=_NO_NODE, error_code=code, error_message=code.message
+    )
+
+
+def join_group(request: Any, code: ErrorCode, context: RequestContext) -> JoinGroupResponse:
+    name = None if context.version >= _NULL_PROTOCOL_SINCE else ""
+    return JoinGroupResponse(error_code=code, protocol_name=name)
+
+
+def described_group(group_id: str, code: ErrorCode, context: RequestContext) -> DescribedGroup:
+    return DescribedGroup(group_id=group_id, error_code=code)
+
+
+def deleted_group(group_id: str, code: ErrorCode, context: RequestContext) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id=group_id, error_code=code)
+
+
+def offset_commit(
+    request: OffsetCommitRequest, code: ErrorCode, context: RequestContext
+) -> OffsetCommitResponse:
+    return OffsetCommitResponse(topics=[commit_topic(topic, code, context) for topic in request.topics])
+
+
+def commit_topic(
+    topic: OffsetCommitRequestTopic, code: ErrorCode, context: RequestContext
+) -> OffsetCommitResponseTopic:
+    rows = [
+        OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+        for asked in topic.partitions
+    ]
+    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=rows)
+
+
+def delete_offsets_topic(
+    topic: OffsetDeleteRequestTopic, code: ErrorCode, context: RequestContext
+) -> OffsetDeleteResponseTopic:
+    rows = [
+        OffsetDeleteResponsePartition(partition_index=asked.partition_index, error_code=code)
+        for asked in topic.partitions
+    ]
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=rows)
+
+
+# Transactions
+
+
+def init_producer_id(request: Any, code: ErrorCode, context: RequestContext) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+
+
+def add_partitions(
+    request: AddPartitionsToTxnRequest, code: ErrorCode, context: RequestContext
+) -> AddPartitionsToTxnResponse:
+    topics = [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+                for index in topic.partitions
+            ],
+        )
+        for topic in request.v3_and_below_topics
+    ]
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+
+
+def txn_offset_commit(
+    request: TxnOffsetCommitRequest, code: ErrorCode, context: RequestContext
+) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[txn_commit_topic(topic, code, context) for topic in request.topics]
+    )
+
+
+def txn_commit_topic(
+    topic: TxnOffsetCommitRequestTopic, code: ErrorCode, context: RequestContext
+) -> TxnOffsetCommitResponseTopic:
+    rows = [
+        TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+        for asked in topic.partitions
+    ]
+    return TxnOffsetCommitResponseTopic(name=topic.name, partitions=rows)
+
+
+def write_txn_markers(
+    request: WriteTxnMarkersRequest, code: ErrorCode, context: RequestContext
+) -> WriteTxnMarkersResponse:
+    def topics(names: Iterable[Any]) -> list[WritableTxnMarkerTopicResult]:
+        return [
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in names
+        ]
+
+    rows = [
+        WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics(marker.topics))
+        for marker in request.markers
+    ]
+    return WriteTxnMarkersResponse(markers=rows)
+
+
+def transaction(transactional_id: str, code: ErrorCode, context: RequestContext) -> TransactionState:
+    return TransactionState(transactional_id=transactional_id, error_code=code)
+
+
+# Topics, configurations and the cluster
+
+
+def created_topic(topic: CreatableTopic, code: ErrorCode, context: RequestContext) -> CreatableTopicResult:
+    return CreatableTopicResult(name=topic.name, error_code=code, error_message=code.message)
+
+
+def created_partitions(
+    topic: CreatePartitionsTopic, code: ErrorCode, context: RequestContext
+) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=code.message)
+
+
+def described_config(
+    resource: DescribeConfigsResource, code: ErrorCode, context: RequestContext
+) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        error_code=code,
+        error_message=code.message,
+    )
+
+
+def altered_config(
+    resource: AlterConfigsResource, code: ErrorCode, context: RequestContext
+) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        error_code=code,
+        error_message=code.message,
+    )
+
+
+def describe_acls(request: Any, code: ErrorCode, context: RequestContext) -> DescribeAclsResponse:
+    return DescribeAclsResponse(error_code=code, error_message=code.message)
+
+
+def create_acls(request: CreateAclsRequest, code: ErrorCode, context: RequestContext) -> CreateAclsResponse:
+    row = AclCreationResult(error_code=code, error_message=code.message)
+    return CreateAclsResponse(results=[row] * len(request.creations))
+
+
+def delete_acls(request: DeleteAclsRequest, code: ErrorCode, context: RequestContext) -> DeleteAclsResponse:
+    row = DeleteAclsFilterResult(error_code=code, error_message=code.message)
+    return DeleteAclsResponse(filter_results=[row] * len(request.filters))
+
+
+def alter_replica_log_dirs(
+    request: AlterReplicaLogDirsRequest, code: ErrorCode, context: RequestContext
+) -> AlterReplicaLogDirsResponse:
+    topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for asked in request.dirs:
+        for topic in asked.topics:
+            row = topics.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
+            row.partitions += [
+                AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                for index in topic.partitions
+            ]
+    return AlterReplicaLogDirsResponse(results=list(topics.values()))
+
+
+def alter_reassignments(
+    request: Any, code: ErrorCode, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(error_code=code, error_message=code.message)
+
+
+def list_reassignments(
+    request: Any, code: ErrorCode, context: RequestContext
+) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(error_code=code, error_message=code.message)
+
+
+def update_features(request: Any, code: ErrorCode, context: RequestContext) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(error_code=code, error_message=code.message)

@@ -1,0 +1,407 @@
+"""The guards of APIs whose rule is more than one need for the request, or one for each item."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from felice.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from felice.protocol.messages.describe_configs import ResourceType as ConfigResourceType
+from felice.protocol.messages.describe_transactions import DescribeTransactionsResponse
+from felice.protocol.messages.find_coordinator import (
+    GROUP_KEY_TYPE,
+    TRANSACTION_KEY_TYPE,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from felice.protocol.messages.init_producer_id import InitProducerIdRequest
+from felice.protocol.messages.list_groups import ListGroupsResponse
+from felice.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from felice.protocol.messages.produce import ProduceRequest, ProduceResponse
+from felice.protocol.primitives import ZERO_UUID
+from felice.records.batch import has_transactional_flag
+from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
+from felice.server.access import refusals
+from felice.server.access.control import Access
+from felice.server.access.guards import (
+    DENIED_CODES,
+    Guard,
+    Handle,
+    Need,
+    both,
+    cluster,
+    each,
+    itself,
+    need,
+    then,
+    whole,
+)
+from felice.server.context import NO_REPLY, CloseConnection
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+_MANY_KEYS_SINCE = 4
+_MANY_GROUPS_SINCE = 8
+_GROUP_ERROR_SINCE = 2
+_FROM_BROKERS_SINCE = 4
+_NO_OFFSET = -1
+
+
+def topic_name(item: Any, context: RequestContext) -> str | None:
+    """The name of an item that names its topic, or has its id. None for an unknown id, which the handler refuses."""
+    if item.topic_id == ZERO_UUID:
+        return str(item.name)
+    return context.services.image.topic_names.get(item.topic_id)
+
+
+# Produce
+
+
+def _transactional_need(request: ProduceRequest, context: RequestContext, access: Access) -> ErrorCode:
+    batches = (data.records for topic in request.topic_data for data in topic.partition_data)
+    if not any(records is not None and has_transactional_flag(records) for records in batches):
+        return ErrorCode.NONE
+    name = request.transactional_id
+    if name is not None and access.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        return ErrorCode.NONE
+    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+_produce = both(
+    whole(_transactional_need, refusals.produce),
+    each(
+        need(Operation.WRITE, ResourceType.TOPIC, topic_name),
+        "topic_data",
+        "responses",
+        refusals.produce_topic,
+        ProduceResponse,
+    ),
+)
+
+
+def produce(request: ProduceRequest, context: RequestContext, handle: Handle) -> Any:
+    """Each topic needs WRITE. With acks=0 there is no response to refuse in: the connection is closed."""
+    if request.acks != 0:
+        return _produce(request, context, handle)
+
+    def handle_without_reply(request: ProduceRequest, context: RequestContext) -> Any:
+        return then(handle(request, context), lambda answer: ProduceResponse())
+
+    def close_if_refused(answer: ProduceResponse) -> Any:
+        if answer.responses:
+            raise CloseConnection("produce with acks=0 was not authorised")
+        return NO_REPLY
+
+    return then(_produce(request, context, handle_without_reply), close_if_refused)
+
+
+# Groups
+
+
+def find_coordinator(request: FindCoordinatorRequest, context: RequestContext, handle: Handle) -> Any:
+    """Each key needs DESCRIBE of the group or transactional id. Other types of keys have no coordinator here."""
+    guards = _COORDINATOR_GUARDS.get(request.key_type)
+    if guards is None:
+        return handle(request, context)
+    of_one, of_several = guards
+    return (of_several if context.version >= _MANY_KEYS_SINCE else of_one)(request, context, handle)
+
+
+def _coordinator_guards(kind: ResourceType) -> tuple[Guard, Guard]:
+    of_several = each(
+        need(Operation.DESCRIBE, kind, itself),
+        "coordinator_keys",
+        "coordinators",
+        refusals.coordinator,
+        FindCoordinatorResponse,
+    )
+    return whole(need(Operation.DESCRIBE, kind, "key"), refusals.find_coordinator), of_several
+
+
+_COORDINATOR_GUARDS = {
+    GROUP_KEY_TYPE: _coordinator_guards(ResourceType.GROUP),
+    TRANSACTION_KEY_TYPE: _coordinator_guards(ResourceType.TRANSACTIONAL_ID),
+}
+
+
+def list_groups(request: Any, context: RequestContext, handle: Handle) -> Any:
+    """Shows all groups with DESCRIBE of the cluster, or else the groups that the client may describe."""
+    access = context.access
+    answer: ListGroupsResponse = handle(request, context)
+    if not access.shows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        answer.groups = [
+            group
+            for group in answer.groups
+            if access.shows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        ]
+    return answer
+
+
+def offset_fetch(request: OffsetFetchRequest, context: RequestContext, handle: Handle) -> Any:
+    """Each group and each of its topics need DESCRIBE. Where all topics were requested, others are left out."""
+    guard = _fetch_of_several if context.version >= _MANY_GROUPS_SINCE else _fetch_of_one
+    return guard(request, context, handle)
+
+
+def _several_topics(request: OffsetFetchRequest, context: RequestContext, handle: Handle) -> Any:
+    access = context.access
+    denied = {id(group): _take_denied(group, context, access) for group in request.groups}
+    # Every group has its row, in the order of the request, but a group that is requested twice for all topics has one.
+    asked_for_all = {group.group_id for group in request.groups if group.topics is None}
+    topics = {
+        group.group_id: [
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetFetchResponsePartitions(
+                        partition_index=index,
+                        committed_offset=_NO_OFFSET,
+                        metadata="",
+                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in denied[id(group)]
+        ]
+        for group in request.groups
+    }
+
+    def complete(answer: OffsetFetchResponse) -> OffsetFetchResponse:
+        for row in answer.groups:
+            if row.group_id in asked_for_all:
+                row.topics = [topic for topic in row.topics if _is_topic_shown(topic, context, access)]
+            elif not row.error_code:
+                row.topics = [*row.topics, *topics.pop(row.group_id, ())]
+        return answer
+
+    return then(handle(request, context), complete)
+
+
+def _take_denied(group: OffsetFetchRequestGroup, context: RequestContext, access: Access) -> list[Any]:
+    """Removes the topics without permission from a group of the request, and returns them."""
+    if group.topics is None:
+        return []
+    is_denied = [
+        (name := topic_name(topic, context)) is not None
+        and not access.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        for topic in group.topics
+    ]
+    denied = [topic for topic, is_one in zip(group.topics, is_denied, strict=True) if is_one]
+    group.topics = [topic for topic, is_one in zip(group.topics, is_denied, strict=True) if not is_one]
+    return denied
+
+
+def _is_topic_shown(topic: Any, context: RequestContext, access: Access) -> bool:
+    name = topic_name(topic, context)
+    return name is not None and access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+_fetch_of_several = both(
+    each(
+        need(Operation.DESCRIBE, ResourceType.GROUP, "group_id"),
+        "groups",
+        "groups",
+        lambda group, code, context: OffsetFetchResponseGroup(group_id=group.group_id, error_code=code),
+        OffsetFetchResponse,
+    ),
+    _several_topics,
+)
+
+
+def _refused_fetch(
+    request: OffsetFetchRequest, code: ErrorCode, context: RequestContext
+) -> OffsetFetchResponse:
+    if context.version >= _GROUP_ERROR_SINCE:
+        return OffsetFetchResponse(error_code=code)
+    return OffsetFetchResponse(topics=[_fetch_topic(topic, code, context) for topic in request.topics or ()])
+
+
+def _fetch_topic(topic: Any, code: ErrorCode, context: RequestContext) -> OffsetFetchResponseTopic:
+    rows = [
+        OffsetFetchResponsePartition(
+            partition_index=index, committed_offset=_NO_OFFSET, metadata="", error_code=code
+        )
+        for index in topic.partition_indexes
+    ]
+    return OffsetFetchResponseTopic(name=topic.name, partitions=rows)
+
+
+_fetch_named = each(
+    need(Operation.DESCRIBE, ResourceType.TOPIC, "name"),
+    "topics",
+    "topics",
+    _fetch_topic,
+    OffsetFetchResponse,
+)
+
+
+def _one_groups_topics(request: OffsetFetchRequest, context: RequestContext, handle: Handle) -> Any:
+    if request.topics is not None:
+        return _fetch_named(request, context, handle)
+    access = context.access
+
+    def filtered(answer: OffsetFetchResponse) -> OffsetFetchResponse:
+        answer.topics = [
+            topic
+            for topic in answer.topics
+            if access.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        ]
+        return answer
+
+    return then(handle(request, context), filtered)
+
+
+_fetch_of_one = both(
+    whole(need(Operation.DESCRIBE, ResourceType.GROUP, "group_id"), _refused_fetch), _one_groups_topics
+)
+
+
+# Transactions
+
+
+def producer_need(request: InitProducerIdRequest, context: RequestContext, access: Access) -> ErrorCode:
+    """WRITE of the transactional id. An idempotent producer needs IDEMPOTENT_WRITE, or WRITE of any topic (KIP-679)."""
+    if request.transactional_id is not None:
+        kind = ResourceType.TRANSACTIONAL_ID
+        is_allowed = access.allows(Operation.WRITE, kind, request.transactional_id)
+        return ErrorCode.NONE if is_allowed else DENIED_CODES[kind]
+    if access.shows(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return ErrorCode.NONE
+    if access.allows_any(Operation.WRITE, ResourceType.TOPIC):
+        return ErrorCode.NONE
+    return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def add_partitions_to_txn(request: Any, context: RequestContext, handle: Handle) -> Any:
+    """A client needs WRITE of the transactional id; the handler checks its topics. A broker needs CLUSTER_ACTION."""
+    is_from_broker = context.version >= _FROM_BROKERS_SINCE
+    guard = _partitions_from_brokers if is_from_broker else _partitions_from_clients
+    return guard(request, context, handle)
+
+
+_partitions_from_clients = whole(
+    need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "v3_and_below_transactional_id"),
+    refusals.add_partitions,
+)
+
+
+def _refuse_broker(request: Any, code: ErrorCode, context: RequestContext) -> Any:
+    response = refusals.add_partitions(request, code, context)
+    response.error_code = code
+    return response
+
+
+_partitions_from_brokers = whole(cluster(Operation.CLUSTER_ACTION), _refuse_broker)
+
+
+def topics_of_transactions(request: Any, context: RequestContext, handle: Handle) -> Any:
+    """Leaves out the topics of described transactions that the client may not describe."""
+    access = context.access
+
+    def filtered(answer: DescribeTransactionsResponse) -> DescribeTransactionsResponse:
+        for state in answer.transaction_states:
+            state.topics = [
+                topic
+                for topic in state.topics
+                if access.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
+            ]
+        return answer
+
+    return then(handle(request, context), filtered)
+
+
+# Topics and configurations
+
+
+def configs_of_created_topics(request: Any, context: RequestContext, handle: Handle) -> Any:
+    """Tells nothing about a created topic unless the client may describe its configuration."""
+    access = context.access
+
+    def hidden(row: CreatableTopicResult) -> CreatableTopicResult:
+        if row.error_code or access.shows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, row.name):
+            return row
+        row.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        row.num_partitions = row.replication_factor = -1
+        row.configs = []
+        return row
+
+    def filtered(answer: CreateTopicsResponse) -> CreateTopicsResponse:
+        answer.topics = [hidden(row) for row in answer.topics]
+        return answer
+
+    return then(handle(request, context), filtered)
+
+
+def delete_topics(request: DeleteTopicsRequest, context: RequestContext, handle: Handle) -> Any:
+    """Each topic needs DELETE. A topic named by its id also needs DESCRIBE, or else its name is not told."""
+    items = "topics" if request.topics else "topic_names"
+    return _DELETE_TOPICS[items](request, context, handle)
+
+
+def _topic_to_delete(item: Any, context: RequestContext) -> str | None:
+    if not isinstance(item, DeleteTopicState):
+        return str(item)
+    return item.name if item.name is not None else topic_name(item, context)
+
+
+def _undeleted(item: Any, code: ErrorCode, context: RequestContext) -> DeletableTopicResult:
+    row = DeletableTopicResult(error_code=code, error_message=code.message, name=None)
+    if isinstance(item, DeleteTopicState):
+        row.topic_id = item.topic_id
+    name = _topic_to_delete(item, context)
+    by_name = not isinstance(item, DeleteTopicState) or item.name is not None
+    if name is not None and (by_name or context.access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name)):
+        row.name = name
+    return row
+
+
+_DELETE_TOPICS = {
+    items: each(
+        need(Operation.DELETE, ResourceType.TOPIC, _topic_to_delete),
+        items,
+        "responses",
+        _undeleted,
+        DeleteTopicsResponse,
+    )
+    for items in ("topics", "topic_names")
+}
+
+
+def config_need(operation: Operation) -> Need:
+    """The permission for a configuration: of its topic or group, or of the cluster for those of brokers."""
+    needs = {
+        ConfigResourceType.TOPIC: need(operation, ResourceType.TOPIC, "resource_name"),
+        ConfigResourceType.GROUP: need(operation, ResourceType.GROUP, "resource_name"),
+        **dict.fromkeys(
+            (
+                ConfigResourceType.BROKER,
+                ConfigResourceType.BROKER_LOGGER,
+                ConfigResourceType.CLIENT_METRICS,
+            ),
+            cluster(operation),
+        ),
+    }
+
+    def check(item: Any, context: RequestContext, access: Access) -> ErrorCode:
+        needed = needs.get(item.resource_type)
+        return ErrorCode.NONE if needed is None else needed(item, context, access)
+
+    return check
