@@ -109,10 +109,12 @@ def with_code(response: Callable[..., R]) -> Callable[[Any, ErrorCode, RequestCo
 
 
 def produce(request: ProduceRequest, code: ErrorCode, context: RequestContext) -> ProduceResponse:
+    """Refuses every partition of a Produce request."""
     return ProduceResponse(responses=[produce_topic(topic, code, context) for topic in request.topic_data])
 
 
 def produce_topic(topic: TopicProduceData, code: ErrorCode, context: RequestContext) -> TopicProduceResponse:
+    """Refuses every partition of a topic. There is no base offset."""
     rows = [
         PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
         for data in topic.partition_data
@@ -123,6 +125,7 @@ def produce_topic(topic: TopicProduceData, code: ErrorCode, context: RequestCont
 def list_offsets_topic(
     topic: ListOffsetsTopic, code: ErrorCode, context: RequestContext
 ) -> ListOffsetsTopicResponse:
+    """Refuses every partition of a topic in ListOffsets."""
     rows = [
         ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
         for asked in topic.partitions
@@ -133,6 +136,7 @@ def list_offsets_topic(
 def epoch_topic(
     topic: OffsetForLeaderTopic, code: ErrorCode, context: RequestContext
 ) -> OffsetForLeaderTopicResult:
+    """Refuses every partition of a topic in OffsetForLeaderEpoch."""
     rows = [EpochEndOffset(partition=asked.partition, error_code=code) for asked in topic.partitions]
     return OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows)
 
@@ -140,6 +144,7 @@ def epoch_topic(
 def delete_records_topic(
     topic: DeleteRecordsTopic, code: ErrorCode, context: RequestContext
 ) -> DeleteRecordsTopicResult:
+    """Refuses every partition of a topic in DeleteRecords. There is no low watermark."""
     rows = [
         DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1, error_code=code)
         for asked in topic.partitions
@@ -148,6 +153,7 @@ def delete_records_topic(
 
 
 def producers_topic(topic: TopicRequest, code: ErrorCode, context: RequestContext) -> TopicResponse:
+    """Refuses every partition of a topic in DescribeProducers."""
     rows = [
         PartitionResponse(partition_index=index, error_code=code, error_message=code.message)
         for index in topic.partition_indexes
@@ -159,39 +165,46 @@ def producers_topic(topic: TopicRequest, code: ErrorCode, context: RequestContex
 
 
 def find_coordinator(request: Any, code: ErrorCode, context: RequestContext) -> FindCoordinatorResponse:
+    """Refuses the only key of FindCoordinator up to version 3."""
     return FindCoordinatorResponse(
         error_code=code, error_message=code.message, node_id=_NO_NODE, host="", port=_NO_NODE
     )
 
 
 def coordinator(key: str, code: ErrorCode, context: RequestContext) -> Coordinator:
+    """Refuses one key of FindCoordinator."""
     return Coordinator(
         key=key, node_id=_NO_NODE, host="", port=_NO_NODE, error_code=code, error_message=code.message
     )
 
 
 def join_group(request: Any, code: ErrorCode, context: RequestContext) -> JoinGroupResponse:
+    """Refuses JoinGroup. Old versions cannot encode a protocol name of null."""
     name = None if context.version >= _NULL_PROTOCOL_SINCE else ""
     return JoinGroupResponse(error_code=code, protocol_name=name)
 
 
 def described_group(group_id: str, code: ErrorCode, context: RequestContext) -> DescribedGroup:
+    """Refuses one group of DescribeGroups."""
     return DescribedGroup(group_id=group_id, error_code=code)
 
 
 def deleted_group(group_id: str, code: ErrorCode, context: RequestContext) -> DeletableGroupResult:
+    """Refuses one group of DeleteGroups."""
     return DeletableGroupResult(group_id=group_id, error_code=code)
 
 
 def offset_commit(
     request: OffsetCommitRequest, code: ErrorCode, context: RequestContext
 ) -> OffsetCommitResponse:
+    """Refuses every partition of OffsetCommit, whose response has no error of its own."""
     return OffsetCommitResponse(topics=[commit_topic(topic, code, context) for topic in request.topics])
 
 
 def commit_topic(
     topic: OffsetCommitRequestTopic, code: ErrorCode, context: RequestContext
 ) -> OffsetCommitResponseTopic:
+    """Refuses every partition of a topic in OffsetCommit."""
     rows = [
         OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
         for asked in topic.partitions
@@ -202,6 +215,7 @@ def commit_topic(
 def delete_offsets_topic(
     topic: OffsetDeleteRequestTopic, code: ErrorCode, context: RequestContext
 ) -> OffsetDeleteResponseTopic:
+    """Refuses every partition of a topic in OffsetDelete."""
     rows = [
         OffsetDeleteResponsePartition(partition_index=asked.partition_index, error_code=code)
         for asked in topic.partitions
@@ -213,12 +227,14 @@ def delete_offsets_topic(
 
 
 def init_producer_id(request: Any, code: ErrorCode, context: RequestContext) -> InitProducerIdResponse:
+    """Refuses InitProducerId: there is no producer id."""
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
 
 
 def add_partitions(
     request: AddPartitionsToTxnRequest, code: ErrorCode, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
+    """Refuses every partition of AddPartitionsToTxn up to version 3."""
     topics = [
         AddPartitionsToTxnTopicResult(
             name=topic.name,
@@ -235,6 +251,7 @@ def add_partitions(
 def txn_offset_commit(
     request: TxnOffsetCommitRequest, code: ErrorCode, context: RequestContext
 ) -> TxnOffsetCommitResponse:
+    """Refuses every partition of TxnOffsetCommit, whose response has no error of its own."""
     return TxnOffsetCommitResponse(
         topics=[txn_commit_topic(topic, code, context) for topic in request.topics]
     )
@@ -243,6 +260,7 @@ def txn_offset_commit(
 def txn_commit_topic(
     topic: TxnOffsetCommitRequestTopic, code: ErrorCode, context: RequestContext
 ) -> TxnOffsetCommitResponseTopic:
+    """Refuses every partition of a topic in TxnOffsetCommit."""
     rows = [
         TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
         for asked in topic.partitions
@@ -253,6 +271,8 @@ def txn_commit_topic(
 def write_txn_markers(
     request: WriteTxnMarkersRequest, code: ErrorCode, context: RequestContext
 ) -> WriteTxnMarkersResponse:
+    """Refuses every partition of every marker."""
+
     def topics(names: Iterable[Any]) -> list[WritableTxnMarkerTopicResult]:
         return [
             WritableTxnMarkerTopicResult(
@@ -273,6 +293,7 @@ def write_txn_markers(
 
 
 def transaction(transactional_id: str, code: ErrorCode, context: RequestContext) -> TransactionState:
+    """Refuses one transactional id of DescribeTransactions."""
     return TransactionState(transactional_id=transactional_id, error_code=code)
 
 
@@ -280,18 +301,21 @@ def transaction(transactional_id: str, code: ErrorCode, context: RequestContext)
 
 
 def created_topic(topic: CreatableTopic, code: ErrorCode, context: RequestContext) -> CreatableTopicResult:
+    """Refuses one topic of CreateTopics."""
     return CreatableTopicResult(name=topic.name, error_code=code, error_message=code.message)
 
 
 def created_partitions(
     topic: CreatePartitionsTopic, code: ErrorCode, context: RequestContext
 ) -> CreatePartitionsTopicResult:
+    """Refuses one topic of CreatePartitions."""
     return CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=code.message)
 
 
 def described_config(
     resource: DescribeConfigsResource, code: ErrorCode, context: RequestContext
 ) -> DescribeConfigsResult:
+    """Refuses one resource of DescribeConfigs."""
     return DescribeConfigsResult(
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
@@ -303,6 +327,7 @@ def described_config(
 def altered_config(
     resource: AlterConfigsResource, code: ErrorCode, context: RequestContext
 ) -> AlterConfigsResourceResponse:
+    """Refuses one resource of AlterConfigs or IncrementalAlterConfigs."""
     return AlterConfigsResourceResponse(
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
@@ -312,15 +337,18 @@ def altered_config(
 
 
 def describe_acls(request: Any, code: ErrorCode, context: RequestContext) -> DescribeAclsResponse:
+    """Refuses DescribeAcls."""
     return DescribeAclsResponse(error_code=code, error_message=code.message)
 
 
 def create_acls(request: CreateAclsRequest, code: ErrorCode, context: RequestContext) -> CreateAclsResponse:
+    """Refuses every ACL of CreateAcls, whose response has no error of its own."""
     row = AclCreationResult(error_code=code, error_message=code.message)
     return CreateAclsResponse(results=[row] * len(request.creations))
 
 
 def delete_acls(request: DeleteAclsRequest, code: ErrorCode, context: RequestContext) -> DeleteAclsResponse:
+    """Refuses every filter of DeleteAcls, whose response has no error of its own."""
     row = DeleteAclsFilterResult(error_code=code, error_message=code.message)
     return DeleteAclsResponse(filter_results=[row] * len(request.filters))
 
@@ -328,6 +356,7 @@ def delete_acls(request: DeleteAclsRequest, code: ErrorCode, context: RequestCon
 def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, code: ErrorCode, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
+    """Refuses every partition of AlterReplicaLogDirs, whose response has no error of its own."""
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for asked in request.dirs:
         for topic in asked.topics:
@@ -342,14 +371,17 @@ def alter_replica_log_dirs(
 def alter_reassignments(
     request: Any, code: ErrorCode, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
+    """Refuses AlterPartitionReassignments."""
     return AlterPartitionReassignmentsResponse(error_code=code, error_message=code.message)
 
 
 def list_reassignments(
     request: Any, code: ErrorCode, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
+    """Refuses ListPartitionReassignments."""
     return ListPartitionReassignmentsResponse(error_code=code, error_message=code.message)
 
 
 def update_features(request: Any, code: ErrorCode, context: RequestContext) -> UpdateFeaturesResponse:
+    """Refuses UpdateFeatures."""
     return UpdateFeaturesResponse(error_code=code, error_message=code.message)
