@@ -219,10 +219,14 @@ class KafkaException(Exception):
 
 class _KafkaClientError(KafkaException):
     """An error with its cause: `exception` was raised by the application's code, and `kafka_message` is the message
-    that could not be delivered."""
+    that could not be delivered. It is a `Message`, a type of `model`, which imports this module.
+    """
 
     def __init__(
-        self, kafka_error: KafkaError, exception: Exception | None = None, kafka_message: Any = None
+        self,
+        kafka_error: KafkaError,
+        exception: Exception | None = None,
+        kafka_message: Any = None,
     ) -> None:
         super().__init__(kafka_error)
         self.exception = exception

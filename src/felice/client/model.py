@@ -30,6 +30,7 @@ PARTITION_UA = -1
 Partition: TypeAlias = tuple[str, int]
 HeaderList: TypeAlias = list[tuple[str, bytes | None]]
 # offset, timestamp, key, value, headers: the fields of records.record.Record, which is such a tuple.
+# Key and value are bytes until a deserializer of the application replaces them by any object.
 RecordTuple: TypeAlias = tuple[int, int, Any, Any, Any]
 
 
@@ -106,8 +107,8 @@ class Message:
         topic: str | None = None,
         partition: int | None = None,
         offset: int | None = None,
-        key: Any = None,
-        value: Any = None,
+        key: object = None,
+        value: object = None,
         headers: HeaderList | None = None,
         error: KafkaError | None = None,
         timestamp: tuple[int, int] | None = None,
@@ -118,7 +119,7 @@ class Message:
         number = -1 if partition is None else partition
         self._origin = Origin(topic or "", number, timestamp_type, leader_epoch, latency)
         place = OFFSET_INVALID if offset is None else offset
-        self._record = (place, time_ms, key, value, tuple(headers or ()))
+        self._record: RecordTuple = (place, time_ms, key, value, tuple(headers or ()))
         self._error = error
 
     def topic(self) -> str | None:
@@ -183,11 +184,11 @@ class Message:
         """Replace the error."""
         self._error = error
 
-    def set_key(self, key: Any) -> None:
+    def set_key(self, key: object) -> None:
         """Replace the key."""
         self._replace(2, key)
 
-    def set_value(self, value: Any) -> None:
+    def set_value(self, value: object) -> None:
         """Replace the value."""
         self._replace(3, value)
 
@@ -195,7 +196,7 @@ class Message:
         """Replace the headers."""
         self._replace(4, tuple(headers or ()))
 
-    def _replace(self, index: int, value: Any) -> None:
+    def _replace(self, index: int, value: object) -> None:
         fields = list(self._record)
         fields[index] = value
         self._record = tuple(fields)

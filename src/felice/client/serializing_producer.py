@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from felice.client.confluent.producer import Producer
 from felice.client.produce.batches import Report
+from felice.client.produce.values import HeadersInput
 from felice.client.serialization.serdes import Serdes
 
 __all__ = ["SerializingProducer"]
@@ -40,7 +41,7 @@ class SerializingProducer(Producer, Generic[K, V]):
         partition: int = -1,
         on_delivery: Report | None = None,
         timestamp: int = 0,
-        headers: Any = None,
+        headers: HeadersInput = None,
     ) -> None:
         """Serialize and queue one record. Note that the key comes before the value here.
 

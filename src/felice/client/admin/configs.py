@@ -7,7 +7,7 @@ Keeps true:  Requests about a broker's own configs go to that broker, because on
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from felice.client.admin.enumerations import (
     WIRE_RESOURCE_TYPES,
@@ -19,11 +19,17 @@ from felice.client.admin.model import ConfigEntry, ConfigResource
 from felice.client.admin.topics import Results, outcome
 from felice.client.error import KafkaError, failure
 from felice.client.net.cluster import Cluster
-from felice.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from felice.protocol.messages.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResponse,
+)
 from felice.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
 )
 from felice.protocol.messages.incremental_alter_configs import (
     AlterableConfig as IncrementalConfig,
@@ -33,7 +39,10 @@ from felice.protocol.messages.incremental_alter_configs import (
 )
 from felice.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
+
+R = TypeVar("R")
 
 
 def _wire_type(resource: ConfigResource) -> int:
@@ -45,8 +54,8 @@ def _wire_type(resource: ConfigResource) -> int:
 async def _per_broker(
     cluster: Cluster,
     resources: Iterable[ConfigResource],
-    ask: Callable[[int | None, list[ConfigResource]], Awaitable[Any]],
-    take: Callable[[Any, dict[tuple[int, str], ConfigResource]], Results],
+    ask: Callable[[int | None, list[ConfigResource]], Awaitable[R]],
+    take: Callable[[R, dict[tuple[int, str], ConfigResource]], Results],
 ) -> Results:
     """Send each resource to the broker responsible for it, and collect the results by resource."""
     routed: dict[int | None, list[ConfigResource]] = {}
@@ -74,7 +83,7 @@ async def _send(cluster: Cluster, node_id: int | None, request: object) -> Any:
 async def describe_configs(cluster: Cluster, resources: Iterable[ConfigResource]) -> Results:
     """Return `{name: ConfigEntry}` or the error by resource."""
 
-    def ask(node_id: int | None, group: list[ConfigResource]) -> Awaitable[Any]:
+    def ask(node_id: int | None, group: list[ConfigResource]) -> Awaitable[DescribeConfigsResponse]:
         rows = [
             DescribeConfigsResource(
                 resource_type=_wire_type(resource), resource_name=resource.name, configuration_keys=None
@@ -84,7 +93,7 @@ async def describe_configs(cluster: Cluster, resources: Iterable[ConfigResource]
         request = DescribeConfigsRequest(resources=rows, include_synonyms=True)
         return _send(cluster, node_id, request)
 
-    def take(response: Any, keys: dict[tuple[int, str], ConfigResource]) -> Results:
+    def take(response: DescribeConfigsResponse, keys: dict[tuple[int, str], ConfigResource]) -> Results:
         return {
             keys[row.resource_type, row.resource_name]: outcome(
                 row.error_code,
@@ -112,7 +121,10 @@ def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
     )
 
 
-def _altered(response: Any, keys: dict[tuple[int, str], ConfigResource]) -> Results:
+def _altered(
+    response: AlterConfigsResponse | IncrementalAlterConfigsResponse,
+    keys: dict[tuple[int, str], ConfigResource],
+) -> Results:
     return {
         keys[row.resource_type, row.resource_name]: outcome(
             row.error_code, row.error_message, row.resource_name
@@ -126,7 +138,7 @@ async def alter_configs(
 ) -> Results:
     """Replace the whole set of configs of each resource: a config that is not named returns to its default."""
 
-    def ask(node_id: int | None, group: list[ConfigResource]) -> Awaitable[Any]:
+    def ask(node_id: int | None, group: list[ConfigResource]) -> Awaitable[AlterConfigsResponse]:
         rows = [
             AlterConfigsResource(
                 resource_type=_wire_type(resource),
@@ -148,7 +160,7 @@ async def incremental_alter_configs(
 ) -> Results:
     """Change only the named configs, each by its own operation."""
 
-    def ask(node_id: int | None, group: list[ConfigResource]) -> Awaitable[Any]:
+    def ask(node_id: int | None, group: list[ConfigResource]) -> Awaitable[IncrementalAlterConfigsResponse]:
         rows = [
             IncrementalResource(
                 resource_type=_wire_type(resource),

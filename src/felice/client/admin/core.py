@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from felice.client.admin import acls, configs, features, groups, leadership, log_dirs, topics, transactions
 from felice.client.admin.acls import AclBinding, AclBindingFilter
@@ -51,6 +51,7 @@ from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.describe_cluster import DescribeClusterRequest
 from felice.protocol.messages.metadata import OPERATIONS_NOT_REQUESTED
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -115,7 +116,7 @@ class Admin:
                 await self.cluster.refresh([])
 
     async def _each(
-        self, items: Mapping[Any, T], ask: Callable[[list[T]], Awaitable[Results]], timeout_s: float
+        self, items: Mapping[K, T], ask: Callable[[list[T]], Awaitable[Results]], timeout_s: float
     ) -> Results:
         """Send a request for all items, and repeat it for the items with a transient error."""
         loop = asyncio.get_running_loop()

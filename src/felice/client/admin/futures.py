@@ -72,14 +72,17 @@ class FutureCalls:
         return answer
 
     def _many(
-        self, keys: Iterable[K], work: Coroutine[object, Never, Mapping[Any, Any]]
+        self, keys: Iterable[K], work: Coroutine[object, Never, Mapping[K, object]]
     ) -> dict[K, Future[Any]]:
-        """Return a future per key, all completed by one coroutine with values or exceptions by key."""
+        """Return a future per key, all completed by one coroutine with values or exceptions by key.
+
+        The callers' return types name the type of the values.
+        """
         futures: dict[K, Future[Any]] = {key: Future() for key in keys}
         for future in futures.values():
             future.set_running_or_notify_cancel()
 
-        def done(task: Future[Mapping[Any, Any]]) -> None:
+        def done(task: Future[Mapping[K, object]]) -> None:
             error = task.exception()
             results = {} if error else task.result()
             for key, future in futures.items():

@@ -45,10 +45,10 @@ from felice.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTo
 from felice.protocol.primitives import ZERO_UUID
 
 Results = dict[Any, Any]
-"""For every requested item, its value or a `KafkaException`."""
+"""For every requested item, its value or a `KafkaException`. Each function says which keys and values it returns."""
 
 
-def outcome(code: int, message: str | None, what: str, value: Any = None) -> Any:
+def outcome(code: int, message: str | None, what: str, value: object = None) -> object:
     """Return the value, or the exception for the error code."""
     if code == ErrorCode.NONE:
         return value

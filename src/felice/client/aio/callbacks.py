@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 
 class Callbacks:
@@ -40,7 +39,7 @@ class Callbacks:
         if inspect.isawaitable(result):
             await self._finish(result)
 
-    async def _finish(self, result: Awaitable[Any]) -> None:
+    async def _finish(self, result: Awaitable[object]) -> None:
         try:
             await result
         except Exception as error:

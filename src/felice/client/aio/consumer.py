@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from felice.client.aio.callbacks import Callbacks
 from felice.client.consume.arrow import ArrowDelivery
@@ -19,6 +19,9 @@ from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message,
 from felice.client.options import parse_settings
 from felice.env import Environment
 from felice.env.clock import set_within
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class AsyncConsumer:
@@ -122,7 +125,7 @@ class AsyncConsumer:
 
     async def consume_arrow(
         self, max_rows: int = 1_000_000, timeout_s: float = 1.0, *, with_headers: bool = False
-    ) -> Any:
+    ) -> pa.Table:
         """Return a pyarrow table of up to `max_rows` rows; fewer after `timeout_s`."""
         taking = ArrowDelivery(
             self._delivery, with_headers=with_headers, check_crcs=self._settings["check.crcs"]

@@ -33,6 +33,7 @@ from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.fetch import FetchResponse, PartitionData
 from felice.protocol.messages.list_offsets import ListOffsetsResponse
 from felice.protocol.messages.produce import ProduceResponse
+from felice.protocol.primitives import Buffer
 
 LATEST = -1
 EARLIEST = -2
@@ -109,7 +110,7 @@ class _Range:
 class _Batch:
     topic: str
     partition: int
-    data: Any
+    data: Buffer
     tried_since: float = field(default_factory=time.monotonic)
 
 
@@ -416,13 +417,13 @@ class BlockingClient:
 
     # Produce
 
-    def produce_raw(self, topic: str, partition: int, batch: Any, acks: int = -1) -> Appended:
+    def produce_raw(self, topic: str, partition: int, batch: Buffer, acks: int = -1) -> Appended:
         """Append one whole batch, built by `records.builder`. With acks=0 the returned offset is -1."""
         return self.produce([(topic, partition, batch)], acks)[0]
 
     def produce(
         self,
-        batches: Iterable[tuple[str, int, Any]],
+        batches: Iterable[tuple[str, int, Buffer]],
         acks: int = -1,
         max_request_bytes: int = 16 << 20,
         transactional_id: str | None = None,

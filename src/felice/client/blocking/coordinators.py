@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from felice.client.blocking.client import BlockingClient
 from felice.client.error import KafkaError, KafkaException, failure
@@ -25,12 +25,19 @@ from felice.client.group.requests import (
     offset_fetch_request,
 )
 from felice.client.model import Partition
-from felice.client.net.requests import LAST_INIT_PRODUCER_ID, by_topic
+from felice.client.net.requests import LAST_INIT_PRODUCER_ID, ProducerFields, by_topic
 from felice.client.net.wire import ByVersion
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from felice.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from felice.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from felice.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from felice.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from felice.protocol.messages.end_txn import EndTxnRequest
 from felice.protocol.messages.find_coordinator import (
     GROUP_KEY_TYPE,
@@ -38,14 +45,17 @@ from felice.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
 )
-from felice.protocol.messages.init_producer_id import InitProducerIdRequest
+from felice.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from felice.protocol.messages.list_groups import ListGroupsRequest
 from felice.protocol.messages.list_transactions import ListTransactionsRequest
+from felice.protocol.messages.offset_fetch import OffsetFetchResponse
 from felice.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+
+R = TypeVar("R")
 
 Address = tuple[str, int]
 ResponseT = TypeVar("ResponseT")
@@ -97,7 +107,7 @@ class BlockingCoordinators:
             transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, producer_id=-1
         )
         versioned = ByVersion(InitProducerIdRequest, lambda version: request, LAST_INIT_PRODUCER_ID)
-        answer = self._ask(TRANSACTION_KEY_TYPE, transactional_id, versioned, lambda a: [a.error_code])
+        answer = self._ask(TRANSACTION_KEY_TYPE, transactional_id, versioned, _codes_of_init)
         return TransactionalProducer(transactional_id, answer.producer_id, answer.producer_epoch)
 
     def add_partitions(self, producer: TransactionalProducer, partitions: Iterable[Partition]) -> None:
@@ -221,12 +231,12 @@ class BlockingCoordinators:
 
     # Finding coordinators
 
-    def _ask(self, key_type: int, key: str, request: object, codes_of: Callable[[Any], Iterable[int]]) -> Any:
+    def _ask(self, key_type: int, key: str, request: object, codes_of: Callable[[R], Iterable[int]]) -> R:
         patience = _Patience(self._client.config.retry_timeout_ms)
         while True:
             try:
                 address = self._locate(key_type, [key])[key]
-                answer = self._client.ask(address, request)
+                answer: R = self._client.ask(address, request)
             except KafkaException as error:
                 self._where.pop((key_type, key), None)
                 if not error.error.retriable() or not patience.wait():
@@ -301,7 +311,7 @@ def _worst(codes: Iterable[int]) -> int:
     return (lasting or failed or [int(ErrorCode.NONE)])[0]
 
 
-def _named(producer: TransactionalProducer) -> dict[str, Any]:
+def _named(producer: TransactionalProducer) -> ProducerFields:
     return {
         "transactional_id": producer.transactional_id,
         "producer_id": producer.producer_id,
@@ -332,17 +342,21 @@ def _offset_rows(offsets: Mapping[Partition, CommittedOffset]) -> list[TxnOffset
     ]
 
 
-def _codes_of_partitions(answer: Any) -> Iterable[int]:
+def _codes_of_init(answer: InitProducerIdResponse) -> Iterable[int]:
+    return [answer.error_code]
+
+
+def _codes_of_partitions(answer: AddPartitionsToTxnResponse) -> Iterable[int]:
     for topic in answer.results_by_topic_v3_and_below:
         for row in topic.results_by_partition:
             yield row.partition_error_code
 
 
-def _codes_of_described(answer: Any) -> Iterable[int]:
+def _codes_of_described(answer: DescribeTransactionsResponse) -> Iterable[int]:
     absent = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     return [row.error_code for row in answer.transaction_states if row.error_code != absent]
 
 
-def _codes_of_fetched(answer: Any) -> Iterable[int]:
+def _codes_of_fetched(answer: OffsetFetchResponse) -> Iterable[int]:
     group_code, offsets = fetched_offsets(answer)
     return [group_code, *(row.error_code for row in offsets.values())]

@@ -13,7 +13,7 @@ import concurrent.futures
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Never, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Never, ParamSpec, TypeVar
 
 from felice.client.consume.arrow import ArrowDelivery
 from felice.client.consume.core import ConsumerCore
@@ -29,6 +29,9 @@ from felice.client.model import (
 )
 from felice.client.net.loop_thread import LoopThread
 from felice.client.options import parse_settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 P = ParamSpec("P")
 
@@ -218,7 +221,7 @@ class Consumer:
         *,
         max_bytes: int = 1 << 30,
         with_headers: bool = False,
-    ) -> Any:
+    ) -> pa.Table:
         """Return a pyarrow table of up to `max_rows` rows or about `max_bytes`; fewer after `timeout`.
 
         Columns: key, value, topic, partition, offset, timestamp, timestampType, and headers if requested.

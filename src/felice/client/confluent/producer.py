@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, Never, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Never, TypeAlias, TypeVar
 
 from felice.client.error import KafkaError, KafkaException, error_of, failure, kafka_exception
 from felice.client.group.requests import offsets_of
@@ -28,6 +28,10 @@ from felice.client.produce.reports import dropped_message, reports_of
 from felice.client.produce.sender import Delivered
 from felice.client.produce.transactor import timed_out
 from felice.client.produce.values import Content, HeadersInput, as_bytes, as_headers
+from felice.protocol.primitives import Buffer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -179,7 +183,7 @@ class Producer:
     def produce_arrow(
         self,
         topic: str,
-        table: Any,
+        table: pa.Table,
         *,
         key: str | None = "key",
         value: str = "value",
@@ -214,7 +218,7 @@ class Producer:
         return rows
 
     def _append_batch(
-        self, topic: str, partition: int, data: Any, record_count: int, deadline: float
+        self, topic: str, partition: int, data: Buffer, record_count: int, deadline: float
     ) -> None:
         while True:
             try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TypeVar
 
 from felice.client.error import KafkaError, KafkaException, error_of, failure
 from felice.client.group.requests import (
@@ -24,6 +24,9 @@ from felice.client.model import OffsetAndTimestamp, Partition
 from felice.client.net.cluster import Cluster
 from felice.client.net.requests import list_offsets_request
 from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.offset_fetch import OffsetFetchResponse
+
+R = TypeVar("R")
 
 LATEST = -1
 EARLIEST = -2
@@ -95,8 +98,8 @@ async def _coordinated(
     group_id: str,
     request: object,
     timeout_s: float,
-    codes_of: Callable[[Any], Iterable[int]],
-) -> Any:
+    codes_of: Callable[[R], Iterable[int]],
+) -> R:
     """Return the coordinator's response; repeat the request while the error codes say that the coordinator moved."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
@@ -104,7 +107,8 @@ async def _coordinated(
         try:
             left = deadline - loop.time()
             node_id = await cluster.coordinator(group_id, max(0.0, left))
-            response = await cluster.call(node_id, request, timeout_s=max(0.01, min(left, cluster.timeout_s)))
+            limit_s = max(0.01, min(left, cluster.timeout_s))
+            response: R = await cluster.call(node_id, request, timeout_s=limit_s)
             moved = [code for code in codes_of(response) if code in _COORDINATOR_MOVED]
             if not moved:
                 return response
@@ -124,7 +128,7 @@ async def fetch_committed(
 ) -> dict[Partition, CommittedOffset]:
     """Return the group's committed offsets; -1 for a partition without one."""
 
-    def codes_of(response: Any) -> Iterable[int]:
+    def codes_of(response: OffsetFetchResponse) -> Iterable[int]:
         code, offsets = fetched_offsets(response)
         return (code, *(row.error_code for row in offsets.values()))
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from felice.client.error import KafkaException
-from felice.client.model import Partition, TopicPartition
+from felice.client.model import Message, Partition, TopicPartition
 from felice.client.net.requests import by_topic
 from felice.client.net.wire import ByVersion
 from felice.protocol.messages.offset_commit import (
@@ -128,7 +127,7 @@ def offset_fetch_request(
 
 def fetched_offsets(response: OffsetFetchResponse) -> tuple[int, dict[Partition, CommittedOffset]]:
     """Return the group's own error code, and its committed offsets."""
-    group: Any = response.groups[0] if response.groups else response
+    group = response.groups[0] if response.groups else response
     return group.error_code, {
         (topic.name, row.partition_index): CommittedOffset(
             row.committed_offset, row.metadata or "", row.committed_leader_epoch, row.error_code
@@ -139,7 +138,7 @@ def fetched_offsets(response: OffsetFetchResponse) -> tuple[int, dict[Partition,
 
 
 def offsets_of(
-    message: Any, offsets: Sequence[TopicPartition] | None
+    message: Message | None, offsets: Sequence[TopicPartition] | None
 ) -> dict[Partition, CommittedOffset] | None:
     """Convert what `commit` and `store_offsets` get: a message (the offset after it), partitions, or neither."""
     if message is not None and offsets is not None:
@@ -148,8 +147,10 @@ def offsets_of(
         if message.error() is not None:
             raise KafkaException(message.error())
         epoch = message.leader_epoch()
-        key = (message.topic(), message.partition())
-        return {key: CommittedOffset(message.offset() + 1, "", -1 if epoch is None else epoch)}
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if topic is None or partition is None or offset is None:
+            raise ValueError("the message has no topic, partition or offset")
+        return {(topic, partition): CommittedOffset(offset + 1, "", -1 if epoch is None else epoch)}
     if offsets is None:
         return None
     return {

@@ -70,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         """Number of requests that wait for a response."""
         return len(self._waiting)
 
+    # The type of the response follows from the API of the request, so callers annotate it.
     async def call(self, request: object, timeout_s: float) -> Any:
         """Send a request, or a `ByVersion`, in the best common version, and return the decoded response."""
         return await self.call_version(*self.versions.fit(request), timeout_s)

@@ -7,7 +7,7 @@ Keeps true:  Topics are sent by id if the version has ids and the topology knows
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TypedDict
 
 from felice.client.error import KafkaError, failure
 from felice.client.model import Partition
@@ -21,7 +21,7 @@ from felice.protocol.messages.list_offsets import (
 )
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from felice.protocol.primitives import ZERO_UUID
+from felice.protocol.primitives import ZERO_UUID, Buffer
 
 LAST_VERSION_BY_NAME = 12
 """The last version of Produce and Fetch with topic names; from 13 on they have ids only."""
@@ -122,9 +122,17 @@ def fetch_request(
     return ByVersion(FetchRequest, lambda version: request, _cap(topology, by_topic(positions)))
 
 
+class ProducerFields(TypedDict):
+    """The fields that all requests of a transactional producer have."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
 def produce_request(
     topology: Topology,
-    batches: Mapping[Partition, Any],
+    batches: Mapping[Partition, Buffer],
     acks: int,
     timeout_ms: int,
     transactional_id: str | None = None,

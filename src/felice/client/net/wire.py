@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from felice.client.error import KafkaError, failure
 from felice.protocol.api import API, Api
@@ -39,7 +38,7 @@ class ByVersion:
     """A request whose content depends on its version: `build` gets the version, which is at most `cap`."""
 
     request_type: type
-    build: Callable[[int], Any]
+    build: Callable[[int], object]
     cap: int | None = None
 
 
@@ -68,7 +67,7 @@ class BrokerVersions:
             )
         return version
 
-    def fit(self, request: object) -> tuple[Any, int]:
+    def fit(self, request: object) -> tuple[object, int]:
         """Return the request to send and its version, for a plain request or a `ByVersion`."""
         if not isinstance(request, ByVersion):
             return request, self.choose(api_of(type(request)))

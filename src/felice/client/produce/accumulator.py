@@ -15,13 +15,13 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from felice.client.error import KafkaError, KafkaException, failure, kafka_error
 from felice.client.produce.batches import PartitionQueue, ProducerBatch, Report
 from felice.client.produce.partitioners import Partitioner
 from felice.client.produce.transaction import Transaction
 from felice.client.produce.values import Headers
+from felice.protocol.primitives import Buffer
 from felice.records.builder import BatchBuilder
 from felice.records.compression import Codec
 
@@ -228,7 +228,7 @@ class Accumulator:
         queue.ready.append(batch)
 
     def append_batch(
-        self, topic: str, partition: int, data: Any, record_count: int, report: Report | None, now: float
+        self, topic: str, partition: int, data: Buffer, record_count: int, report: Report | None, now: float
     ) -> None:
         """Append a finished batch. The partitions of its topic must be known."""
         size = len(data)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from felice.client.error import KafkaError, failure
 from felice.client.options import Settings
+from felice.protocol.primitives import Buffer
 from felice.records.arrow import arrow_to_batches, key_hashes
 from felice.records.batch import BatchHeader
 from felice.records.compression import Codec
@@ -30,7 +31,7 @@ def batches_of_table(
     names: Mapping[str, str | None],
     partition_count: int,
     settings: Settings,
-) -> Iterator[tuple[int, Any, int]]:
+) -> Iterator[tuple[int, Buffer, int]]:
     """Yield partition, batch and record count. `names` maps parts of a record (key, value...) to columns."""
     import pyarrow as pa
 
@@ -77,7 +78,7 @@ def _column(table: pa.Table, name: str | None) -> pa.ChunkedArray | None:
     return table.column(name) if name is not None and name in table.schema.names else None
 
 
-def _batches(rows: pa.Table, settings: Settings) -> Iterator[Any]:
+def _batches(rows: pa.Table, settings: Settings) -> Iterator[Buffer]:
     level = settings["compression.level"]
     return arrow_to_batches(
         rows,

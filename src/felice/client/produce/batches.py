@@ -11,11 +11,12 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from felice.client.error import KafkaError
 from felice.client.model import Message
 from felice.client.net.topology import NO_LEADER
+from felice.protocol.primitives import Buffer
 from felice.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -71,7 +72,8 @@ class ProducerBatch:
         # Number of the original batch, by creation, and the first record in it: the order of batches that were split.
         self.order = next(_made), 0
         self.builder: BatchBuilder | None = None
-        self.data: Any = None
+        # Empty until the batch is sealed.
+        self.data: Buffer = b""
         # Position in the batch and callback, for the records with a delivery report.
         self.reports: list[tuple[int, Report]] = []
         self.record_count = 0
@@ -97,7 +99,7 @@ class ProducerBatch:
     def number(self, identity: ProducerIdentity, sequence: int) -> None:
         """Give the batch its identity and sequence; rewrites the header of a sealed batch."""
         self.identity, self.sequence = identity, sequence
-        if self.data is None:
+        if not self.data:
             self.seal()
             return
         header = BatchHeader.parse(self.data)

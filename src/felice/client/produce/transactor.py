@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TypeAlias
 
 from felice.client.error import KafkaError, failure, kafka_error
 from felice.client.group.requests import CommittedOffset
 from felice.client.model import ConsumerGroupMetadata, Partition
 from felice.client.net.cluster import Cluster, backoff_s
 from felice.client.net.connection import Connection
-from felice.client.net.requests import LAST_INIT_PRODUCER_ID, by_topic
+from felice.client.net.requests import LAST_INIT_PRODUCER_ID, ProducerFields, by_topic
 from felice.client.net.wire import BrokerVersions, ByVersion
 from felice.client.options import Settings
 from felice.client.produce.batches import ANONYMOUS, ProducerIdentity
@@ -32,15 +32,20 @@ from felice.client.produce.transaction import (
     Step,
     Transaction,
 )
-from felice.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from felice.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from felice.protocol.messages.end_txn import EndTxnRequest
+from felice.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from felice.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from felice.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from felice.protocol.messages.find_coordinator import GROUP_KEY_TYPE, TRANSACTION_KEY_TYPE
-from felice.protocol.messages.init_producer_id import InitProducerIdRequest
+from felice.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from felice.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
 )
 
 _PURPOSE = "transactions"
@@ -53,6 +58,15 @@ _MEMBER_OFFSETS = 3
 _LAST_EXPLICIT = {EndTxnRequest: 4, TxnOffsetCommitRequest: 4}
 # The coordinator completes a transaction in the background, mostly in milliseconds; the next transaction waits for it.
 _BACKOFF_FIRST_MS, _BACKOFF_LIMIT_MS = 20, 500
+
+
+_Response: TypeAlias = (
+    InitProducerIdResponse
+    | AddPartitionsToTxnResponse
+    | AddOffsetsToTxnResponse
+    | TxnOffsetCommitResponse
+    | EndTxnResponse
+)
 
 
 class Transactor:
@@ -166,13 +180,13 @@ class Transactor:
             return self.transaction.on_failure(step, kafka_error(error))
         return self._on_answer(step, answer, connection)
 
-    def _on_answer(self, step: Step, answer: Any, connection: Connection) -> AfterResponse:
-        if isinstance(step, InitProducerId) and not answer.error_code:
+    def _on_answer(self, step: Step, answer: _Response, connection: Connection) -> AfterResponse:
+        if isinstance(answer, InitProducerIdResponse) and not answer.error_code:
             self.transaction.implicit = _is_implicit(connection.versions)
         identity = None
-        if isinstance(step, InitProducerId | EndTxn) and answer.producer_id >= 0:
+        if isinstance(answer, InitProducerIdResponse | EndTxnResponse) and answer.producer_id >= 0:
             identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
-        return self.transaction.on_response(step, _codes(step, answer), identity)
+        return self.transaction.on_response(step, _codes(answer), identity)
 
     def _coordinator_of(self, step: Step) -> tuple[str, int]:
         if isinstance(step, CommitOffsets):
@@ -181,7 +195,7 @@ class Transactor:
 
     # Requests
 
-    def _request(self, step: Step) -> Any:
+    def _request(self, step: Step) -> object:
         match step:
             case InitProducerId(known):
                 return self._init_request(known)
@@ -195,7 +209,7 @@ class Transactor:
                 request = EndTxnRequest(**self._producer(), committed=committed)
                 return self._versioned(EndTxnRequest, lambda version: request)
 
-    def _producer(self) -> dict[str, Any]:
+    def _producer(self) -> ProducerFields:
         identity = self.transaction.identity
         return {
             "transactional_id": self.transaction.transactional_id,
@@ -259,13 +273,13 @@ class Transactor:
 
         return self._versioned(TxnOffsetCommitRequest, build)
 
-    def _versioned(self, request_type: type, build: Callable[[int], Any]) -> ByVersion:
+    def _versioned(self, request_type: type, build: Callable[[int], object]) -> ByVersion:
         """Limit the version to this transaction's kind: V1 and V2 requests must not mix in one transaction."""
         last_explicit = _LAST_EXPLICIT[request_type]
         if not self.transaction.implicit:
             return ByVersion(request_type, build, last_explicit)
 
-        def checked(version: int) -> Any:
+        def checked(version: int) -> object:
             if version <= last_explicit:
                 what = f"the broker went back behind {_FEATURE} {_IMPLICIT_LEVEL}: make a new producer"
                 raise failure(KafkaError._UNSUPPORTED_FEATURE, what)
@@ -293,14 +307,14 @@ def _offset_row(number: int, offset: CommittedOffset) -> TxnOffsetCommitRequestP
     )
 
 
-def _codes(step: Step, answer: Any) -> Iterable[int]:
-    match step:
-        case AddPartitions():
+def _codes(answer: _Response) -> Iterable[int]:
+    match answer:
+        case AddPartitionsToTxnResponse():
             rows = [
                 row for topic in answer.results_by_topic_v3_and_below for row in topic.results_by_partition
             ]
             return [row.partition_error_code for row in rows]
-        case CommitOffsets():
+        case TxnOffsetCommitResponse():
             return [row.error_code for topic in answer.topics for row in topic.partitions]
         case _:
             return [answer.error_code]

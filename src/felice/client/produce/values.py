@@ -6,7 +6,7 @@ Keeps true:  A value of another type is refused with a `TypeError` that names th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 Headers = list[tuple[str, bytes | None]]
 Content: TypeAlias = bytes | bytearray | memoryview | str | None
@@ -29,7 +29,7 @@ def as_bytes(value: object, what: str) -> bytes | None:
     )
 
 
-def as_headers(headers: Any) -> Headers | None:
+def as_headers(headers: HeadersInput) -> Headers | None:
     """Convert headers, given as a mapping or as pairs, with values of bytes, str or None."""
     if not headers:
         return None
