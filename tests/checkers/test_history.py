@@ -18,7 +18,7 @@ def good() -> History:
     return History(written, read)
 
 
-def test_a_good_history_passes_whether_unacknowledged_records_are_there_or_not() -> None:
+def test_a_correct_history_passes_with_or_without_unacknowledged_records() -> None:
     assert anomalies(good()) == []
 
 
@@ -65,7 +65,7 @@ def test_a_lost_middle_is_not_forgiven() -> None:
     assert ["hole: record 2 of w" in fault for fault in faults] == [True]
 
 
-def test_only_a_record_that_may_be_late_may_stand_behind_later_ones() -> None:
+def test_only_a_record_that_may_be_late_may_follow_later_records() -> None:
     written = [Written("w", number, 0, offset) for number, offset in ((1, 0), (2, 2), (3, 1))]
     read = [Read("w", 1, 0, 0), Read("w", 3, 0, 1), Read("w", 2, 0, 2)]
     late = anomalies(History(written, read))

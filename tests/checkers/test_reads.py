@@ -53,7 +53,7 @@ def test_offsets_do_not_go_back_after_an_answer() -> None:
     assert [f[:15] for f in offset_anomalies([ObservedOffsets(0, 6, 5, 1.2, 1.3)])] == ["log start above"]
 
 
-def test_the_last_high_watermark_is_above_what_was_acknowledged() -> None:
+def test_the_last_high_watermark_is_above_all_acknowledged_records() -> None:
     assert (
         acknowledged_offset_anomalies(
             [Written("w", 0, 0, 4), Written("w", 1, 0, None)], [ObservedOffsets(0, 0, 5, 1, 2)]

@@ -84,7 +84,7 @@ def owning(
 
 
 @given(MEMBERS, COUNTS)
-def test_a_settled_assignment_does_not_change(
+def test_a_second_assignment_of_the_same_members_changes_nothing(
     members: dict[str, Subscription], counts: dict[str, int]
 ) -> None:
     for name in ("sticky", "uniform"):
@@ -105,7 +105,7 @@ def test_survivors_keep_everything_when_a_member_leaves(
 
 
 @given(MEMBERS, COUNTS)
-def test_cooperative_never_gives_a_member_what_another_still_holds(
+def test_cooperative_never_assigns_a_partition_that_another_member_still_holds(
     members: dict[str, Subscription], counts: dict[str, int]
 ) -> None:
     assignment = ASSIGNORS["cooperative-sticky"].assign(members, counts)

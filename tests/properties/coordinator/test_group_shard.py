@@ -105,7 +105,7 @@ def test_every_caller_is_answered_in_the_end(story: list[str]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(STORIES)
-def test_a_restart_forgets_nothing_that_was_settled(story: list[str]) -> None:
+def test_a_restart_keeps_committed_state(story: list[str]) -> None:
     world = play(story)
     world.execute("release")
     before, offsets = world.shard.groups.get("g"), world.shard.offsets.topics("g")

@@ -49,7 +49,7 @@ def history(world: TransactionWorld) -> list[TransactionMetadata]:
 
 @settings(max_examples=300, deadline=None)
 @given(STORIES)
-def test_a_decision_stands_until_it_is_complete_and_epochs_only_rise(story: list[str]) -> None:
+def test_a_decision_is_kept_until_it_is_complete_and_epochs_only_rise(story: list[str]) -> None:
     world = TransactionWorld()
     for command in story:
         world.execute(command)
@@ -99,7 +99,7 @@ def test_no_two_producers_hold_the_same_identity(story: list[str]) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(STORIES)
-def test_in_v2_what_ends_a_transaction_has_a_higher_epoch_than_what_it_ends(story: list[str]) -> None:
+def test_in_v2_the_end_of_a_transaction_has_a_higher_epoch_than_the_transaction(story: list[str]) -> None:
     """And the next transaction begins with what its producer was told."""
     world = TransactionWorld()
     for command in story:
@@ -115,7 +115,7 @@ def test_in_v2_what_ends_a_transaction_has_a_higher_epoch_than_what_it_ends(stor
 
 @settings(max_examples=200, deadline=None)
 @given(STORIES)
-def test_a_restart_finds_what_was_there(story: list[str]) -> None:
+def test_a_restart_restores_the_state(story: list[str]) -> None:
     world = TransactionWorld()
     for command in story:
         world.execute(command)

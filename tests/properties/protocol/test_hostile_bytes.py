@@ -104,7 +104,7 @@ def test_any_data_with_a_version_is_read_or_malformed(cls: type[Any], data: byte
 
 
 @pytest.mark.parametrize("cls", API_CLASSES, ids=name_of)
-def test_memory_follows_the_bytes_and_not_what_they_claim(cls: type[Any]) -> None:
+def test_memory_grows_with_received_bytes_not_with_announced_sizes(cls: type[Any]) -> None:
     source = random.Random(cls.__name__)
     for version in {schema_of(cls).versions.min, schema_of(cls).versions.max}:
         data = encode(sample(cls, version), version)

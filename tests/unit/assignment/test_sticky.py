@@ -26,7 +26,7 @@ def text(assignment: Assignment) -> dict[str, str]:
     }
 
 
-def test_a_new_member_takes_only_what_balance_asks_for() -> None:
+def test_a_new_member_takes_only_as_many_partitions_as_balance_needs() -> None:
     members = {"A": sub("t", "t0 t1 t2"), "B": sub("t", "t3 t4 t5"), "C": sub("t")}
     assert text(STICKY.assign(members, {"t": 6})) == {"A": "t0 t1", "B": "t3 t4", "C": "t2 t5"}
 
@@ -52,7 +52,7 @@ def test_a_partition_claimed_twice_in_one_generation_has_no_owner() -> None:
     assert text(COOPERATIVE.assign(members, {"t": 2})) == {"A": "t0", "B": "t1"}
 
 
-def test_topics_no_longer_wanted_or_gone_are_given_up() -> None:
+def test_topics_that_are_unwanted_or_deleted_are_dropped() -> None:
     members = {"A": sub("t", "t0 u0 v0"), "B": sub("tu")}
     assert text(STICKY.assign(members, {"t": 1, "u": 1})) == {"A": "t0", "B": "u0"}
 

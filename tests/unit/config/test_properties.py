@@ -25,7 +25,7 @@ from felice.config import format_properties, parse_properties
         ("listeners=PLAINTEXT://:9092", {"listeners": "PLAINTEXT://:9092"}),
     ],
 )
-def test_a_line_means_what_java_says(text: str, expected: dict[str, str]) -> None:
+def test_a_line_is_read_as_java_reads_it(text: str, expected: dict[str, str]) -> None:
     assert parse_properties(text) == expected
 
 

@@ -95,7 +95,7 @@ def test_a_created_topic_is_in_the_image_with_leaders_when_the_call_returns() ->
     run(scenario)
 
 
-def test_what_cannot_be_created_is_refused_with_kafkas_codes() -> None:
+def test_impossible_topics_are_refused_with_kafkas_codes() -> None:
     async def scenario(f: Fixture) -> None:
         create = f.admin.create_topic
         await create(NewTopic("a.b"))
@@ -127,7 +127,7 @@ def test_validate_only_checks_everything_and_writes_nothing() -> None:
     run(scenario)
 
 
-def test_topics_created_at_once_under_one_name_come_into_being_once() -> None:
+def test_concurrent_creations_of_one_name_create_one_topic() -> None:
     async def scenario(f: Fixture) -> None:
         wishes = [f.admin.create_topic(NewTopic("same")) for _ in range(4)]
         results = await asyncio.gather(*wishes, return_exceptions=True)
@@ -201,7 +201,7 @@ def test_a_topic_that_is_being_deleted_takes_no_configuration() -> None:
     run(scenario)
 
 
-def test_a_deletion_that_comes_too_late_spares_the_successor() -> None:
+def test_a_late_deletion_spares_a_new_topic_of_the_same_name() -> None:
     async def scenario(f: Fixture) -> None:
         await f.admin.create_topic(NewTopic("a", 1))
         topic = f.watcher.image.topics["a"]
@@ -213,7 +213,7 @@ def test_a_deletion_that_comes_too_late_spares_the_successor() -> None:
     run(scenario)
 
 
-def test_what_was_planned_under_a_controller_that_was_replaced_is_planned_again() -> None:
+def test_a_plan_made_under_a_replaced_controller_is_made_again() -> None:
     async def scenario(f: Fixture) -> None:
         f.ensemble.write(
             [Change(EventKind.CHANGED, layout.CONTROLLER_EPOCH, b"99")]
@@ -225,7 +225,7 @@ def test_what_was_planned_under_a_controller_that_was_replaced_is_planned_again(
     run(scenario)
 
 
-def test_what_was_planned_is_written_under_the_controller_of_its_plan_alone(
+def test_a_plan_is_written_only_under_the_controller_of_its_image(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The image may come to show the next controller between a plan and its write."""
@@ -290,7 +290,7 @@ class Restless:
         return await self._store.multi(operations)
 
 
-def test_who_loses_every_race_is_told_so_for_each_partition() -> None:
+def test_repeated_version_conflicts_are_reported_for_each_partition() -> None:
     async def scenario(f: Fixture) -> None:
         await f.admin.create_topic(NewTopic("a", assignment={0: (1, 2), 1: (2, 1)}))
         moving = Restless(f.store, layout.topic_path("a"))
@@ -392,7 +392,7 @@ def test_replicas_are_spread_over_the_brokers_alive() -> None:
     run(scenario, brokers=3)
 
 
-def test_what_the_store_will_never_take_is_told_and_costs_nobody_the_connection() -> None:
+def test_a_write_that_the_store_never_accepts_is_reported_and_keeps_the_connection() -> None:
     class Narrow:
         def __init__(self, store: MemoryStore) -> None:
             self._store = store
@@ -446,7 +446,7 @@ def test_a_decision_about_a_topic_does_not_befall_another_of_its_name() -> None:
     run(scenario)
 
 
-def test_one_topic_that_has_gone_costs_the_others_nothing() -> None:
+def test_a_deleted_topic_does_not_stop_decisions_about_others() -> None:
     async def scenario(f: Fixture) -> None:
         await f.admin.create_topic(NewTopic("a", 1))
         await f.admin.create_topic(NewTopic("b", 1))
@@ -462,7 +462,9 @@ def test_one_topic_that_has_gone_costs_the_others_nothing() -> None:
     run(scenario)
 
 
-def test_decisions_that_lost_a_race_are_told_of_every_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decisions_with_a_version_conflict_are_returned_for_every_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario(f: Fixture) -> None:
         names = ["a", "b", "c", "d", "e"]
         for name in names:
@@ -488,7 +490,7 @@ def test_decisions_that_lost_a_race_are_told_of_every_transaction(monkeypatch: p
 
 
 @pytest.mark.parametrize("act", ["grow", "configure", "delete"])
-def test_what_a_client_asks_of_a_topic_does_not_befall_another_of_its_name(act: str) -> None:
+def test_a_request_about_a_topic_does_not_change_a_new_topic_of_the_same_name(act: str) -> None:
     async def scenario(f: Fixture) -> None:
         await f.admin.create_topic(NewTopic("a", 1))
         successor = await _replace(f, "a")

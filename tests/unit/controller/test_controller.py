@@ -88,7 +88,7 @@ def _leader(image: ClusterImage) -> int:
     return -1 if partition is None else partition.leader
 
 
-def test_of_many_candidates_one_wins_and_does_what_is_due() -> None:
+def test_one_of_many_candidates_is_elected_and_does_the_duties() -> None:
     async def scenario(ensemble: MemoryEnsemble) -> None:
         candidates = [Candidate(ensemble.connect(), broker_id) for broker_id in (1, 2, 3)]
         await asyncio.gather(*(one.start() for one in candidates))
@@ -139,7 +139,7 @@ def test_a_role_that_was_won_without_an_answer_is_found_out() -> None:
     run(scenario)
 
 
-def test_what_an_earlier_session_won_is_not_this_ones() -> None:
+def test_a_new_session_does_not_inherit_an_election() -> None:
     async def scenario(ensemble: MemoryEnsemble) -> None:
         earlier = ensemble.connect()
         await earlier.create(layout.CONTROLLER, layout.encode_controller(1, 0), ephemeral=True)
@@ -157,7 +157,7 @@ def test_what_an_earlier_session_won_is_not_this_ones() -> None:
     run(scenario)
 
 
-def test_an_operator_who_deletes_the_node_has_the_next_elected() -> None:
+def test_an_operator_who_deletes_the_controller_node_triggers_an_election() -> None:
     async def scenario(ensemble: MemoryEnsemble) -> None:
         one = Candidate(ensemble.connect(), 1)
         await one.start()
@@ -215,7 +215,7 @@ def test_that_the_store_cannot_be_used_is_said_once(
     assert said == [str(StoreUnavailable(layout.CONTROLLER_EPOCH, why)) for why in ("away", "elsewhere")] * 2
 
 
-def test_who_takes_over_gives_leaderships_back_soon_however_long_it_has_run(
+def test_a_new_controller_balances_leaderships_soon_after_its_election(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Not when its own clock would have it next, which is up to leader.imbalance.check.interval.seconds away."""
@@ -291,7 +291,7 @@ def _limited(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, writes: int) -
 
 
 @pytest.mark.parametrize("writes", [1, 2, 3, 4])
-def test_a_large_topic_goes_at_once_and_its_nodes_wherever_a_controller_stopped(
+def test_a_large_topic_disappears_at_once_and_any_controller_deletes_the_rest_of_its_nodes(
     monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
     """Written are: that it goes, three times nodes of partitions, and the rest."""
@@ -381,7 +381,7 @@ FIRST_MARK, NEW_MARK = format_uuid(FIRST_ID), format_uuid(NEW_ID)
         (SECOND_ID, (FIRST_MARK,), FIRST_ID),
     ],
 )
-def test_a_topic_comes_to_have_one_id(told: UUID | None, below: tuple[str, ...], comes_to: UUID) -> None:
+def test_a_topic_ends_with_one_id(told: UUID | None, below: tuple[str, ...], comes_to: UUID) -> None:
     async def scenario(ensemble: MemoryEnsemble) -> None:
         one, admin = Candidate(ensemble.connect(), 1), ensemble.connect()
         await _store_of_topic_a(admin, told, *below)
@@ -400,7 +400,7 @@ def test_a_topic_comes_to_have_one_id(told: UUID | None, below: tuple[str, ...],
 
 
 @pytest.mark.parametrize("edit", ["text", "id_node", "id_node alone", "both"])
-def test_what_a_hand_takes_from_a_topics_id_comes_back_while_it_is_known(edit: str) -> None:
+def test_a_topic_id_that_an_operator_removes_is_restored_while_it_is_known(edit: str) -> None:
     async def scenario(ensemble: MemoryEnsemble) -> None:
         one, admin = Candidate(ensemble.connect(), 1), ensemble.connect()
         await _store_of_topic_a(admin, FIRST_ID, FIRST_MARK)
@@ -439,7 +439,7 @@ def test_a_copy_of_a_topics_node_gets_an_id_of_its_own() -> None:
     run(scenario)
 
 
-def test_only_a_topic_that_somebody_asked_to_delete_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_topics_with_a_requested_deletion_are_deleted(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(ensemble: MemoryEnsemble) -> None:
         one, admin = Candidate(ensemble.connect(), 1), ensemble.connect()
         await _store_of_topic_a(admin, FIRST_ID, FIRST_MARK)

@@ -153,21 +153,21 @@ def test_a_leader_that_lives_leads_on_in_its_epoch_when_another_dies() -> None:
     assert elect_after_liveness_change(_led(1, (1, 2)), {1, 2, 3}, 9) is None
 
 
-def test_without_an_in_sync_replica_alive_nobody_leads_and_the_isr_is_remembered() -> None:
+def test_without_a_live_in_sync_replica_there_is_no_leader_and_the_isr_is_kept() -> None:
     dead = _led(1, (1,), (1, 2))
     assert elect_after_liveness_change(dead, {2}, 9) == StateNode(NO_LEADER, 5, 9, (1,))
     assert elect_after_liveness_change(dead, {2}, 9, allows_unclean=True) == StateNode(2, 5, 9, (2,))
     assert elect_after_liveness_change(_led(NO_LEADER, (1,), (1, 2)), {2}, 9) is None
 
 
-def test_who_steps_down_leaves_the_isr_unless_it_is_the_last() -> None:
+def test_a_resigning_leader_leaves_the_isr_unless_it_is_the_last_member() -> None:
     assert step_down(_led(1, (1, 2, 3)), 1, {2, 3}, 9) == StateNode(2, 5, 9, (2, 3))
     assert step_down(_led(1, (1, 2, 3)), 2, {1, 3}, 9) == StateNode(1, 4, 9, (1, 3))
     assert step_down(_led(1, (1,)), 1, {2, 3}, 9) is None
     assert step_down(_led(1, (1, 2)), 3, {1, 2}, 9) is None
 
 
-def test_who_comes_back_leads_only_what_nobody_else_can_and_in_a_new_epoch() -> None:
+def test_a_returning_broker_leads_only_partitions_without_another_candidate_in_a_new_epoch() -> None:
     assert fence_previous_incarnation(_led(1, (1, 2)), 1, {2, 3}, 9) == StateNode(2, 5, 9, (2,))
     assert fence_previous_incarnation(_led(1, (1, 2)), 1, set(), 9) == StateNode(1, 5, 9, (1,))
     assert fence_previous_incarnation(_led(2, (1, 2)), 1, set(), 9) is None

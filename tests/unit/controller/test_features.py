@@ -52,7 +52,7 @@ def test_the_node_is_kafkas() -> None:
     assert layout.decode_features(b'{"version":2,"status":0,"features":{"transaction.version":2}}') == {}
 
 
-def test_a_broker_says_what_it_supports() -> None:
+def test_a_broker_reports_the_features_that_it_supports() -> None:
     node = BrokerNode((), {}, None, 0, SUPPORTED)
     data = layout.encode_broker(node)
     assert b'"features":{"transaction.version":{"min_version":0,"max_version":2}}' in data

@@ -70,7 +70,7 @@ async def test_a_heartbeat_while_the_log_is_read_is_no_error() -> None:
     assert world.coordinator.heartbeat(request).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_what_was_committed_for_a_topic_is_not_its_successors() -> None:
+async def test_offsets_of_a_deleted_topic_do_not_count_for_a_new_one_of_its_name() -> None:
     """A stop may come between a topic's deletion and the removal of its offsets; then the name comes back."""
     partition = FakePartition(topic=GROUP_TOPIC)
     builder = BatchBuilder()
@@ -94,7 +94,7 @@ async def test_what_was_committed_for_a_topic_is_not_its_successors() -> None:
     assert fetched(8) == fetched(10) == {"old": 7, "same": 7}
 
 
-async def test_the_stop_answers_who_is_parked() -> None:
+async def test_the_stop_answers_parked_requests() -> None:
     world = World(image_of(GROUP_TOPIC), FakePartition(topic=GROUP_TOPIC))
     request = JoinGroupRequest(
         group_id="g",

@@ -76,7 +76,7 @@ def test_old_leave_group_has_one_error(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_a_join_that_fails_can_be_told_in_every_version(version: int) -> None:
+def test_a_failed_join_can_be_encoded_in_every_version(version: int) -> None:
     def failed() -> JoinGroupResponse:
         return JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, protocol_name=None)
 

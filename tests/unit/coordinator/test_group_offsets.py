@@ -45,7 +45,7 @@ def test_an_aborted_transaction_changes_nothing() -> None:
     assert not store.has_pending("g")
 
 
-def test_what_was_applied_can_be_taken_back() -> None:
+def test_applied_records_can_be_undone() -> None:
     store = OffsetStore()
     undo_first = store.apply(record(1))
     undo_second = store.apply(record(2))
@@ -75,7 +75,7 @@ def expired(group: ClassicGroup, store: OffsetStore, wall_ms: int) -> list[str]:
     return [gone.topic for gone in commits.expired(group, store, turn)]
 
 
-def test_a_stable_consumer_groups_topics_expire_once_nobody_reads_them() -> None:
+def test_offsets_of_a_stable_group_expire_for_topics_that_no_member_reads() -> None:
     store = OffsetStore()
     store.apply(record(1, "read", commit_timestamp_ms=0))
     store.apply(record(1, "left", commit_timestamp_ms=0))
@@ -143,7 +143,7 @@ def test_a_commit_that_is_taken_back_does_not_outdate_a_transactions() -> None:
     assert fetch(store, stable=True) == (ErrorCode.NONE, 5)
 
 
-def test_a_removal_removes_what_waits_and_taking_it_back_restores_that() -> None:
+def test_a_removal_drops_pending_commits_and_undoing_it_restores_them() -> None:
     store = OffsetStore()
     store.apply(record(5), producer_id=7)
     store.apply(record(6))
@@ -157,7 +157,7 @@ def test_a_removal_removes_what_waits_and_taking_it_back_restores_that() -> None
     assert fetch(store, stable=True) == (ErrorCode.NONE, 6)
 
 
-def test_the_deletion_of_a_topic_removes_what_waits() -> None:
+def test_the_deletion_of_a_topic_removes_pending_commits() -> None:
     store = OffsetStore()
     store.apply(record(5), producer_id=7)
     store.apply(record(5, "u"), producer_id=7)

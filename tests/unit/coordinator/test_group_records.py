@@ -93,7 +93,7 @@ def test_groups_of_every_version_are_restored(version: int) -> None:
     assert restored.assignment == b"a"
 
 
-def test_a_group_comes_back_as_it_was_written() -> None:
+def test_a_group_record_is_read_back_unchanged() -> None:
     value = GroupMetadataValue(
         protocol_type="connect",
         generation=9,

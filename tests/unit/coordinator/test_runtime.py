@@ -111,7 +111,7 @@ async def test_one_turn_of_the_loop_is_one_append() -> None:
     assert len(world.partition.log.batches) == 2
 
 
-async def test_nothing_is_told_before_it_is_committed() -> None:
+async def test_no_answer_shows_uncommitted_state() -> None:
     world = World(FakePartition(commits_at_once=False))
     stored, read = world.put(("k", "v")), world.read("k")
     await asyncio.sleep(0.01)
@@ -181,7 +181,7 @@ async def test_a_commit_that_takes_too_long_is_reported_but_stays() -> None:
     assert await later == "stored"
 
 
-async def test_what_came_too_late_is_not_told_before_it_is_committed() -> None:
+async def test_a_write_that_timed_out_is_shown_only_after_its_commit() -> None:
     """It is in the log, but the next leader may never have had it."""
     world = World(FakePartition(commits_at_once=False))
     assert await world.put(("k", "v")) == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -217,7 +217,7 @@ async def test_records_of_a_transaction_have_a_batch_of_their_own() -> None:
     assert world.shard.words == {"a": "1", "e": "1"}
 
 
-async def test_a_marker_comes_behind_what_was_written_before_it() -> None:
+async def test_a_marker_is_written_after_earlier_records() -> None:
     world = World()
     waiting = world.put_in_transaction(7, ("a", "1")), world.put_in_transaction(8, ("b", "1"))
     assert world.end(7, ControlType.COMMIT) == 2
@@ -233,7 +233,7 @@ async def test_a_marker_comes_behind_what_was_written_before_it() -> None:
     assert world.shard.pending == {}
 
 
-async def test_what_a_marker_made_count_is_not_told_before_the_marker_is_committed() -> None:
+async def test_committed_transactional_offsets_are_shown_only_after_the_marker_is_committed() -> None:
     world = World()
     assert await world.put_in_transaction(7, ("a", "1")) == "stored"
     world.partition.commits_at_once = False
@@ -245,7 +245,7 @@ async def test_what_a_marker_made_count_is_not_told_before_the_marker_is_committ
     assert await read == "1"
 
 
-async def test_a_fenced_producer_spoils_nobody_elses_write() -> None:
+async def test_a_fenced_producer_does_not_spoil_other_writes() -> None:
     world = World()
     world.partition.fenced.add(7)
     waiting = [world.put(("a", "1")), world.put_in_transaction(7, ("b", "1")), world.put(("c", "1"))]
@@ -351,7 +351,7 @@ async def test_a_new_leader_speaks_when_all_that_its_log_has_is_committed() -> N
     assert reads == [1], "it is read once, however long it takes"
 
 
-async def test_one_log_is_read_at_a_time_and_one_that_waits_keeps_nobody_from_reading() -> None:
+async def test_one_log_is_read_at_a_time_and_a_waiting_one_blocks_no_other() -> None:
     logs = [log_of(*(words((f"k{n}", "value" * 3000)) for _ in range(20))) for n in range(3)]
     logs[0].high_watermark = 0
     world = World(logs[0], others=logs[1:])
@@ -393,7 +393,7 @@ def _count_reads(log: FakeLog, counts: list[int], index: int) -> None:
     log.read_bytes = counted  # type: ignore[method-assign]
 
 
-async def test_shards_of_a_topic_that_is_gone_are_closed() -> None:
+async def test_shards_of_a_deleted_topic_are_closed() -> None:
     world = World(others=[FakePartition()])
     parked = asyncio.get_running_loop().create_future()
     world.runtime.hosted_at(1).shard.waiting.append(Reply(_Future(parked), None))
@@ -414,7 +414,7 @@ async def test_only_the_leader_coordinates() -> None:
     assert moved.value.code == ErrorCode.NOT_COORDINATOR
 
 
-async def test_who_waits_when_leadership_ends_is_told() -> None:
+async def test_waiting_requests_are_answered_when_leadership_ends() -> None:
     world = World(FakePartition(commits_at_once=False))
     waiting = world.put(("k", "v"))
     parked = asyncio.get_running_loop().create_future()
@@ -445,7 +445,7 @@ async def test_a_write_of_an_old_epoch_is_refused() -> None:
     assert world.partition.log.batches == []
 
 
-async def test_after_the_stop_nobody_is_answered_from_here() -> None:
+async def test_no_request_is_answered_after_the_stop() -> None:
     world = World(FakePartition(commits_at_once=False))
     waiting = world.put(("k", "v"))
     world.runtime.stop()
@@ -496,7 +496,7 @@ async def test_a_fault_in_an_event_is_the_callers_unknown_error_and_the_log_is_r
     assert world.shard.words == {"k": "v"}
 
 
-async def test_a_fault_while_writing_leaves_nobody_waiting() -> None:
+async def test_an_exception_while_writing_leaves_no_request_waiting() -> None:
     world = World()
 
     class Faulty:
@@ -513,7 +513,7 @@ async def test_a_fault_while_writing_leaves_nobody_waiting() -> None:
     assert world.shard.words == {"k": "v", "n": "v"}
 
 
-async def test_a_fault_while_closing_leaves_nobody_else_waiting() -> None:
+async def test_an_exception_while_closing_leaves_no_other_request_waiting() -> None:
     """The state may be half changed by then, and a continuation may trip over it."""
     world = World()
 

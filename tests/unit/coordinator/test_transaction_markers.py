@@ -97,7 +97,7 @@ async def test_an_abort_says_so() -> None:
     assert not cluster.requests[0].markers[0].transaction_result
 
 
-async def test_only_what_failed_is_asked_again() -> None:
+async def test_only_failed_markers_are_sent_again() -> None:
     cluster = Cluster(
         {("t", 0): 1, ("t", 1): 1, ("u", 0): 1},
         {("t", 1): [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS]},

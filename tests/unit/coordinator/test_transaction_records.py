@@ -46,7 +46,7 @@ def test_at_level_0_a_transaction_is_written_in_kafkas_version_0() -> None:
     )
 
 
-def test_what_is_written_is_read() -> None:
+def test_written_records_are_read_back() -> None:
     for record in (TransactionRecord("tx", ONGOING), TransactionRecord("tx", None)):
         assert CODEC.decode(*CODEC.encode(record)) == record
 

@@ -81,7 +81,7 @@ STABLE, PREPARING, COMPLETING = (
         (GroupState.DEAD, {}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-def test_who_may_commit(state: GroupState, who: dict[str, object], error: ErrorCode) -> None:
+def test_only_current_members_may_commit(state: GroupState, who: dict[str, object], error: ErrorCode) -> None:
     assert commit(shard_with(state), **who) == (error, OK, 1 if error == OK else 0)
 
 
@@ -111,7 +111,7 @@ def test_taking_back_its_only_commit_unmakes_the_group() -> None:
     assert not shard.offsets.has_pending("g")
 
 
-def test_deleting_a_group_deletes_what_its_transactions_wait_to_commit() -> None:
+def test_deleting_a_group_deletes_pending_commits_of_its_transactions() -> None:
     shard = GroupShard(GroupSettings())
     commit(shard)
     outcome = shard.delete("g", Caller(NobodyWaits(), 2))

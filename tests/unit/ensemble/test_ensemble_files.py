@@ -41,7 +41,7 @@ def test_a_pyspark_without_the_jar_is_reported(monkeypatch: pytest.MonkeyPatch, 
         find_jars(with_logs=False, with_tls=False)
 
 
-def test_without_java_zookeeper_is_what_needs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_without_java_names_zookeeper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from felice.ensemble import ensemble
     from felice.env.java import JavaNotFound
 

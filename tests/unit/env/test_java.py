@@ -31,7 +31,7 @@ def test_a_program_that_is_not_java_has_no_version(tmp_path: Path) -> None:
     assert java_version(Path("/bin/true")) is None
 
 
-def test_java_home_comes_first(tmp_path: Path) -> None:
+def test_java_home_has_precedence(tmp_path: Path) -> None:
     first, second = fake_java(tmp_path / "a", "17.0.1"), fake_java(tmp_path / "b", "21")
     found = find_java({"JAVA_HOME": str(first), "PATH": str(second / "bin")})
     assert (found.home, found.version, found.bundled) == (first, 17, False)

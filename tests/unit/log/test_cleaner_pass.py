@@ -77,7 +77,7 @@ def test_the_active_segment_is_not_touched(tmp_path: Path) -> None:
     assert pairs_in(log) == [(0, "a", "1"), (1, "a", "2"), (2, "a", "3")]
 
 
-def test_small_segments_become_one(tmp_path: Path) -> None:
+def test_small_segments_are_merged(tmp_path: Path) -> None:
     log = compacted(tmp_path)
     for number in range(6):
         put(log, ("a", str(number)), (f"k{number}", "x"))

@@ -35,7 +35,7 @@ def test_everything_but_the_active_segment_is_dirty_at_first() -> None:
     assert found.dirty_ratio == 1.0
 
 
-def test_the_dirty_ratio_is_of_what_could_be_cleaned() -> None:
+def test_the_dirty_ratio_counts_cleanable_bytes() -> None:
     found = cleanable(facts(*THREE, clean_offset=10), NOW)
     assert (found.first_dirty_offset, found.clean_bytes, found.dirty_bytes) == (10, 100, 300)
     assert found.dirty_ratio == 0.75

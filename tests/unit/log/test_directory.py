@@ -40,7 +40,7 @@ def text(path: Path) -> str:
     return path.read_text()
 
 
-def test_a_new_directory_becomes_this_brokers(tmp_path: Path) -> None:
+def test_a_new_directory_is_claimed_by_this_broker(tmp_path: Path) -> None:
     opened(tmp_path / "new").close()
     lines = set(text(tmp_path / "new" / "meta.properties").split())
     assert lines == {"version=1", "node.id=1", "cluster.id=cluster", "directory.id=_-7dzLuqmYh3ZlVEMyIRAA"}

@@ -611,7 +611,7 @@ def test_a_clean_stop_syncs_the_active_segments_indexes_too(tmp_path: Path) -> N
     assert sorted(path.name.lstrip("0") for path in disk.synced) == [".index", ".log", ".timeindex"]
 
 
-def test_a_flush_covers_what_was_appended_before_it_began(tmp_path: Path) -> None:
+def test_a_flush_covers_the_records_appended_before_it_began(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, "a")
     flush = log.begin_flush()

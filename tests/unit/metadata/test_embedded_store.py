@@ -206,7 +206,7 @@ class FullFile:
         return getattr(self._file, name)
 
 
-def test_a_caller_who_gives_up_leaves_no_write_half_done(tmp_path: Path) -> None:
+def test_a_cancelled_caller_leaves_no_write_half_done(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = EmbeddedStore.open(SystemDisk(), tmp_path / "m")
         task = asyncio.ensure_future(store.create("/a"))
@@ -222,7 +222,7 @@ def test_a_caller_who_gives_up_leaves_no_write_half_done(tmp_path: Path) -> None
     assert _names(tmp_path / "m") == ["a", "b"]
 
 
-def test_what_a_failed_sync_left_in_the_page_cache_is_brought_to_disk_by_the_next_start() -> None:
+def test_the_next_start_writes_the_pages_again_that_a_failed_sync_left() -> None:
     disk, directory = SimDisk(), Path("/m")
 
     async def write(*names: str) -> None:

@@ -42,7 +42,7 @@ def test_a_topic_id_prints_in_22_characters() -> None:
     assert parse_uuid(text) == TOPIC_ID
 
 
-def test_state_broker_and_producer_block_come_back_as_they_went() -> None:
+def test_state_broker_and_producer_block_are_read_back_unchanged() -> None:
     state = StateNode(1, 4, 2, (1, 2))
     assert layout.decode_state(layout.encode_state(state)) == state
     broker = BrokerNode(
@@ -92,7 +92,7 @@ def test_a_partition_without_state_has_no_leader() -> None:
     assert image.partition("nothing", 0) is None
 
 
-def test_an_image_never_changes_and_shares_what_did_not() -> None:
+def test_an_image_never_changes_and_shares_unchanged_parts() -> None:
     first = _image_with_orders()
     builder = ImageBuilder(first)
     builder.put(
@@ -129,7 +129,7 @@ def _with(image: ClusterImage, *nodes: tuple[str, Node | None], is_complete: boo
     return builder.build()
 
 
-def test_a_topic_that_is_being_deleted_is_gone_but_for_its_nodes() -> None:
+def test_a_topic_whose_deletion_is_pending_is_not_in_the_image() -> None:
     doom = (layout.pending_deletion_path("orders", TOPIC_ID), _node(b""))
     state = (layout.state_path("orders", 1), _node(layout.encode_state(StateNode(1, 3, 1, (1,))), 7))
     topic = layout.topic_path("orders")
@@ -157,7 +157,7 @@ def test_a_topic_that_is_being_deleted_is_gone_but_for_its_nodes() -> None:
     ],
 )
 @pytest.mark.parametrize("is_complete", [False, True])
-def test_a_topic_whose_node_means_nothing_stays_as_it_was_known(text: bytes, is_complete: bool) -> None:
+def test_a_topic_whose_node_is_damaged_keeps_its_last_known_state(text: bytes, is_complete: bool) -> None:
     before = _image_with_orders()
     topic = layout.topic_path("orders")
     state = layout.encode_state(StateNode(2, 4, 1, (2,)))

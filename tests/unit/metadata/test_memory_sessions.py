@@ -81,7 +81,7 @@ def test_calls_of_a_suspended_session_wait_until_it_is_resumed_or_expires() -> N
     run(scenario)
 
 
-def test_a_write_whose_answer_was_cut_off_happened_and_its_caller_is_told_that_nobody_knows() -> None:
+def test_a_write_whose_answer_was_lost_happened_and_its_caller_gets_an_unknown_outcome() -> None:
     async def scenario() -> None:
         on_the_way = asyncio.Queue[asyncio.Future[None]]()
 
@@ -105,7 +105,7 @@ def test_a_write_whose_answer_was_cut_off_happened_and_its_caller_is_told_that_n
     asyncio.run(scenario())
 
 
-def test_the_image_catches_up_with_what_a_suspended_session_missed() -> None:
+def test_the_image_catches_up_after_a_suspended_session() -> None:
     async def scenario(ensemble: MemoryEnsemble) -> None:
         store, other = ensemble.connect(), ensemble.connect()
         await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])

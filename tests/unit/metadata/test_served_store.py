@@ -15,7 +15,7 @@ from felice.metadata.served.wire import encode_operation, read_message, write_me
 TIMEOUT_S = 0.2
 
 
-def test_a_user_that_stands_still_in_the_middle_of_an_answer_loses_its_session(tmp_path: Path) -> None:
+def test_a_client_that_is_suspended_while_it_reads_an_answer_loses_its_session(tmp_path: Path) -> None:
     """Its leaderships would be nobody's to take over, else."""
 
     async def scenario() -> None:
@@ -40,7 +40,7 @@ def test_a_user_that_stands_still_in_the_middle_of_an_answer_loses_its_session(t
     asyncio.run(scenario())
 
 
-def test_a_keeper_that_stands_still_is_noticed_by_the_users_own_clock() -> None:
+def test_a_client_notices_a_suspended_server_by_its_own_clock() -> None:
     async def scenario() -> None:
         ours, theirs = local_pair()
         _, keeper = await open_local(ours)

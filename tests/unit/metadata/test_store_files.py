@@ -156,7 +156,7 @@ def test_repair_keeps_frames_with_damaged_headers(store: Path, version: int) -> 
     assert done.copy is not None and done.copy.read_bytes() == damaged
 
 
-def test_repair_cuts_only_when_told_to(store: Path) -> None:
+def test_repair_truncates_only_on_request(store: Path) -> None:
     journal = store / "journal"
     damaged = bytearray(journal.read_bytes())
     second = read_frames(bytes(damaged)).frames[1]
@@ -273,7 +273,7 @@ def test_the_emptied_journal_is_on_disk_before_the_next_write() -> None:
         assert disk.read_bytes(Path("/metadata/journal")) == b"", seed
 
 
-def test_what_a_failed_write_left_is_cut_off_on_disk() -> None:
+def test_bytes_of_a_failed_write_are_cut_off_on_disk() -> None:
     async def scenario(disk: SimDisk) -> None:
         opened = EmbeddedStore.open(disk, Path("/metadata"))
         await opened.create("/a")

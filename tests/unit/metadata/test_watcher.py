@@ -24,7 +24,9 @@ def _topic(number: int) -> bytes:
     return layout.encode_topic(TopicNode(UUID(int=number), {0: (1,)}, {}, {}))
 
 
-def test_a_fault_in_following_one_image_costs_nobody_the_next(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_while_following_one_image_does_not_lose_the_next(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     seen: list[list[str]] = []
 
     def follow(old: ClusterImage, new: ClusterImage) -> None:
@@ -90,7 +92,7 @@ def test_a_read_that_failed_is_tried_again_and_no_change_is_lost(
     asyncio.run(scenario())
 
 
-def test_what_belongs_to_others_is_not_read() -> None:
+def test_nodes_of_other_programs_are_not_read() -> None:
     """As in an ensemble without a chroot, where somebody else's nodes may be many, and not for us."""
 
     async def scenario() -> None:
@@ -110,7 +112,7 @@ def test_what_belongs_to_others_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("after_turns", range(0, 40, 2))
-def test_what_changes_while_the_store_is_first_read_is_in_the_image(after_turns: int) -> None:
+def test_changes_during_the_first_read_of_the_store_are_in_the_image(after_turns: int) -> None:
     """As when a broker registers while another one starts."""
     broker = layout.encode_broker(BrokerNode((), {}, None, 0))
 
@@ -137,7 +139,7 @@ def test_what_changes_while_the_store_is_first_read_is_in_the_image(after_turns:
     asyncio.run(scenario())
 
 
-def test_an_image_is_shown_when_it_is_ready_for_and_what_comes_meanwhile_is_in_the_next() -> None:
+def test_an_image_is_shown_after_its_preparation_and_later_changes_are_in_the_next_image() -> None:
     steps: list[str] = []
 
     async def scenario() -> None:
@@ -179,7 +181,7 @@ def test_a_topic_is_read_again_with_its_mark() -> None:
     asyncio.run(scenario())
 
 
-def test_a_topic_that_is_being_deleted_is_never_taken_for_one_that_somebody_broke() -> None:
+def test_a_pending_deletion_is_never_taken_for_a_damaged_topic() -> None:
     """Whichever events of the write have come when the nodes are read."""
 
     async def scenario() -> None:

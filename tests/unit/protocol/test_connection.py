@@ -84,7 +84,7 @@ def test_frames_do_not_depend_on_where_the_stream_is_cut() -> None:
 @pytest.mark.parametrize(
     "size", [SCRATCH_BYTES - 4, SCRATCH_BYTES - 3, SCRATCH_BYTES, 1024 * 1024 + 1, 5_000_000]
 )
-def test_large_frames_come_out_whole_between_small_ones(size: int) -> None:
+def test_large_frames_between_small_ones_are_complete(size: int) -> None:
     large = bytes(range(256)) * (size // 256) + b"!" * (size % 256)
     data = framed(b"a") + framed(large) + framed(b"b")
     for first in (4, 5, 9, 10, 5000, size, size + 12):
@@ -122,7 +122,7 @@ def test_readers_may_share_memory() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
-def test_frame_of_a_forbidden_size_is_refused_and_what_came_before_stands(size: int) -> None:
+def test_a_frame_of_a_forbidden_size_is_refused_and_earlier_frames_are_kept(size: int) -> None:
     reader = FrameReader(1000)
     data = framed(b"good") + struct.pack(">i", size) + b"tail"
     assert reader.feed(data) == [b"good"]
@@ -144,7 +144,7 @@ def test_announcing_a_large_frame_costs_little() -> None:
 # The broker's end
 
 
-def test_requests_come_out_decoded() -> None:
+def test_requests_are_decoded() -> None:
     connection = ServerConnection(MAX_BYTES)
     (request,) = feed(connection, heartbeat(7, "group"))
     assert request.message == HeartbeatRequest(group_id="group")
@@ -164,7 +164,7 @@ def test_replies_leave_in_request_order_however_they_are_made() -> None:
     assert len(connection.unanswered) == 0
 
 
-def test_request_without_a_reply_holds_nobody_up() -> None:
+def test_a_request_without_a_reply_does_not_delay_others() -> None:
     connection = ServerConnection(MAX_BYTES)
     silent, loud = feed(connection, heartbeat(1) + heartbeat(2))
     loud.reply = encode_reply(loud, HeartbeatResponse())
@@ -233,7 +233,7 @@ def test_api_versions_v3_answer_has_an_old_header_and_a_flexible_body() -> None:
         (encode_request(22, 6, 1, None, InitProducerIdRequest())[4:], "InitProducerId in version 6"),
     ],
 )
-def test_other_unsupported_requests_end_the_connection_after_what_came_before(
+def test_other_unsupported_requests_end_the_connection_after_the_earlier_replies(
     frame: bytes, reason: str
 ) -> None:
     connection = ServerConnection(MAX_BYTES)
@@ -251,7 +251,7 @@ def test_api_that_this_server_does_not_serve_is_unsupported() -> None:
     assert "API key 12" in str(connection.failure)
 
 
-def test_malformed_request_ends_the_connection_after_what_came_before() -> None:
+def test_a_malformed_request_ends_the_connection_after_the_earlier_replies() -> None:
     connection = ServerConnection(MAX_BYTES)
     broken = framed(heartbeat(2)[4:-1])
     assert correlation_ids(feed(connection, heartbeat(1) + broken + heartbeat(3))) == [1]

@@ -3,7 +3,7 @@
 from felice.protocol.errors import ApiError, ErrorCode
 
 
-def test_a_code_knows_what_a_client_should_do() -> None:
+def test_an_error_code_knows_whether_a_client_should_retry() -> None:
     assert int(ErrorCode.NOT_LEADER_OR_FOLLOWER) == 6
     assert ErrorCode.NOT_LEADER_OR_FOLLOWER.retriable
     assert ErrorCode.NOT_LEADER_OR_FOLLOWER.refreshes_metadata

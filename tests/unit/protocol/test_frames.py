@@ -81,7 +81,7 @@ def test_api_versions_answer_is_read_in_its_own_version_otherwise() -> None:
     assert decode_response(API.API_VERSIONS, 4, encode_response(18, 4, 1, answer)[4:]) == answer
 
 
-def test_sizes_stand_in_front() -> None:
+def test_sizes_precede_the_data() -> None:
     for frame in (
         encode_request(18, 3, 1, "id", ApiVersionsRequest()),
         encode_response(18, 3, 1, ApiVersionsResponse()),

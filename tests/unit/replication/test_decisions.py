@@ -11,7 +11,7 @@ from felice.replication.selector import NO_PREFERENCE, same_rack_replica
 from felice.replication.throttle import ReplicationThrottle, is_throttled
 
 
-def test_a_throttle_lets_through_what_the_rate_allows() -> None:
+def test_a_throttle_allows_the_configured_rate() -> None:
     throttle = ReplicationThrottle()
     passed, now_s = 0, 100.0
     while now_s < 110:
@@ -74,7 +74,7 @@ def test_a_consumer_is_sent_to_its_rack(
     assert same_rack_replica(leader_with(ends, isr), RACKS, rack, offset) == chosen
 
 
-def test_a_consumer_is_not_sent_where_its_offset_is_deleted_or_nobody_is() -> None:
+def test_a_consumer_is_not_sent_to_a_replica_that_deleted_its_offset_or_to_an_empty_rack() -> None:
     leader = leader_with({2: 9, 3: 8}, (1, 2, 3), starts={2: 6})
     assert same_rack_replica(leader, RACKS, "b", 5) == 3
     assert same_rack_replica(leader, {1: "a", 3: None}, "b", 5) == NO_PREFERENCE

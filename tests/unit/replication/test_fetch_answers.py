@@ -107,7 +107,7 @@ def test_a_follower_behind_the_leaders_log_start_begins_there(tmp_path: Path) ->
     run(tmp_path, leader, scenario)
 
 
-def test_where_the_leader_cannot_tell_its_ends_the_partition_waits_and_the_others_go_on(
+def test_a_partition_waits_if_its_leaders_offsets_are_unknown_and_the_others_continue(
     tmp_path: Path,
 ) -> None:
     leader = KnowingLeader(ErrorCode.NOT_LEADER_OR_FOLLOWER)

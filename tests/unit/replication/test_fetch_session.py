@@ -60,7 +60,7 @@ def ends(slots: int = 10) -> Ends:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_the_leader_reads_what_the_follower_wants(seed: int) -> None:
+def test_the_leader_decodes_the_followers_request(seed: int) -> None:
     chance, both = random.Random(seed), ends(slots=seed % 3)
     wanted: dict[Key, int] = {}
     touched: dict[Key, None] = {}

@@ -78,7 +78,7 @@ def test_the_epoch_of_the_last_record_counts_not_that_of_an_empty_term() -> None
     assert asked(epochs(), 0, 0) == -1
 
 
-def test_without_any_epoch_only_what_is_committed_stays() -> None:
+def test_without_epochs_only_committed_records_stay() -> None:
     def remedy(known: LeaderEpochs, high_watermark: int) -> object:
         return follower.before_following(
             known, log_start_offset=2, log_end_offset=20, high_watermark=high_watermark

@@ -94,7 +94,7 @@ async def state_of(store: Any) -> tuple[StateNode, int]:
 
 
 @pytest.mark.parametrize("failures", [[], ["before"], ["after"], ["before", "before", "after"]])
-def test_a_change_is_made_once_whatever_is_lost_on_the_way(
+def test_a_change_is_made_once_even_if_messages_are_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: list[str]
 ) -> None:
     unsure = len(failures)
@@ -113,7 +113,7 @@ def test_a_change_is_made_once_whatever_is_lost_on_the_way(
     run(scenario, monkeypatch)
 
 
-def test_what_a_deleted_partition_proposed_does_not_befall_another_of_its_name(
+def test_a_proposal_of_a_deleted_partition_does_not_change_a_new_one_of_the_same_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     successor = StateNode(1, 0, 9, (1, 4, 5))
@@ -133,7 +133,7 @@ def test_what_a_deleted_partition_proposed_does_not_befall_another_of_its_name(
     run(scenario, monkeypatch)
 
 
-def test_who_was_outrun_changes_nothing_and_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_conflict_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         store = await store_with(StateNode(1, 0, 9, (1, 2, 3)))
         await store.set(PATH, layout.encode_state(StateNode(1, 0, 10, (1, 2))))
@@ -152,7 +152,7 @@ def test_who_was_outrun_changes_nothing_and_waits(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("alive", [(), (2,)])
-def test_a_newcomer_joins_only_as_it_was_registered(
+def test_a_replica_joins_only_while_its_registration_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alive: tuple[int, ...]
 ) -> None:
     async def scenario() -> None:
@@ -281,7 +281,7 @@ class Shrinking:
         return await self._store.multi(operations)
 
 
-def test_a_broker_that_was_outrun_gives_up_its_place_in_the_set_of_then(
+def test_a_resignation_after_a_version_conflict_uses_the_new_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:

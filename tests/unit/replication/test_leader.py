@@ -52,7 +52,7 @@ def shrunk(of: Leader, now_ms: int, end: int = 10) -> tuple[int, ...] | None:
     return proposal.isr if proposal else None
 
 
-def test_who_has_all_is_caught_up_now() -> None:
+def test_a_follower_with_all_records_is_caught_up_now() -> None:
     progress = FollowerProgress()
     progress.on_fetch(10, 0, 10, 500)
     assert progress.caught_up_ms == 500
@@ -76,7 +76,7 @@ def test_the_watermark_is_the_least_of_the_maximal_isr() -> None:
     assert watermark(led, 7, now_ms=5000) == 7
 
 
-def test_the_watermark_waits_for_who_is_about_to_join_and_never_falls() -> None:
+def test_the_watermark_waits_for_a_replica_that_is_about_to_join_and_never_falls() -> None:
     led = leader(1)
     fetch(led, 2, 5, end=5)
     assert watermark(led, 5, now_ms=LAG_MS) == 5
@@ -88,7 +88,7 @@ def test_the_watermark_waits_for_who_is_about_to_join_and_never_falls() -> None:
     assert watermark(led, 5) == 10
 
 
-def test_a_newcomer_has_what_is_committed_and_all_that_the_epoch_began_with() -> None:
+def test_a_joining_replica_has_all_committed_records_and_reaches_the_start_of_the_epoch() -> None:
     led = leader(1, epoch_start_offset=6)
     for offset, high_watermark, joins in ((5, 3, False), (6, 3, True), (6, 7, False), (7, 7, True)):
         fetch(led, 2, offset)
@@ -100,13 +100,15 @@ def test_a_newcomer_has_what_is_committed_and_all_that_the_epoch_began_with() ->
 
 
 @pytest.mark.parametrize(("fetched_under", "joins"), [(20, True), (-1, True), (21, False)])
-def test_a_newcomer_is_registered_as_it_fetched(fetched_under: int, joins: bool) -> None:
+def test_a_replica_joins_under_the_registration_with_which_it_fetched(
+    fetched_under: int, joins: bool
+) -> None:
     led = leader(1)
     fetch(led, 2, 10, epoch=fetched_under)
     assert (led.propose_expansion(2, 10, REGISTERED.get) is not None) == joins
 
 
-def test_a_newcomer_that_is_away_does_not_join() -> None:
+def test_a_replica_of_a_broker_that_is_away_does_not_join() -> None:
     led = leader(1)
     fetch(led, 2, 10)
     assert led.propose_expansion(2, 10, lambda broker: None) is None
@@ -124,7 +126,7 @@ def test_one_change_is_under_way_at_a_time() -> None:
     assert shrunk(led, 10_000) == (1, 3)
 
 
-def test_what_is_newer_wins_over_a_proposal() -> None:
+def test_a_newer_state_replaces_a_proposal() -> None:
     led = leader(1, 2)
     fetch(led, 3, 10)
     proposal = led.propose_expansion(3, 10, REGISTERED.get)
@@ -163,7 +165,7 @@ def test_a_member_that_was_registered_again_leaves_until_it_asks() -> None:
     )
 
 
-def test_a_member_that_fetches_what_it_had_leaves() -> None:
+def test_a_member_that_fetches_earlier_offsets_again_leaves_the_isr() -> None:
     led = leader(1, 2, 3)
     fetch(led, 2, 7)
     fetch(led, 3, 8)
@@ -174,7 +176,7 @@ def test_a_member_that_fetches_what_it_had_leaves() -> None:
     assert proposal.isr == (1, 3)
 
 
-def test_who_is_no_replica_is_told_so() -> None:
+def test_a_broker_without_a_replica_gets_an_error() -> None:
     led = Leader(1, image(1, 2, replicas=(1, 2)), epoch_start_offset=0, now_ms=0)
     for epoch, code in ((4, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
         with pytest.raises(ApiError) as error:

@@ -118,7 +118,7 @@ def test_batches_carry_the_leader_epoch_and_an_election_begins_one(tmp_path: Pat
     assert partition.end_offset_for_epoch(6) == Divergence(-1, -1)
 
 
-def test_an_epoch_other_than_the_leaders_is_told_which_way_it_errs(tmp_path: Path) -> None:
+def test_a_wrong_leader_epoch_is_reported_as_too_old_or_too_new(tmp_path: Path) -> None:
     partition = make(tmp_path)
     lead(partition, 4)
     append(partition)
@@ -149,7 +149,7 @@ def test_the_first_batch_comes_whole_however_small_the_limit(tmp_path: Path) -> 
     assert partition.fetch(0, 1, min_one=False).records is None
 
 
-def test_a_fetcher_whose_log_parted_is_told_where(tmp_path: Path) -> None:
+def test_a_fetcher_whose_log_diverged_gets_the_point_of_divergence(tmp_path: Path) -> None:
     partition = make(tmp_path)
     lead(partition, 1)
     append(partition, 2)
@@ -308,7 +308,7 @@ def test_a_follower_that_claims_more_than_there_is_moves_nothing(tmp_path: Path)
     assert code_of(lambda: partition.fetch(99, 10, replica_id=2)) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_when_the_isr_is_too_small_by_the_time_of_the_answer_the_producer_hears_so(tmp_path: Path) -> None:
+def test_a_producer_gets_an_error_if_the_isr_shrank_before_the_answer(tmp_path: Path) -> None:
     async def scenario() -> None:
         partition = make(tmp_path, TopicConfig(min_insync_replicas=2))
         pair(partition)
@@ -322,7 +322,7 @@ def test_when_the_isr_is_too_small_by_the_time_of_the_answer_the_producer_hears_
     run(scenario)
 
 
-def test_followers_are_woken_by_what_is_not_yet_committed(tmp_path: Path) -> None:
+def test_uncommitted_records_wake_followers(tmp_path: Path) -> None:
     partition = make(tmp_path)
     pair(partition)
     rings: list[int] = []
@@ -350,7 +350,7 @@ def test_the_leaders_disk_holds_up_acks_1_and_the_watermark_but_not_the_follower
     run(scenario)
 
 
-def test_what_was_cut_off_is_on_disk_no_more(tmp_path: Path) -> None:
+def test_truncated_records_are_gone_from_disk(tmp_path: Path) -> None:
     async def scenario() -> None:
         partition = make(tmp_path, TopicConfig(flush_messages=1))
         pair(partition, isr=(1,))
@@ -366,7 +366,7 @@ def test_what_was_cut_off_is_on_disk_no_more(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_what_is_older_than_what_is_known_changes_no_role(tmp_path: Path) -> None:
+def test_an_older_image_changes_no_role(tmp_path: Path) -> None:
     partition = make(tmp_path)
     pair(partition, 5)
     follow(partition, 4)
@@ -417,7 +417,7 @@ def test_a_follower_takes_over_bytes_watermark_and_log_start(tmp_path: Path) -> 
     )
 
 
-def test_who_knows_of_no_leader_sends_no_consumer_back_to_the_beginning(tmp_path: Path) -> None:
+def test_a_replica_that_knows_no_leader_does_not_reset_consumers(tmp_path: Path) -> None:
     """As a leader that lost its session: what was written since it does not have, and its epoch is a client's yet."""
     partition = make(tmp_path)
     lead(partition)
@@ -454,7 +454,7 @@ def test_deleting_waits_for_replicas_that_are_alive(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_who_waits_hears_when_another_leads(tmp_path: Path) -> None:
+def test_waiting_requests_fail_when_another_broker_leads(tmp_path: Path) -> None:
     async def scenario() -> None:
         partition = make(tmp_path)
         pair(partition)
@@ -469,7 +469,7 @@ def test_who_waits_hears_when_another_leads(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_follower_without_epochs_keeps_only_what_is_committed(tmp_path: Path) -> None:
+def test_a_follower_without_epochs_keeps_only_committed_records(tmp_path: Path) -> None:
     partition = make(tmp_path)
     pair(partition, isr=(1,))
     append(partition, 2)
@@ -482,7 +482,7 @@ def test_a_follower_without_epochs_keeps_only_what_is_committed(tmp_path: Path) 
     assert partition.log_end_offset == 0
 
 
-def test_a_member_that_asks_for_what_it_had_is_put_out_at_once(tmp_path: Path) -> None:
+def test_a_member_that_asks_again_for_earlier_offsets_is_removed_at_once(tmp_path: Path) -> None:
     partition = make(tmp_path)
     proposed: list[tuple[int, ...]] = []
     partition._dependencies.propose = lambda _, proposal: proposed.append(proposal.isr)
@@ -538,7 +538,7 @@ def test_a_follower_that_rests_is_woken_by_all_that_it_must_hear(tmp_path: Path)
     assert partition.begin_idle(2, 1, SessionLiveness()) is None
 
 
-def test_who_stops_waiting_for_a_flush_does_not_stop_the_flush(tmp_path: Path) -> None:
+def test_cancelling_the_wait_for_a_flush_does_not_stop_the_flush(tmp_path: Path) -> None:
     async def scenario() -> None:
         partition = make(tmp_path, TopicConfig(flush_messages=1))
         lead(partition)

@@ -49,7 +49,7 @@ def topic(name: str, topic_id: UUID, count: int, replicas: tuple[int, ...] = (1,
     return TopicImage(name, topic_id, partitions, created_zxid=topic_id.int & 0xFF)
 
 
-def test_partitions_come_with_the_image_and_go_with_it(tmp_path: Path) -> None:
+def test_partitions_are_created_and_deleted_with_the_image(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     partitions = registry(directory)
     empty, two, three = image(), image(topic("a", FIRST, 2)), image(topic("a", FIRST, 3))
@@ -102,7 +102,7 @@ def test_a_topic_whose_id_was_edited_by_hand_gets_none_of_the_others_records(
     directory.close()
 
 
-def test_a_topic_whose_node_was_put_back_under_its_id_keeps_its_records(tmp_path: Path) -> None:
+def test_a_topic_whose_node_was_restored_under_its_id_keeps_its_records(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     partitions = registry(directory)
     before = topic("a", FIRST, 1)
@@ -134,7 +134,7 @@ def test_logs_that_were_made_for_an_image_that_was_never_shown_go(
     directory.close()
 
 
-def test_a_topic_whose_node_means_nothing_loses_nothing(tmp_path: Path) -> None:
+def test_a_topic_whose_node_is_damaged_keeps_its_logs(tmp_path: Path) -> None:
     known = image(topic("a", FIRST, 1), topic("b", SECOND, 1))
     broken = dataclasses.replace(image(topic("b", SECOND, 1)), topic_faults={"a": "it has no partitions"})
     directory = open_directory(tmp_path)
@@ -218,7 +218,7 @@ def damaged(path: Path, *topics: TopicImage) -> LogDirectory:
     return open_directory(path)
 
 
-def test_a_partition_that_could_not_be_loaded_is_not_begun_anew_elsewhere(tmp_path: Path) -> None:
+def test_a_partition_that_could_not_be_loaded_is_not_created_in_another_directory(tmp_path: Path) -> None:
     wanted = topic("a", FIRST, 1)
     directories = open_directory(tmp_path / "first"), damaged(tmp_path / "second", wanted)
     partitions = registry(*directories)
@@ -239,7 +239,7 @@ def test_deleting_a_topic_frees_the_names_of_partitions_that_could_not_be_loaded
     directory.close()
 
 
-def test_logs_that_were_made_before_are_taken_over_and_what_could_not_be_made_is_reported(
+def test_logs_that_were_created_in_advance_are_used_and_failures_are_reported(
     tmp_path: Path,
 ) -> None:
     directory, other = open_directory(tmp_path / "a"), open_directory(tmp_path / "b")
@@ -270,7 +270,7 @@ def test_beside_a_directory_that_is_offline_no_log_is_made_before_it_is_looked_a
     assert not directory.logs
 
 
-def test_a_partition_that_nobody_leads_yet_has_no_disk_that_failed(tmp_path: Path) -> None:
+def test_a_partition_without_a_leader_is_not_reported_as_a_disk_failure(tmp_path: Path) -> None:
     partitions = registry(open_directory(tmp_path))
     partitions.apply(image(), image(TopicImage("a", FIRST, (PartitionImage(0, (1,)),))))
     with pytest.raises(ApiError) as error:
@@ -305,7 +305,7 @@ def test_a_partition_that_cannot_take_its_role_does_not_stop_the_others(
     directory.close()
 
 
-def test_a_log_that_went_offline_unheard_is_neither_led_nor_followed(tmp_path: Path) -> None:
+def test_a_log_that_went_offline_without_a_report_is_neither_led_nor_followed(tmp_path: Path) -> None:
     """As while the broker had no session."""
     directory = open_directory(tmp_path)
     partitions = registry(directory)

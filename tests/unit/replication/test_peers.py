@@ -50,7 +50,7 @@ def test_a_request_gets_its_reply_in_the_best_common_version() -> None:
 
 
 @pytest.mark.parametrize(("fault", "reason"), [(Hang, "no answer to ListOffsets"), (Disconnect, "closed")])
-def test_a_request_without_a_reply_says_why_and_the_next_connects_anew(fault: object, reason: str) -> None:
+def test_a_request_without_a_reply_says_why_and_the_next_one_reconnects(fault: object, reason: str) -> None:
     async def scenario() -> None:
         cluster = Cluster(broker.port)
         with pytest.raises(PeerUnavailable, match=reason):
@@ -63,7 +63,7 @@ def test_a_request_without_a_reply_says_why_and_the_next_connects_anew(fault: ob
         run(scenario)
 
 
-def test_what_the_other_does_not_know_is_not_sent() -> None:
+def test_a_request_that_the_other_broker_does_not_know_is_not_sent() -> None:
     async def scenario() -> None:
         cluster = Cluster(broker.port)
         with pytest.raises(PeerUnavailable, match="does not know FindCoordinator"):
@@ -75,7 +75,7 @@ def test_what_the_other_does_not_know_is_not_sent() -> None:
         assert not any(isinstance(request, FindCoordinatorRequest) for request, _ in broker.requests)
 
 
-def test_a_broker_that_left_or_was_registered_anew_is_let_go() -> None:
+def test_a_connection_to_a_broker_that_left_or_registered_again_is_closed() -> None:
     async def scenario() -> None:
         cluster = Cluster(broker.port)
         await cluster.ask()
@@ -131,7 +131,7 @@ def test_attempts_are_shared_and_spaced() -> None:
     run(scenario)
 
 
-def test_a_stop_ends_what_waits() -> None:
+def test_a_stop_ends_waiting_requests() -> None:
     async def scenario() -> None:
         cluster = Cluster(broker.port)
         await cluster.ask()
@@ -148,7 +148,7 @@ def test_a_stop_ends_what_waits() -> None:
         run(scenario)
 
 
-def test_an_attempt_that_nobody_waits_for_any_more_fails_in_silence() -> None:
+def test_an_abandoned_connection_attempt_fails_silently() -> None:
     async def scenario() -> None:
         uncaught: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: uncaught.append(context))
@@ -165,7 +165,7 @@ def test_an_attempt_that_nobody_waits_for_any_more_fails_in_silence() -> None:
     run(scenario)
 
 
-def test_a_reply_to_a_request_that_was_just_given_up_disturbs_nobody() -> None:
+def test_a_reply_to_an_abandoned_request_disturbs_no_other_request() -> None:
     """The caller is cancelled, and its reply is read before the caller has a turn to take back its place."""
 
     class Transport(asyncio.Transport):

@@ -31,7 +31,7 @@ def batch(sequence: int, producer_id: int = 7, epoch: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize("reason", [SHORT, FEW], ids=["storage", "replicas"])
-def test_what_comes_behind_a_refused_batch_is_refused_for_the_same_reason(reason: ApiError) -> None:
+def test_a_batch_after_a_refused_one_is_refused_for_the_same_reason(reason: ApiError) -> None:
     refusals = Refusals()
     assert told(refusals, batch(5), reason) == reason.code
     assert told(refusals, batch(6), DISORDER) == reason.code
@@ -58,7 +58,7 @@ def test_the_first_refused_batch_stays_the_forerunner_until_it_is_taken() -> Non
     assert not refusals
 
 
-def test_sequences_come_round() -> None:
+def test_sequence_numbers_wrap() -> None:
     refusals = Refusals()
     refusals.check(batch(2**31 - 1), SHORT)
     assert told(refusals, batch(0), DISORDER) == SHORT.code

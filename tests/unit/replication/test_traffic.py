@@ -41,7 +41,7 @@ def test_an_append_without_enough_replicas_has_failed(tmp_path: Path) -> None:
     assert (partition.traffic.produce_requests, partition.traffic.failed_produce_requests) == (1, 1)
 
 
-def test_a_follower_counts_what_it_copies(tmp_path: Path) -> None:
+def test_a_follower_counts_copied_bytes(tmp_path: Path) -> None:
     partition = make(tmp_path)
     lead(partition, leader=2, replicas=(1, 2))
     partition.append_as_follower(batch(2), high_watermark=0, log_start_offset=0, now_ms=NOW_MS)
