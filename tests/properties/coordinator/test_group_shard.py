@@ -95,7 +95,7 @@ def test_groups_stay_whole(story: list[str]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(STORIES)
-def test_every_caller_is_answered_in_the_end(story: list[str]) -> None:
+def test_every_request_is_answered_eventually(story: list[str]) -> None:
     """`ClientWaiter` sees to it that nobody is answered twice."""
     world = play(story)
     world.execute("release")

@@ -67,7 +67,7 @@ def test_a_decision_is_kept_until_it_is_complete_and_epochs_only_rise(story: lis
 
 @settings(max_examples=300, deadline=None)
 @given(STORIES)
-def test_every_caller_is_answered_once_and_every_decision_completes(story: list[str]) -> None:
+def test_every_request_is_answered_once_and_every_decision_completes(story: list[str]) -> None:
     world = TransactionWorld()
     for command in story:
         if command == "reload" and world.held:

@@ -31,7 +31,7 @@ def test_a_new_member_takes_only_as_many_partitions_as_balance_needs() -> None:
     assert text(STICKY.assign(members, {"t": 6})) == {"A": "t0 t1", "B": "t3 t4", "C": "t2 t5"}
 
 
-def test_a_members_partitions_are_shared_out_when_it_leaves() -> None:
+def test_partitions_of_a_leaving_member_are_distributed() -> None:
     members = {"A": sub("t", "t0 t1"), "B": sub("t", "t2 t3")}
     assert text(STICKY.assign(members, {"t": 6})) == {"A": "t0 t1 t4", "B": "t2 t3 t5"}
 

@@ -100,7 +100,7 @@ def test_an_acl_that_exists_is_not_written_again() -> None:
     run(scenario)
 
 
-def test_the_last_acl_takes_its_node_along() -> None:
+def test_the_node_is_deleted_with_its_last_acl() -> None:
     async def scenario(f: Fixture) -> None:
         await f.changes.create([AclBinding(FOO, READ), AclBinding(FOO, CONFIGS)])
         await f.changes.delete({FOO: [READ]})

@@ -257,7 +257,7 @@ def test_a_broker_without_a_session_changes_nothing_and_says_so() -> None:
     run(scenario)
 
 
-def test_moves_asked_for_at_once_all_begin() -> None:
+def test_reassignments_requested_together_all_begin() -> None:
     async def scenario(f: Fixture) -> None:
         await f.admin.create_topic(NewTopic("a", assignment={0: (1,), 1: (1,)}))
         moves = Leaderships(f.store, f.watcher)
@@ -315,7 +315,7 @@ def test_repeated_version_conflicts_are_reported_for_each_partition() -> None:
     run(scenario, brokers=2)
 
 
-def test_a_topic_that_moves_does_not_grow() -> None:
+def test_a_topic_that_is_being_reassigned_gets_no_new_partitions() -> None:
     async def scenario(f: Fixture) -> None:
         await f.admin.create_topic(NewTopic("a", assignment={0: (1,)}))
         moves = Leaderships(f.store, f.watcher)
@@ -356,7 +356,7 @@ def test_configuration_changes_are_checked_then_followed() -> None:
     run(scenario)
 
 
-def test_more_replicas_in_sync_than_there_are_is_taken_and_warned_of(
+def test_min_insync_above_the_replica_count_is_accepted_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def warned() -> list[str]:
@@ -427,7 +427,7 @@ def test_a_large_reassignment_is_written_in_pieces(monkeypatch: pytest.MonkeyPat
     run(scenario, brokers=2)
 
 
-def test_a_decision_about_a_topic_does_not_befall_another_of_its_name() -> None:
+def test_a_decision_about_a_topic_does_not_change_a_new_topic_of_its_name() -> None:
     """Its nodes begin at version 0 again, which is just what was looked at."""
 
     async def scenario(f: Fixture) -> None:
@@ -511,7 +511,7 @@ def test_a_request_about_a_topic_does_not_change_a_new_topic_of_the_same_name(ac
 
 
 @pytest.mark.parametrize("act", ["grow", "configure", "delete"])
-def test_a_topic_that_was_made_without_its_mark_is_like_any_other(act: str) -> None:
+def test_a_topic_created_without_an_id_node_works_like_any_other(act: str) -> None:
     async def scenario(f: Fixture) -> None:
         planned = await f.admin.create_topic(NewTopic("a", 1))
         await f.store.multi(identity.unmade("a", planned.topic_id))
@@ -528,7 +528,7 @@ def test_a_topic_that_was_made_without_its_mark_is_like_any_other(act: str) -> N
     run(scenario)
 
 
-def test_a_large_topic_that_changes_while_its_end_begins_is_deleted_as_it_is_then(
+def test_a_large_topic_that_changes_while_its_deletion_begins_is_deleted_completely(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario(f: Fixture) -> None:

@@ -121,7 +121,7 @@ def test_nothing_is_decided_twice_while_the_image_lags(caplog: pytest.LogCapture
     assert "lost a race" not in caplog.text
 
 
-def test_a_role_that_was_won_without_an_answer_is_found_out() -> None:
+def test_an_election_whose_answer_was_lost_is_noticed() -> None:
     async def scenario(ensemble: MemoryEnsemble) -> None:
         one = Candidate(ensemble.connect(), 1)
         await one.store.multi(
@@ -186,7 +186,7 @@ def test_one_that_was_replaced_without_hearing_of_it_gives_up_at_its_next_write(
     run(scenario)
 
 
-def test_that_the_store_cannot_be_used_is_said_once(
+def test_an_unusable_store_is_reported_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller_module, "_PAUSE_AFTER_FAULT_S", 0)
@@ -244,7 +244,7 @@ def test_a_new_controller_balances_leaderships_soon_after_its_election(
     run(scenario)
 
 
-def test_where_leaders_are_not_balanced_automatically_they_stay() -> None:
+def test_leaders_stay_without_automatic_balancing() -> None:
     async def scenario(ensemble: MemoryEnsemble) -> None:
         one, admin = (
             Candidate(ensemble.connect(), 1, auto_leader_rebalance_enable="false"),
@@ -423,7 +423,7 @@ def test_a_topic_id_that_an_operator_removes_is_restored_while_it_is_known(edit:
     run(scenario)
 
 
-def test_a_copy_of_a_topics_node_gets_an_id_of_its_own() -> None:
+def test_a_copied_topic_node_gets_another_id() -> None:
     async def scenario(ensemble: MemoryEnsemble) -> None:
         one, admin = Candidate(ensemble.connect(), 1), ensemble.connect()
         await _store_of_topic_a(admin, FIRST_ID, FIRST_MARK)

@@ -88,12 +88,12 @@ def test_no_rack_holds_two_replicas_while_another_holds_none(
     assert max(leaders.values()) - min(leaders[broker] for broker in rack_of) <= 1
 
 
-def test_where_a_broker_does_not_name_its_rack_racks_do_not_count() -> None:
+def test_racks_do_not_count_if_a_broker_has_none() -> None:
     placed = place_replicas({1: "a", 2: "a", 3: None}, 1, 2, start_index=0, start_shift=0)
     assert placed == {0: (1, 2)}
 
 
-def test_added_partitions_go_on_where_the_others_ended() -> None:
+def test_added_partitions_continue_the_placement_of_the_others() -> None:
     whole = place_replicas(_unracked(1, 2, 3), 6, 1, start_index=1, start_shift=0)
     assert place_replicas(_unracked(1, 2, 3), 2, 1, start_index=1, start_shift=0, first_partition=4) == {
         4: whole[4],
@@ -148,7 +148,7 @@ def test_an_election_takes_the_next_epoch_and_the_first_in_sync_replica_alive() 
     assert elect_after_liveness_change(_led(NO_LEADER, (3, 2)), {1, 2, 3}, 9) == StateNode(2, 5, 9, (3, 2))
 
 
-def test_a_leader_that_lives_leads_on_in_its_epoch_when_another_dies() -> None:
+def test_a_live_leader_keeps_its_epoch_when_another_broker_dies() -> None:
     assert elect_after_liveness_change(_led(1, (1, 2, 3)), {1, 2}, 9) == StateNode(1, 4, 9, (1, 2))
     assert elect_after_liveness_change(_led(1, (1, 2)), {1, 2, 3}, 9) is None
 
@@ -212,7 +212,7 @@ def test_impossible_changes_are_refused(changes: list[ConfigChange], code: Error
     assert refused.value.code == code
 
 
-def test_as_many_moves_end_at_once_as_fit_into_a_transaction() -> None:
+def test_reassignments_end_in_transactions_of_bounded_size() -> None:
     moved = tuple(
         PartitionImage(number, (2, 1), 1, 0, (2, 1), 0, adding=(2,), removing=(1,))
         for number in range(2 * MAX_STATES_PER_TRANSACTION + 1)
@@ -226,7 +226,7 @@ def test_as_many_moves_end_at_once_as_fit_into_a_transaction() -> None:
     assert decision.node.adding == dict.fromkeys(range(MAX_STATES_PER_TRANSACTION, len(moved)), (2,))
 
 
-def test_a_changed_configuration_makes_elections_due_in_topics_that_did_not_change() -> None:
+def test_a_changed_configuration_causes_elections_in_unchanged_topics() -> None:
     """`unclean.leader.election.enable` was set for a topic without a leader, or for all topics."""
     leaderless = PartitionImage(0, (1, 2), NO_LEADER, 4, (1,), partition_epoch=0)
     brokers = {2: BrokerImage(2, {}, None, 0)}

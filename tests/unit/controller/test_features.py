@@ -33,19 +33,19 @@ def test_a_level_is_finalized_only_if_every_broker_supports_it() -> None:
         plan_levels({}, [raised(2)], {1: NEW, 3: {}})
 
 
-def test_level_0_is_no_level() -> None:
+def test_level_0_means_that_the_feature_is_not_finalized() -> None:
     off = FeatureChange(TRANSACTION_VERSION, 0, UpgradeType.SAFE_DOWNGRADE)
     assert plan_levels({TRANSACTION_VERSION: 2, "other": 1}, [off], {1: NEW}) == {"other": 1}
 
 
-def test_a_broker_does_not_join_a_cluster_that_is_beyond_it() -> None:
+def test_a_broker_does_not_join_a_cluster_with_features_that_it_lacks() -> None:
     assert unsupported_level({TRANSACTION_VERSION: 2}) is None
     assert unsupported_level({}) is None
     assert "at level 3" in (unsupported_level({TRANSACTION_VERSION: 3}) or "")
     assert "group.version" in (unsupported_level({"group.version": 1}) or "")
 
 
-def test_the_node_is_kafkas() -> None:
+def test_the_nodes_content_is_kafkas() -> None:
     data = layout.encode_features({TRANSACTION_VERSION: 2})
     assert data == b'{"version":2,"status":1,"features":{"transaction.version":2}}'
     assert layout.decode_features(data) == {TRANSACTION_VERSION: 2}

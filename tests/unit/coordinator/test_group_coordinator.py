@@ -50,7 +50,7 @@ def loading_partition() -> FakePartition:
     return partition
 
 
-async def test_the_topic_is_created_when_a_coordinator_is_first_looked_for() -> None:
+async def test_the_topic_is_created_with_the_first_lookup_of_a_coordinator() -> None:
     world = World(image_of(), FakePartition())
     assert world.coordinator.leader_of("g") == NO_NODE
     assert world.created == [GROUP_TOPIC]
@@ -58,7 +58,7 @@ async def test_the_topic_is_created_when_a_coordinator_is_first_looked_for() -> 
     assert world.coordinator.leader_of("g") == 1
 
 
-async def test_a_heartbeat_while_the_log_is_read_is_no_error() -> None:
+async def test_a_heartbeat_while_the_log_is_loaded_is_no_error() -> None:
     """Java's consumer takes COORDINATOR_LOAD_IN_PROGRESS in a heartbeat for fatal; Kafka answers NONE."""
     world = World(image_of(GROUP_TOPIC), loading_partition())
     request = HeartbeatRequest(group_id="g", member_id="m", generation_id=1)
@@ -109,7 +109,7 @@ async def test_the_stop_answers_parked_requests() -> None:
     assert (await parked).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_answers_are_gathered_in_the_order_of_the_questions() -> None:
+async def test_answers_are_gathered_in_the_order_of_the_requests() -> None:
     later: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_soon(later.set_result, 2)
     assert gather([1, 3], sum) == 4

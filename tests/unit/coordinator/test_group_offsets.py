@@ -86,7 +86,7 @@ def test_offsets_of_a_stable_group_expire_for_topics_that_no_member_reads() -> N
     assert expired(rebalancing, store, 1000) == []
 
 
-def test_nothing_expires_that_a_group_of_unknown_reading_may_read() -> None:
+def test_no_offset_expires_in_a_group_whose_subscriptions_are_unknown() -> None:
     store = OffsetStore()
     store.apply(record(1, "t", commit_timestamp_ms=0))
     group = consumer_group("x")
@@ -115,7 +115,7 @@ def test_subscriptions_of_every_version_begin_alike() -> None:
     assert subscription_topics(b"") is None
 
 
-def test_a_commit_written_after_a_transactions_own_outlives_its_marker() -> None:
+def test_a_later_commit_survives_the_marker_of_an_earlier_transactional_one() -> None:
     store = OffsetStore()
     store.apply(record(5), producer_id=7)
     store.apply(record(6))
@@ -134,7 +134,7 @@ def test_of_two_transactions_the_later_commit_counts_whichever_ends_first() -> N
         assert fetch(store, stable=True) == (ErrorCode.NONE, 6)
 
 
-def test_a_commit_that_is_taken_back_does_not_outdate_a_transactions() -> None:
+def test_an_undone_commit_does_not_supersede_a_transactional_one() -> None:
     store = OffsetStore()
     store.apply(record(5), producer_id=7)
     store.apply(record(6))()

@@ -29,7 +29,7 @@ def test_a_commit_is_written_in_version_4_with_the_topics_id() -> None:
     assert CODEC.decode(key, value) == record
 
 
-def test_a_commit_with_a_retention_of_its_own_is_written_in_version_1() -> None:
+def test_a_commit_with_its_own_retention_is_written_in_version_1() -> None:
     record = OffsetRecord("g", "t", 0, CommittedOffset(41, -1, "", 1000, 2000))
     key, value = CODEC.encode(record)
     assert value is not None
@@ -53,7 +53,7 @@ def test_tombstones() -> None:
 
 
 @pytest.mark.parametrize("record_type", [3, 10, 99])
-def test_records_of_other_kinds_are_passed_over(record_type: int) -> None:
+def test_records_of_unknown_kinds_are_skipped(record_type: int) -> None:
     """Kafka's groups of the new protocol live in the same topic."""
     assert CODEC.decode(record_type.to_bytes(2) + b"\0\1g", b"\0\0junk") is None
 

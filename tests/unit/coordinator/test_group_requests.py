@@ -120,7 +120,7 @@ async def test_from_version_10_topics_have_ids_and_an_unknown_one_has_an_error_o
     assert await committed(made) == (ErrorCode.NONE, 5)
 
 
-async def test_a_commit_that_nothing_can_be_done_about_writes_nothing() -> None:
+async def test_a_commit_without_valid_partitions_writes_nothing() -> None:
     made = await world()
     response = await answered(made.coordinator.commit(commit_of(("gone", 0, 7)), NAMES))
     assert codes(response) == [GONE]
@@ -130,7 +130,7 @@ async def test_a_commit_that_nothing_can_be_done_about_writes_nothing() -> None:
 @pytest.mark.parametrize(
     ("version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
 )
-async def test_a_commit_of_a_stranger_is_refused_in_every_row(version: int, code: ErrorCode) -> None:
+async def test_a_commit_of_an_unknown_member_is_refused_in_every_row(version: int, code: ErrorCode) -> None:
     made = await world()
     request = commit_of(("t", 0, 5), ("gone", 0, 5), member_id="m", generation_id_or_member_epoch=3)
     refused = await answered(made.coordinator.commit(request, Client(version)))
@@ -188,7 +188,7 @@ def in_transaction(*rows: tuple[str, int, int], group: str = "g") -> TxnOffsetCo
 
 
 @pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])
-async def test_offsets_of_a_transaction_count_when_its_marker_says_so(kind: ControlType) -> None:
+async def test_transactional_offsets_count_from_their_commit_marker_on(kind: ControlType) -> None:
     made = await world()
     request = in_transaction(("t", 0, 5), ("gone", 0, 6), ("t", 1, 7))
     response = await answered(made.coordinator.commit_transactional(request, ErrorCode.NONE))
@@ -260,7 +260,7 @@ async def test_offsets_are_deleted_where_they_exist_and_the_group_as_a_whole() -
     assert await committed(made) == (ErrorCode.NONE, -1)
 
 
-async def test_the_offsets_of_a_topic_go_with_it_and_not_with_others() -> None:
+async def test_offsets_are_deleted_with_their_topic_alone() -> None:
     made = await world()
     made.image = image_of(GROUP_TOPIC, "t", "u2")
     made.coordinator.on_image()
@@ -274,7 +274,7 @@ async def test_the_offsets_of_a_topic_go_with_it_and_not_with_others() -> None:
     assert [topic.name for topic in group.topics] == ["t"]
 
 
-async def test_where_another_broker_coordinates_the_client_is_sent_on() -> None:
+async def test_a_client_is_sent_to_the_broker_that_coordinates() -> None:
     made = await world()
     partition = PartitionImage(0, (2,), leader=2, leader_epoch=1)
     made.image = image_of("t")
@@ -283,7 +283,7 @@ async def test_where_another_broker_coordinates_the_client_is_sent_on() -> None:
     assert made.created == []
 
 
-async def test_a_coordinator_that_has_stopped_says_so_to_every_question() -> None:
+async def test_a_stopped_coordinator_refuses_every_request() -> None:
     made = await world()
     await answered(made.coordinator.commit(commit_of(("t", 0, 5)), NAMES))
     made.coordinator.stop()

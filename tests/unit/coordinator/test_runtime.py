@@ -196,7 +196,7 @@ async def test_a_write_that_timed_out_is_shown_only_after_its_commit() -> None:
 # Transactions
 
 
-async def test_records_of_a_transaction_have_a_batch_of_their_own() -> None:
+async def test_records_of_a_transaction_have_their_own_batch() -> None:
     world = World()
     waiting = [
         world.put(("a", "1")),
@@ -324,7 +324,7 @@ def marker(producer_id: int, kind: ControlType) -> bytes:
     )
 
 
-async def test_a_log_that_cannot_be_read_is_tried_again() -> None:
+async def test_loading_is_repeated_after_a_read_error() -> None:
     partition = log_of(words(("a", "1")))
     partition.log.faults.append(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
     world = World(partition)
@@ -335,7 +335,7 @@ async def test_a_log_that_cannot_be_read_is_tried_again() -> None:
     assert world.shard.words == {"a": "1"}
 
 
-async def test_a_new_leader_speaks_when_all_that_its_log_has_is_committed() -> None:
+async def test_a_new_leader_answers_once_its_whole_log_is_committed() -> None:
     partition = log_of(words(("a", "1")), words(("a", "2")))
     partition.high_watermark, partition.commits_at_once = 1, False
     reads = [0]
@@ -364,7 +364,7 @@ async def test_one_log_is_read_at_a_time_and_a_waiting_one_blocks_no_other() -> 
     assert [hosted.partition for hosted in world.runtime.loaded()] == logs[1:]
 
 
-async def test_a_leader_that_bounces_loads_once_for_each_term_that_lasts() -> None:
+async def test_leadership_that_moves_back_and_forth_loads_once_for_each_lasting_term() -> None:
     partition = log_of(*(words(("a", str(n)), ("pad", "value" * 3000)) for n in range(20)))
     world = World(partition)
     reads = [0]
@@ -476,7 +476,7 @@ async def test_the_timer_follows_the_earliest_deadline() -> None:
 # Faults of ours
 
 
-async def test_a_fault_in_an_event_is_the_callers_unknown_error_and_the_log_is_read_again() -> None:
+async def test_an_exception_in_an_event_is_an_unknown_server_error_and_the_log_is_loaded_again() -> None:
     world = World()
     await world.put(("k", "v"))
 
@@ -530,7 +530,7 @@ async def test_an_exception_while_closing_leaves_no_other_request_waiting() -> N
     assert await asyncio.wait_for(later, 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_a_fault_of_the_timer_starts_the_shard_over() -> None:
+async def test_an_exception_in_a_timer_loads_the_shard_again() -> None:
     world = World()
     hosted = world.runtime.hosted("any")
     hosted.shard.on_time = None  # type: ignore[assignment, method-assign]

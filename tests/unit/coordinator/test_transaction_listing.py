@@ -41,7 +41,7 @@ def test_no_id_is_matched_on_the_loop() -> None:
     assert threading.get_ident() not in pattern.threads
 
 
-def test_a_client_that_leaves_ends_the_search() -> None:
+def test_a_disconnect_ends_the_search() -> None:
     pattern = Recording()
 
     async def leave() -> None:

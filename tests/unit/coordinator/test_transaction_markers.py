@@ -90,7 +90,7 @@ async def test_each_leader_gets_one_request() -> None:
     assert marker.transaction_result
 
 
-async def test_an_abort_says_so() -> None:
+async def test_an_abort_marker_says_that_it_aborts() -> None:
     cluster = Cluster({("t", 0): 1, ("t", 1): 1, ("u", 0): 1})
     aborted = replace(DECIDED, state=TransactionState.PREPARE_ABORT)
     assert await cluster.sender().send(aborted, 5, lambda: True)
@@ -117,7 +117,7 @@ async def test_a_partition_without_leader_is_waited_for_and_a_deleted_one_is_not
     assert cluster.asked == [(1, "t", 0), (2, "t", 1)]
 
 
-async def test_a_coordinator_that_is_over_stops() -> None:
+async def test_marker_writes_stop_when_the_coordinator_closes() -> None:
     cluster = Cluster({("t", 0): -1})
     goes_on = [True, True, False]
     assert not await cluster.sender().send(DECIDED, 5, lambda: goes_on.pop(0))

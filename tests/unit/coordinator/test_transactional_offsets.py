@@ -85,7 +85,7 @@ def test_only_current_members_may_commit(state: GroupState, who: dict[str, objec
     assert commit(shard_with(state), **who) == (error, OK, 1 if error == OK else 0)
 
 
-def test_a_group_that_is_not_there_cannot_have_a_generation() -> None:
+def test_a_missing_group_has_no_generation() -> None:
     shard = GroupShard(GroupSettings())
     assert commit(shard, generation_id=0, member_id="m")[0] == ErrorCode.ILLEGAL_GENERATION
     assert commit(shard)[0] == OK
@@ -104,7 +104,7 @@ def test_a_group_exists_from_its_first_commit_in_a_transaction_on(committed: boo
     assert not shard.offsets.is_pending("g", "t", 0)
 
 
-def test_taking_back_its_only_commit_unmakes_the_group() -> None:
+def test_undoing_its_only_commit_removes_the_group() -> None:
     shard = GroupShard(GroupSettings())
     shard.replay(OffsetRecord("g", "t", 0, CommittedOffset(9)), 7)()
     assert shard.groups == {}

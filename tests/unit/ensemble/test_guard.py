@@ -88,7 +88,7 @@ def test_the_guard_ends_with_a_process_that_ended_by_itself(directory: Path) -> 
     assert left.poll() is not None
 
 
-def test_a_restarted_server_has_one_guard(directory: Path) -> None:
+def test_a_restarted_server_has_one_guard_process(directory: Path) -> None:
     node = Node(1, "127.0.0.1", 1, directory, directory / "java", [])
     node.start()
     first = node._guard

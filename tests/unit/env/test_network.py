@@ -81,7 +81,7 @@ class StuckTransport(asyncio.Transport):
         return sum(map(len, self.written))
 
 
-def test_nothing_overtakes_bytes_that_wait_in_the_transport(tmp_path: Path) -> None:
+def test_a_slice_waits_for_bytes_in_the_transports_buffer(tmp_path: Path) -> None:
     file = SystemDisk().open(tmp_path / "a", create=True)
     file.pwrite(bytes(100_000), 0)
     ours, theirs = socket.socketpair()

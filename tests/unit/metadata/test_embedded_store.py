@@ -175,7 +175,7 @@ def test_others_go_on_while_a_snapshot_is_written(tmp_path: Path) -> None:
     assert len(_names(tmp_path / "m")) == 13
 
 
-def test_a_store_that_cannot_say_goodbye_is_closed_all_the_same(tmp_path: Path) -> None:
+def test_a_store_without_a_connection_is_closed_anyway(tmp_path: Path) -> None:
     """The disk may be full: the ephemeral nodes go when the store is opened again."""
 
     async def scenario() -> None:

@@ -111,7 +111,7 @@ def test_more_partitions_keep_the_leaders_of_the_old() -> None:
     assert [p.leader for p in image.topics["orders"].partitions] == [-1, 1, -1]
 
 
-def test_a_topic_made_again_forgets_the_leaders_of_the_old() -> None:
+def test_a_topic_created_again_does_not_inherit_leaders() -> None:
     builder = ImageBuilder(_image_with_orders())
     builder.put(
         "/brokers/topics/orders",
@@ -174,7 +174,7 @@ def test_a_topic_whose_node_is_damaged_keeps_its_last_known_state(text: bytes, i
     assert not remade.topics, "it is not the one that was known"
 
 
-def test_a_mark_holds_against_the_topics_text() -> None:
+def test_the_topic_id_node_wins_over_the_id_in_the_topics_node() -> None:
     topic, id_node = layout.topic_path("orders"), (layout.topic_id_path("orders", TOPIC_ID), _node(b""))
     for other in (UUID(int=7), None):
         text = layout.encode_topic(TopicNode(other, {0: (1,)}, {}, {}))

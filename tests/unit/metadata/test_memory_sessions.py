@@ -31,7 +31,7 @@ def run(scenario: Callable[[MemoryEnsemble], Awaitable[None]]) -> None:
     asyncio.run(scenario(MemoryEnsemble()))  # type: ignore[arg-type]
 
 
-def test_an_expired_session_loses_its_nodes_and_begins_again_under_another_number() -> None:
+def test_an_expired_session_loses_its_nodes_and_is_renewed_under_another_id() -> None:
     async def scenario(ensemble: MemoryEnsemble) -> None:
         mine, other = ensemble.connect(), ensemble.connect()
         states: list[SessionState] = []
@@ -132,7 +132,7 @@ def test_the_image_catches_up_after_a_suspended_session() -> None:
     run(scenario)
 
 
-def test_a_node_that_means_nothing_is_passed_over() -> None:
+def test_a_damaged_node_is_skipped() -> None:
     async def scenario(ensemble: MemoryEnsemble) -> None:
         store = ensemble.connect()
         await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])

@@ -162,7 +162,7 @@ def test_an_image_is_shown_after_its_preparation_and_later_changes_are_in_the_ne
     assert steps == ["prepare ['a']", "show ['a']", "prepare ['a', 'b']", "show ['a', 'b']"]
 
 
-def test_a_topic_is_read_again_with_its_mark() -> None:
+def test_a_topic_is_read_again_with_its_id_node() -> None:
     async def scenario() -> None:
         store = MemoryEnsemble().connect()
         await store.multi([Create(path) for path in layout.PERSISTENT_PATHS])
@@ -247,7 +247,7 @@ def _without_topic(number: int, led_by: int) -> list[Operation]:
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_no_topic_is_shown_with_the_leader_of_another_that_took_its_name(at: int) -> None:
+def test_no_topic_is_shown_with_the_leader_of_another_topic_of_its_name(at: int) -> None:
     """Node versions begin at 0 again, and so do leader epochs: two brokers would lead one partition in one epoch."""
     leaders: set[tuple[UUID, int]] = set()
 

@@ -87,7 +87,7 @@ def test_a_watch_event_is_no_answer_and_prolongs_nothing() -> None:
     asyncio.run(scenario())
 
 
-def test_an_answer_prolongs_the_session_from_when_its_own_request_was_sent() -> None:
+def test_an_answer_extends_the_session_from_the_time_its_request_was_sent() -> None:
     async def scenario() -> None:
         async with asyncio.timeout(30), FakeZooKeeper(timeout_ms=TIMEOUT_MS) as server:
             clock, owner = HandClock(), Owner()

@@ -94,11 +94,11 @@ def test_a_consumer_is_not_sent_to_a_replica_that_deleted_its_offset_or_to_an_em
         (2, StateNode(1, 4, 7, (1, 3)), None),
     ],
 )
-def test_a_broker_gives_up_its_place(broker: int, state: StateNode, after: StateNode | None) -> None:
+def test_a_broker_resigns_from_a_replica(broker: int, state: StateNode, after: StateNode | None) -> None:
     assert without(broker, state, (1, 2, 3)) == after
 
 
-def test_the_last_in_sync_hands_over_to_an_heir_where_the_owner_prefers_that() -> None:
+def test_the_last_in_sync_replica_hands_over_to_a_fallback_if_unclean_elections_are_allowed() -> None:
     alone = StateNode(1, 4, 7, (1,))
     assert without(1, alone, (1, 2, 3), fallbacks=(3, 2)) == StateNode(3, 5, 7, (3,))
     assert without(1, StateNode(NO_LEADER, 4, 7, (1,)), (1, 2, 3), fallbacks=(3,)) == StateNode(

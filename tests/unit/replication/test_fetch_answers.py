@@ -147,7 +147,7 @@ def test_records_that_cannot_be_appended_make_their_partition_wait(tmp_path: Pat
     run(tmp_path, leader, scenario)
 
 
-def test_an_answer_for_a_partition_that_was_closed_meanwhile_is_dropped(tmp_path: Path) -> None:
+def test_a_response_for_a_closed_partition_is_dropped(tmp_path: Path) -> None:
     leader = KnowingLeader()
 
     async def scenario(partitions: Partitions) -> None:

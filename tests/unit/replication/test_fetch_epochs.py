@@ -81,7 +81,7 @@ def epochs_asked(request: FetchRequest) -> list[int]:
 @pytest.mark.parametrize(
     "late", [records_at(1), DIVERGED, OUT_OF_RANGE], ids=["records", "diverged", "out-of-range"]
 )
-def test_an_answer_of_an_earlier_epoch_changes_nothing_and_the_next_request_names_the_new_epoch(
+def test_a_response_of_an_earlier_epoch_changes_nothing_and_the_next_request_has_the_new_epoch(
     tmp_path: Path, late: PartitionData
 ) -> None:
     async def scenario() -> None:

@@ -51,7 +51,7 @@ def following(directory: LogDirectory) -> tuple[Partitions, ClusterImage]:
     return partitions, shown
 
 
-def test_a_fault_with_one_partition_does_not_cost_the_others_their_answers(
+def test_an_exception_for_one_partition_does_not_lose_the_other_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append = Partition.append_as_follower

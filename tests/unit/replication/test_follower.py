@@ -35,7 +35,7 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
         ([], (2, 50), 20),
     ],
 )
-def test_the_log_is_cut_where_both_last_agree(
+def test_the_log_is_truncated_where_both_logs_last_agree(
     ours: list[tuple[int, int]], theirs: tuple[int, int], cut: int
 ) -> None:
     remedy = follower.after_divergence(epochs(*ours), *theirs, log_end_offset=20, high_watermark=10)
@@ -52,7 +52,9 @@ def test_the_log_is_cut_where_both_last_agree(
         (0, 20, None),
     ],
 )
-def test_a_leader_without_our_end_is_shorter_or_begins_later(start: int, end: int, remedy: object) -> None:
+def test_a_leader_that_lacks_our_end_offset_is_shorter_or_starts_later(
+    start: int, end: int, remedy: object
+) -> None:
     found = follower.after_out_of_range(
         log_end_offset=20, high_watermark=10, leader_start_offset=start, leader_end_offset=end
     )
@@ -66,7 +68,7 @@ def test_the_watermark_rises_to_the_leaders_as_far_as_the_log_goes() -> None:
     assert follower.next_high_watermark(3, 1, 10) == 3
 
 
-def test_the_epoch_of_the_last_record_counts_not_that_of_an_empty_term() -> None:
+def test_a_fetch_names_the_epoch_of_the_last_record_not_of_an_empty_epoch() -> None:
     def asked(known: LeaderEpochs, start: int, end: int) -> int:
         return follower.next_fetch(
             known, log_start_offset=start, log_end_offset=end, leader_epoch=9

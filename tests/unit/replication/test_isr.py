@@ -176,7 +176,7 @@ def test_a_replica_joins_only_while_its_registration_is_the_same(
     run(scenario, monkeypatch)
 
 
-def test_a_broker_that_gives_up_its_place_tries_until_it_has(
+def test_a_resignation_is_repeated_until_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -216,7 +216,7 @@ def resigns(tmp_path: Path, writer: IsrWriter) -> None:
 
 
 @pytest.mark.parametrize("act", [proposes, resigns])
-def test_a_topic_made_under_the_same_name_meanwhile_keeps_its_own_set(
+def test_a_new_topic_of_the_same_name_keeps_its_own_isr(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Path, IsrWriter], None]
 ) -> None:
     successor = StateNode(1, 0, 9, (1, 2, 3))
@@ -233,7 +233,7 @@ def test_a_topic_made_under_the_same_name_meanwhile_keeps_its_own_set(
 
 
 @pytest.mark.parametrize("act", [proposes, resigns])
-def test_a_topic_that_was_made_without_its_mark_gets_it_from_the_first_write(
+def test_a_topic_created_without_an_id_node_gets_one_with_the_first_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Path, IsrWriter], None]
 ) -> None:
     async def scenario() -> None:
@@ -248,7 +248,7 @@ def test_a_topic_that_was_made_without_its_mark_gets_it_from_the_first_write(
     run(scenario, monkeypatch)
 
 
-def test_a_last_member_gives_up_its_place_only_to_a_fallback_replica(
+def test_the_last_isr_member_resigns_only_for_a_fallback_replica(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:

@@ -114,7 +114,7 @@ def test_a_replica_of_a_broker_that_is_away_does_not_join() -> None:
     assert led.propose_expansion(2, 10, lambda broker: None) is None
 
 
-def test_one_change_is_under_way_at_a_time() -> None:
+def test_one_isr_change_is_under_way_at_a_time() -> None:
     led = leader(1, 2)
     fetch(led, 3, 10)
     proposal = led.propose_expansion(3, 10, REGISTERED.get)
@@ -149,7 +149,7 @@ def test_a_proposal_that_an_image_brought_is_not_taken_twice() -> None:
     assert not led.on_proposal_committed(proposal, 5)
 
 
-def test_a_member_stays_while_it_has_all_however_long_ago_it_asked() -> None:
+def test_a_member_with_all_records_stays_even_if_its_last_fetch_is_long_ago() -> None:
     led = leader(1, 2, 3)
     fetch(led, 2, 10)
     fetch(led, 3, 9)
@@ -157,7 +157,7 @@ def test_a_member_stays_while_it_has_all_however_long_ago_it_asked() -> None:
     assert shrunk(led, LAG_MS + 1) == (1, 2)
 
 
-def test_a_member_that_was_registered_again_leaves_until_it_asks() -> None:
+def test_a_member_that_registered_again_leaves_the_isr_until_it_fetches() -> None:
     led = leader(1, 2)
     fetch(led, 2, 10, epoch=20)
     assert led.propose_shrinkage(

@@ -160,7 +160,7 @@ def test_a_fetcher_whose_log_diverged_gets_the_point_of_divergence(tmp_path: Pat
     assert partition.fetch(3, 100, last_fetched_epoch=2).divergence == Divergence(1, 2)
 
 
-def test_acks_all_needs_enough_replicas_in_sync_and_others_do_not(tmp_path: Path) -> None:
+def test_only_acks_all_needs_min_insync_replicas(tmp_path: Path) -> None:
     partition = make(tmp_path, TopicConfig(min_insync_replicas=2))
     lead(partition, replicas=(1, 2), isr=(1,))
     assert code_of(lambda: append(partition, acks=ACKS_ALL)) == ErrorCode.NOT_ENOUGH_REPLICAS
@@ -204,7 +204,7 @@ def test_readers_are_woken_by_an_append_an_election_and_the_end(tmp_path: Path) 
     assert code_of(lambda: partition.fetch(0, 1)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_where_flushing_is_asked_for_nothing_is_visible_before_it_is_on_disk(tmp_path: Path) -> None:
+def test_with_flush_messages_records_are_visible_only_once_they_are_on_disk(tmp_path: Path) -> None:
     async def scenario() -> None:
         partition = make(tmp_path, TopicConfig(flush_messages=1))
         lead(partition)
@@ -219,7 +219,7 @@ def test_where_flushing_is_asked_for_nothing_is_visible_before_it_is_on_disk(tmp
     run(scenario)
 
 
-def test_appends_that_wait_share_a_sync(tmp_path: Path) -> None:
+def test_waiting_appends_share_a_sync(tmp_path: Path) -> None:
     async def scenario() -> None:
         disk = LazyDisk()
         partition = make(tmp_path, TopicConfig(flush_messages=1), disk)
@@ -298,7 +298,7 @@ def test_acks_all_waits_for_the_followers_and_acks_1_does_not(tmp_path: Path) ->
     assert partition.is_acknowledged(info)
 
 
-def test_a_follower_that_claims_more_than_there_is_moves_nothing(tmp_path: Path) -> None:
+def test_a_follower_beyond_the_leaders_end_moves_nothing(tmp_path: Path) -> None:
     partition = make(tmp_path)
     pair(partition)
     append(partition)
@@ -334,7 +334,7 @@ def test_uncommitted_records_wake_followers(tmp_path: Path) -> None:
     assert partition.fetch(0, 100).records is None
 
 
-def test_the_leaders_disk_holds_up_acks_1_and_the_watermark_but_not_the_followers(tmp_path: Path) -> None:
+def test_the_leaders_disk_delays_acks_1_and_the_watermark_but_not_followers(tmp_path: Path) -> None:
     async def scenario() -> None:
         partition = make(tmp_path, TopicConfig(flush_messages=1))
         pair(partition)
@@ -377,7 +377,7 @@ def test_an_older_image_changes_no_role(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("leader", [1, 2])
-def test_an_older_state_of_the_same_term_brings_no_old_isr_back(tmp_path: Path, leader: int) -> None:
+def test_an_older_state_of_the_same_epoch_does_not_restore_an_old_isr(tmp_path: Path, leader: int) -> None:
     partition = make(tmp_path)
     pair(partition, 5, leader=leader, isr=(leader,), partition_epoch=8)
     pair(partition, 5, leader=leader, isr=(1, 2), partition_epoch=7)
@@ -386,7 +386,7 @@ def test_an_older_state_of_the_same_term_brings_no_old_isr_back(tmp_path: Path, 
     assert (partition.isr, partition.partition_epoch) == ((1, 2), 9)
 
 
-def test_a_follower_takes_over_bytes_watermark_and_log_start(tmp_path: Path) -> None:
+def test_a_follower_copies_bytes_watermark_and_log_start(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     leader, copy = make(tmp_path / "one"), make(tmp_path / "two")
@@ -429,7 +429,7 @@ def test_a_replica_that_knows_no_leader_does_not_reset_consumers(tmp_path: Path)
     )
 
 
-def test_deleting_waits_for_replicas_that_are_alive(tmp_path: Path) -> None:
+def test_deleting_records_waits_for_live_replicas(tmp_path: Path) -> None:
     async def scenario() -> None:
         partition = make(tmp_path)
         partition._dependencies.broker_epoch_of = {2: 20}.get
@@ -494,7 +494,7 @@ def test_a_member_that_asks_again_for_earlier_offsets_is_removed_at_once(tmp_pat
     assert proposed == [(1,)]
 
 
-def test_a_batch_behind_one_that_was_refused_for_a_while_is_not_out_of_order(tmp_path: Path) -> None:
+def test_a_batch_after_a_temporarily_refused_one_is_not_out_of_order(tmp_path: Path) -> None:
     """Else a producer begins a new epoch, and writes again elsewhere what is written but not acknowledged."""
     partition = make(tmp_path, TopicConfig(min_insync_replicas=2))
     lead(partition, replicas=(1, 2), isr=(1, 2))
@@ -516,7 +516,7 @@ def test_a_batch_behind_one_that_was_refused_for_a_while_is_not_out_of_order(tmp
     assert code_of(lambda: send(4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_follower_that_rests_is_woken_by_all_that_it_must_hear(tmp_path: Path) -> None:
+def test_an_idle_follower_is_woken_by_every_change_that_concerns_it(tmp_path: Path) -> None:
     def lead_on(partition_epoch: int, **facts: Any) -> Callable[[], None]:
         return lambda: pair(partition, partition_epoch=partition_epoch, **facts)
 

@@ -72,7 +72,7 @@ def test_partitions_are_created_and_deleted_with_the_image(tmp_path: Path) -> No
     directory.close()
 
 
-def test_a_topic_made_again_begins_empty(tmp_path: Path) -> None:
+def test_a_topic_created_again_is_empty(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     partitions = registry(directory)
     old, new = image(topic("a", FIRST, 1)), image(topic("a", SECOND, 1))
@@ -115,7 +115,7 @@ def test_a_topic_whose_node_was_restored_under_its_id_keeps_its_records(tmp_path
 
 
 @pytest.mark.parametrize("successor", [None, SECOND])
-def test_logs_that_were_made_for_an_image_that_was_never_shown_go(
+def test_logs_created_for_an_image_that_was_never_shown_are_deleted(
     tmp_path: Path, successor: UUID | None
 ) -> None:
     """As where a topic goes, or another takes its name, while a broker makes ready to lead again."""
@@ -158,7 +158,7 @@ def test_a_topic_whose_node_is_damaged_keeps_its_logs(tmp_path: Path) -> None:
     directory.close()
 
 
-def test_another_brokers_partition_is_not_here(tmp_path: Path) -> None:
+def test_a_partition_of_another_broker_is_refused(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     partitions = registry(directory)
     partitions.apply(image(), image(topic("a", FIRST, 1, replicas=(2,))))
@@ -168,7 +168,7 @@ def test_another_brokers_partition_is_not_here(tmp_path: Path) -> None:
     directory.close()
 
 
-def test_logs_of_a_topic_that_no_image_knows_are_kept_aside(tmp_path: Path) -> None:
+def test_logs_of_a_topic_that_no_image_has_are_set_aside(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     registry(directory).apply(image(), image(topic("a", FIRST, 1), topic("b", FIRST, 1)))
     directory.close()
@@ -182,7 +182,7 @@ def test_logs_of_a_topic_that_no_image_knows_are_kept_aside(tmp_path: Path) -> N
     directory.close()
 
 
-def test_new_partitions_go_where_there_are_fewest(tmp_path: Path) -> None:
+def test_new_partitions_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
     directories = [open_directory(tmp_path / "x"), open_directory(tmp_path / "y")]
     partitions = registry(*directories)
     partitions.apply(image(), image(topic("a", FIRST, 6)))
@@ -193,7 +193,7 @@ def test_new_partitions_go_where_there_are_fewest(tmp_path: Path) -> None:
         directory.close(offsets)
 
 
-def test_logs_hear_of_their_topics_configuration(tmp_path: Path) -> None:
+def test_logs_get_changes_of_their_topics_configuration(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     configs = {"a": TopicConfig(), "b": TopicConfig()}
     partitions = Partitions(
@@ -253,7 +253,7 @@ def test_logs_that_were_created_in_advance_are_used_and_failures_are_reported(
     assert all(partitions.find("a", number).is_leader for number in range(100) if number != 6)
 
 
-def test_no_more_logs_are_made_once_the_broker_stops(tmp_path: Path) -> None:
+def test_no_logs_are_created_once_the_broker_stops(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     partitions, new = registry(directory), image(topic("a", FIRST, 200))
     answers = iter([True, False])
@@ -261,7 +261,7 @@ def test_no_more_logs_are_made_once_the_broker_stops(tmp_path: Path) -> None:
     assert 0 < len(directory.logs) < 200
 
 
-def test_beside_a_directory_that_is_offline_no_log_is_made_before_it_is_looked_at_closely(
+def test_no_log_is_created_in_advance_while_a_directory_is_offline(
     tmp_path: Path,
 ) -> None:
     directory, dead = open_directory(tmp_path / "a"), open_directory(tmp_path / "b")
@@ -334,7 +334,7 @@ def test_a_restarted_replica_knows_the_high_watermark_of_its_checkpoint(tmp_path
     directory.close()
 
 
-def test_no_logs_are_made_ahead_for_the_replicas_of_other_brokers(tmp_path: Path) -> None:
+def test_no_logs_are_created_for_replicas_of_other_brokers(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     partitions = registry(directory)
     asyncio.run(partitions.make_logs(image(topic("a", FIRST, 100, replicas=(2, 3))), lambda: True))
@@ -342,7 +342,7 @@ def test_no_logs_are_made_ahead_for_the_replicas_of_other_brokers(tmp_path: Path
     directory.close()
 
 
-def test_a_log_that_fails_closes_its_partition_alone_and_gives_it_up(tmp_path: Path) -> None:
+def test_a_failed_log_closes_only_its_partition_and_resigns(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     partitions = registry(directory)
     given_up: list[tuple[str, UUID, int, tuple[int, ...]]] = []

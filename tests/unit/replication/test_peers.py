@@ -197,7 +197,7 @@ def test_a_reply_to_an_abandoned_request_disturbs_no_other_request() -> None:
     run(scenario)
 
 
-def test_a_broker_that_knows_only_our_oldest_version_is_asked_in_it() -> None:
+def test_a_broker_that_knows_only_our_oldest_version_gets_requests_in_it() -> None:
     oldest = API.LIST_OFFSETS.versions.min
 
     async def scenario() -> None:

@@ -38,7 +38,7 @@ def test_a_batch_after_a_refused_one_is_refused_for_the_same_reason(reason: ApiE
     assert told(refusals, batch(8), DISORDER) == reason.code
 
 
-def test_disorder_of_its_own_is_disorder() -> None:
+def test_a_gap_that_no_refusal_explains_is_out_of_order() -> None:
     refusals = Refusals()
     assert told(refusals, batch(6), DISORDER) == DISORDER.code
     refusals.check(batch(5), SHORT)
@@ -48,7 +48,7 @@ def test_disorder_of_its_own_is_disorder() -> None:
     assert told(refusals, batch(6, epoch=1), DISORDER) == DISORDER.code
 
 
-def test_the_first_refused_batch_stays_the_forerunner_until_it_is_taken() -> None:
+def test_the_first_refused_batch_decides_until_it_is_appended() -> None:
     refusals = Refusals()
     refusals.check(batch(5), SHORT)
     refusals.check(batch(6), FEW)

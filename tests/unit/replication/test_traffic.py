@@ -33,7 +33,7 @@ def test_a_batch_that_is_too_large_is_rejected_and_not_failed(tmp_path: Path) ->
     assert (partition.traffic.failed_produce_requests, partition.traffic.bytes_in) == (0, 0)
 
 
-def test_an_append_without_enough_replicas_has_failed(tmp_path: Path) -> None:
+def test_an_append_fails_without_enough_replicas(tmp_path: Path) -> None:
     partition = make(tmp_path, TopicConfig(min_insync_replicas=2))
     lead(partition, replicas=(1, 2))
     with pytest.raises(ApiError):
