@@ -47,6 +47,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "cluster",
         "Show brokers, the controller, and partitions that are offline or lack replicas.",
     ),
+    "metrics": (
+        "felice.cli.metrics",
+        "metrics",
+        "Show the metrics of brokers, and print the Grafana dashboard.",
+    ),
     "reassign": ("felice.cli.reassign", "reassign", "Move partitions to other brokers."),
     "elect-leaders": (
         "felice.cli.elect_leaders",

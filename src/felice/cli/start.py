@@ -213,7 +213,7 @@ def _run_processes(cluster: LocalCluster, data_dir: Path, host: str, log_format:
         """The command that starts one broker of the cluster."""
         if group.processes[broker_id].addresses:
             ports[broker_id] = int(group.processes[broker_id].addresses.rpartition(":")[2])
-        settings = {**cluster.properties, "node.id": str(broker_id)}
+        settings = {**cluster.properties_of(broker_id), "node.id": str(broker_id)}
         return [
             *(PYTHON, "-m", "felice.cli.main", "start", "--host", host, "--port", str(ports[broker_id])),
             *("--data-dir", str(data_dir / f"broker-{broker_id}"), "--store-descriptor", str(descriptor)),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from felice.config.limits import LimitOptions
+from felice.config.monitoring import MonitoringOptions
 from felice.config.option import INT_MAX, Kind, Scope, option
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorOptions(LimitOptions):
+class CoordinatorOptions(MonitoringOptions):
     """Options of consumer groups, committed offsets, transactions and producer ids."""
 
     producer_id_expiration_ms: int = option(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
+from felice.metadata.latencies import RequestLatencies
 from felice.metadata.store import (
     ANY_VERSION,
     Create,
@@ -93,6 +94,11 @@ class SessionLife:
 
 class SingleWrites(ABC):
     """Writes of one node: each is a `multi` of one."""
+
+    @property
+    def request_latencies(self) -> RequestLatencies:
+        """None were measured, unless the store measures them."""
+        return RequestLatencies()
 
     @abstractmethod
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
 
+from felice.metadata.latencies import RequestLatencies
+
 ANY_VERSION = -1
 
 
@@ -179,6 +181,11 @@ class MetadataStore(Protocol):
     @property
     def session_state(self) -> SessionState:
         """The state now; it becomes `EXPIRED` by the clock, even if no message can arrive."""
+        ...
+
+    @property
+    def request_latencies(self) -> RequestLatencies:
+        """How long the requests of this session took; without any where the store is in this process."""
         ...
 
     def watch_session(self, listener: SessionListener) -> Callable[[], None]:

@@ -174,6 +174,11 @@ class Partition(Replica):
         assert self.leader is not None
         return self.leader
 
+    @property
+    def known_high_watermark(self) -> int:
+        """The leader's high watermark, as far as this broker knows it."""
+        return max(self.high_watermark, self.leader_high_watermark if self.leader is None else 0)
+
     # Writing, as the leader
 
     def append(

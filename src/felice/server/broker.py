@@ -53,6 +53,8 @@ from felice.server.log_directories import LogDirectories
 from felice.server.maintenance import Maintenance
 from felice.server.membership import Membership
 from felice.server.metrics.mbeans import Metrics
+from felice.server.metrics.sources import Sources
+from felice.server.monitoring import Monitoring
 from felice.server.producer_ids import ProducerIds
 from felice.server.replica_moves import ReplicaMoves
 from felice.server.replication_parts import ReplicationParts, make_replication
@@ -118,6 +120,7 @@ class Broker:
         self.listeners: list[Listener] = []
         self._tls = TlsListeners()
         self._store_source = source_of(config, env) if store_source is None else store_source
+        self.monitoring = Monitoring(env, self._config, self.lifecycle)
         self._store: MetadataStore | None = None
         self._watcher: Watcher | None = None
         self._parts: _Parts | None = None
@@ -185,6 +188,7 @@ class Broker:
     async def _start(self) -> None:
         self.lifecycle.enter(State.LOADING)
         await check_free(self.env.network, self.config.parsed_listeners)
+        await self.monitoring.start()
         store, watcher, cluster_id = await self._open_store()
         await self.directories.load(lambda topic: self.settings.topic_config(watcher.image, topic))
         parts = self._parts = self._compose(store, watcher)
@@ -246,6 +250,7 @@ class Broker:
         services.replica_moves.start()
         for listener in self.listeners:
             listener.open()
+        self.monitoring.follow(Sources(services, parts.cleaner, self.listeners, self.monitoring.watch))
         parts.membership.check_own_addresses()
         # The event loop calls this before it reads the first request.
         asyncio.get_running_loop().call_soon(self._start_coordinators)
@@ -385,6 +390,7 @@ class Broker:
             await parts.membership.hand_over()
         self.lifecycle.enter(State.STOPPING)
         await self._finish_requests(parts)
+        await self.monitoring.leave()
         await self._stop_components(parts)
         await self._close_directories(parts)
         await self._close_store()
@@ -418,6 +424,7 @@ class Broker:
         if self.lifecycle.has_stop_begun:
             return
         self.lifecycle.enter(State.STOPPING)
+        await self.monitoring.leave()
         for listener in self.listeners:
             await listener.stop_accepting()
             listener.abort("the broker was killed")
@@ -433,6 +440,7 @@ class Broker:
     async def _abandon(self, *, ends_session: bool = True) -> None:
         """Releases all resources without marking a directory clean: after a failed start, and to simulate a crash."""
         self.lifecycle.enter(State.STOPPING)
+        await self.monitoring.leave()
         for listener in self.listeners:
             await listener.stop_accepting()
             await listener.drain(0)
@@ -451,3 +459,4 @@ class Broker:
             await (self._store.close() if ends_session else self._store.abandon())
             self._store = None
         self._store_source.release()
+        await self.monitoring.stop()

@@ -51,6 +51,8 @@ class CleanerStatus:
     uncleanable: dict[str, str] = field(default_factory=dict)
     passes: int = 0
     aborted_passes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +260,8 @@ class Cleaner:
     def _report(self, log: Log, work: CleaningPass, seconds: float) -> None:
         stats = work.stats
         self.status.passes += 1
+        self.status.bytes_read += stats.bytes_indexed + stats.bytes_read
+        self.status.bytes_written += stats.bytes_written
         self.status.last[log.name] = stats
         _log.info(
             "cleaned",

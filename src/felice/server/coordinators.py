@@ -47,6 +47,11 @@ class Coordinators:
     _parts: _Parts | None = None
 
     @property
+    def are_made(self) -> bool:
+        """Whether the coordinators exist: from the first turn of the event loop after the start on."""
+        return self._parts is not None
+
+    @property
     def groups(self) -> GroupCoordinator:
         """The coordinator of the groups whose offsets partition this broker leads."""
         return self._made.groups

@@ -53,6 +53,7 @@ class Listener:
         self.sessions: dict[Session, None] = {}  # in order of their coming
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._server: asyncio.AbstractServer | None = None
+        self.accepted = 0  # connections since the start
         self._by_ip: Counter[str] = Counter()
         self._accepting = True
         # The port is taken before the broker is ready, so that a busy one is noticed before anything changes.
@@ -101,6 +102,7 @@ class Listener:
             return False
         session.principal = principal
         self.sessions[session] = None
+        self.accepted += 1
         self.services.connections.count += 1
         self._by_ip[session.peer] += 1
         return True

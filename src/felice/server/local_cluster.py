@@ -13,6 +13,7 @@ from pathlib import Path
 
 from felice.config import BrokerConfig, Listener
 from felice.config.kafka_only import nearest
+from felice.config.monitoring import METRICS_LISTENER, listener_of
 from felice.env import Environment
 from felice.log.meta_properties import FILE_NAME as META_PROPERTIES
 from felice.metadata.embedded import EmbeddedStore
@@ -152,12 +153,19 @@ class LocalCluster:
             self._store = None
         self._files.release()
 
+    def properties_of(self, broker_id: int) -> dict[str, str]:
+        """The shared options. Only the port for metrics differs between brokers."""
+        listener = self.properties.get(METRICS_LISTENER)
+        if listener is None:
+            return dict(self.properties)
+        return {**self.properties, METRICS_LISTENER: listener_of(listener, broker_id - 1)}
+
     def config(self, broker_id: int) -> BrokerConfig:
         """Returns the configuration of a broker. Raises `StartupError` for unknown names."""
         properties = {
             "listeners": str(Listener("PLAINTEXT", self._host, self.ports[broker_id])),
             "log.dirs": str(self._directory / f"broker-{broker_id}"),
-            **self.properties,
+            **self.properties_of(broker_id),
             **({"broker.rack": self._racks[(broker_id - 1) % len(self._racks)]} if self._racks else {}),
             "node.id": str(broker_id),
         }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from felice.config import BrokerConfig
 from felice.env import Environment
 from felice.env.descriptors import raise_limit
+from felice.env.service_manager import ServiceManager
 from felice.server.broker import Broker
 from felice.server.startup import BrokerFailed
 
@@ -33,7 +34,10 @@ def run(
         await broker.start()
         return [broker]
 
-    asyncio.run(_serve(start, broker.stop, lambda: on_ready(broker) if on_ready is not None else None))
+    manager = ServiceManager()
+    asyncio.run(
+        _serve(start, broker.stop, lambda: on_ready(broker) if on_ready is not None else None, manager)
+    )
 
 
 def run_cluster(cluster: LocalCluster, *, on_ready: Callable[[], None]) -> None:
@@ -43,7 +47,7 @@ def run_cluster(cluster: LocalCluster, *, on_ready: Callable[[], None]) -> None:
         await cluster.start()
         return list(cluster.brokers.values())
 
-    asyncio.run(_serve(start, cluster.stop, on_ready))
+    asyncio.run(_serve(start, cluster.stop, on_ready, ServiceManager()))
 
 
 def run_processes(group: ProcessGroup, *, on_ready: Callable[[], None]) -> None:
@@ -53,13 +57,14 @@ def run_processes(group: ProcessGroup, *, on_ready: Callable[[], None]) -> None:
         await group.start()
         return []
 
-    asyncio.run(_serve(start, group.stop, on_ready))
+    asyncio.run(_serve(start, group.stop, on_ready, ServiceManager()))
 
 
 async def _serve(
     start: Callable[[], Awaitable[list[Broker]]],
     stop: Callable[[], Awaitable[None]],
     on_ready: Callable[[], None],
+    manager: ServiceManager,
 ) -> None:
     raise_limit()
     stopping = asyncio.Event()
@@ -80,8 +85,11 @@ async def _serve(
     # The objects that exist now stay, so the garbage collector need not visit them again.
     gc.freeze()
     on_ready()
+    manager.ready("serving")
     await stopping.wait()
+    manager.stopping()
     await stop()
+    manager.stopped()
     for broker in brokers:
         if broker.lifecycle.failure is not None:
             raise BrokerFailed(broker.lifecycle.failure)

@@ -102,6 +102,11 @@ class Turns:
         unsent_bytes = self.unsent.total_bytes
         return unsent_bytes > 0 and unsent_bytes > self._config().felice_unsent_max_bytes
 
+    @property
+    def waiting(self) -> int:
+        """The number of connections whose requests wait for a turn."""
+        return len(self._queue) + len(self._arrived)
+
     def take_or_wait(self, connection: Waiting, now_s: float) -> bool:
         """Gives a turn at once to a connection that has received requests, and returns whether it did.
 

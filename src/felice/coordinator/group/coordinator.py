@@ -122,6 +122,10 @@ class GroupCoordinator:
         if deleted:
             self.on_topics_deleted(deleted)
 
+    def shards(self) -> list[GroupShard]:
+        """The groups and offsets that this broker coordinates, for metrics: callers must not change them."""
+        return [hosted.shard for hosted in self._runtime.loaded()]
+
     def on_topics_deleted(self, topics: Sequence[str]) -> None:
         """Deletes the committed offsets of topics that no longer exist."""
         for hosted in self._runtime.loaded():

@@ -100,6 +100,10 @@ class TransactionCoordinator:
         """The cluster changed: loads and closes shards by leadership."""
         self._runtime.follow_roles()
 
+    def shards(self) -> list[TransactionShard]:
+        """The transactional ids that this broker coordinates, for metrics: callers must not change them."""
+        return [hosted.shard for hosted in self._runtime.loaded()]
+
     def _partition_count(self) -> int:
         topic = self._image().topics.get(TRANSACTION_TOPIC)
         return self._config.transaction_state_log_num_partitions if topic is None else len(topic.partitions)

@@ -27,6 +27,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from felice.env import Clock
+from felice.metadata.latencies import RequestLatencies
 from felice.metadata.store import SessionExpired, SessionState, StoreError
 from felice.metadata.zookeeper.requests import AddWatch
 from felice.metadata.zookeeper.settings import ZooKeeperSettings
@@ -64,7 +65,12 @@ class ZooKeeperSession:
     """Create it, then `connect`, `call`, `end`."""
 
     def __init__(
-        self, settings: ZooKeeperSettings, tls: ssl.SSLContext | None, clock: Clock, owner: Owner
+        self,
+        settings: ZooKeeperSettings,
+        tls: ssl.SSLContext | None,
+        clock: Clock,
+        owner: Owner,
+        latencies: RequestLatencies | None = None,
     ) -> None:
         self.state = SessionState.SUSPENDED
         self.timeout_ms = settings.session_timeout_ms
@@ -72,6 +78,7 @@ class ZooKeeperSession:
         self._settings = settings
         self._clock = clock
         self._owner = owner
+        self._latencies = latencies or RequestLatencies()
         self._loop = asyncio.get_running_loop()
         self._client = _client(settings, tls)
         self._connection = _Connection(self, self._client)
@@ -107,7 +114,10 @@ class ZooKeeperSession:
             self._in_flight.add(reply.future)
             try:
                 self._client._call(request, reply)
-                return await reply.future
+                began_s = self._clock.monotonic()
+                result = await reply.future
+                self._latencies.add(self._clock.monotonic() - began_s)
+                return result
             finally:
                 self._in_flight.discard(reply.future)
 

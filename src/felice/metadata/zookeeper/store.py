@@ -18,6 +18,7 @@ from kazoo.protocol.states import ZnodeStat
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from felice.env import Clock
+from felice.metadata.latencies import RequestLatencies
 from felice.metadata.session import SessionLife, SingleWrites, Watches
 from felice.metadata.store import (
     ANY_VERSION,
@@ -73,6 +74,7 @@ class ZooKeeperStore(SingleWrites):
         self._renewing = asyncio.Lock()
         # Ephemeral nodes that this session, or the lost one that `renew` cleans up after, created or may have created.
         self._ephemerals: dict[str, None] = {}
+        self._latencies = RequestLatencies()
         self._session = self._new_session()
         self._beginning: ZooKeeperSession | None = None
 
@@ -103,6 +105,10 @@ class ZooKeeperStore(SingleWrites):
     def session_id(self) -> int:
         """The id that the ensemble gave to the session."""
         return self._session.session_id
+
+    @property
+    def request_latencies(self) -> RequestLatencies:
+        return self._latencies
 
     @property
     def session_timeout_ms(self) -> int:
@@ -210,7 +216,7 @@ class ZooKeeperStore(SingleWrites):
     # Begin and end
 
     def _new_session(self) -> ZooKeeperSession:
-        return ZooKeeperSession(self._settings, self._tls, self._clock, self)
+        return ZooKeeperSession(self._settings, self._tls, self._clock, self, self._latencies)
 
     async def _begin_again(self) -> None:
         lost, begun = self._session, self._new_session()

@@ -6,7 +6,7 @@ Keeps true: a gauge is read from the broker's state on request; there is no copy
             A metric of the controller is 0 on every other broker, so that sums over brokers are right.
 How:        the session counts requests, the ISR writer counts ISR changes, and a comparison of successive images
             counts elections.
-Leaves:     the export. Only reads: call `snapshot` on the broker's thread.
+Leaves:     the export to the collectors beside this module. Only reads: call `snapshot` on the broker's thread.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from felice.metadata import ClusterImage, MetadataStore, PartitionImage, Session
 from felice.metadata.layout import NO_LEADER
 from felice.metadata.watcher import Watcher
 from felice.protocol.api import Api
-from felice.replication.partition import Partition
 from felice.server.log_directories import LogDirectories
 from felice.server.metrics.request_times import RequestMetrics
+from felice.server.metrics.totals import ControllerTotals, ReplicaTotals
 from felice.server.replication_parts import ReplicationParts
 
 Snapshot: TypeAlias = Mapping[str, int | str]
@@ -46,6 +46,7 @@ class Counts:
     unclean_elections: int = 0
     expired_sessions: int = 0
     disconnects: int = 0
+    reconnects: int = 0
 
 
 class Metrics:
@@ -63,46 +64,48 @@ class Metrics:
     ) -> None:
         self._broker_id = broker_id
         self._apis = apis
-        self._store = store
+        self.store = store
         self._watcher = watcher
         self._directories = directories
         self._partitions = replication.partitions
-        self._isr_writer = replication.isr_writer
-        self._controller = controller
-        self._counts = Counts()
+        self.isr_writer = replication.isr_writer
+        self.controller = controller
+        self.counts = Counts()
         # The only metrics whose update costs time on each request.
         self.requests = RequestMetrics(apis)
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         """Counts the elections between two images, on the controller."""
-        if old.topics is new.topics or not self._controller.is_controller:
+        if old.topics is new.topics or not self.controller.is_controller:
             return
         for before, after in _new_leaderships(old, new):
-            self._counts.elections += 1
-            self._counts.unclean_elections += after.leader not in before.isr
+            self.counts.elections += 1
+            self.counts.unclean_elections += after.leader not in before.isr
 
     def on_session(self, state: SessionState) -> None:
         """Counts expired sessions and disconnects."""
-        self._counts.expired_sessions += state is SessionState.EXPIRED
-        self._counts.disconnects += state is SessionState.SUSPENDED
+        self.counts.expired_sessions += state is SessionState.EXPIRED
+        self.counts.disconnects += state is SessionState.SUSPENDED
+        self.counts.reconnects += state is SessionState.CONNECTED
 
     def snapshot(self) -> Snapshot:
         """Returns all metrics. The broker must have started."""
         return {**self._replicas(), **self._controller_values(), **self._session(), **self._requests()}
 
     def _replicas(self) -> dict[str, int]:
-        partitions = list(self._partitions)
-        led = [partition for partition in partitions if partition.is_leader]
+        found = ReplicaTotals()
+        for partition in self._partitions:
+            found.add(partition)
         here = _replicas_of(self._watcher.image, self._broker_id)
-        writer = self._isr_writer
+        writer = self.isr_writer
         values = {
-            "PartitionCount": len(partitions),
-            "LeaderCount": len(led),
-            "UnderReplicatedPartitions": sum(map(_lacks_replicas, led)),
-            "UnderMinIsrPartitionCount": sum(_margin(partition) < 0 for partition in led),
-            "AtMinIsrPartitionCount": sum(_margin(partition) == 0 for partition in led),
-            "ReassigningPartitions": sum(partition.image.is_reassigning for partition in led),
-            "OfflineReplicaCount": here - sum(partition.is_open for partition in partitions),
+            "PartitionCount": found.partitions,
+            "LeaderCount": found.leaders,
+            "UnderReplicatedPartitions": found.under_replicated,
+            "UnderMinIsrPartitionCount": found.under_min_isr,
+            "AtMinIsrPartitionCount": found.at_min_isr,
+            "ReassigningPartitions": found.reassigning,
+            "OfflineReplicaCount": here - found.open,
             "IsrShrinksPerSec": writer.shrinks,
             "IsrExpandsPerSec": writer.expansions,
             "FailedIsrUpdatesPerSec": writer.failures,
@@ -112,32 +115,33 @@ class Metrics:
             _OFFLINE_DIRECTORIES: offline,
             _LOGS_SET_ASIDE: sum(len(directory.strays.present()) for directory in self._directories),
         }
-        lag = max(map(_lag, partitions), default=0)
-        return {**_named(_REPLICA_MANAGER, values), **directories, _MAX_LAG: lag}
+        return {**_named(_REPLICA_MANAGER, values), **directories, _MAX_LAG: found.max_lag}
 
     def _controller_values(self) -> dict[str, int]:
-        is_controller = self._controller.is_controller
+        is_controller = self.controller.is_controller
         image = self._watcher.image if is_controller else ClusterImage()
-        partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
+        found = ControllerTotals()
+        for topic in image.topics.values():
+            found.add(topic, image)
         values = {
             "ActiveControllerCount": int(is_controller),
             "ActiveBrokerCount": len(image.brokers),
-            "GlobalTopicCount": len(image.topics),
-            "GlobalPartitionCount": len(partitions),
-            "OfflinePartitionsCount": sum(one.leader not in image.brokers for one in partitions),
-            "PreferredReplicaImbalanceCount": sum(one.leader != one.replicas[0] for one in partitions),
+            "GlobalTopicCount": found.topics,
+            "GlobalPartitionCount": found.partitions,
+            "OfflinePartitionsCount": found.offline,
+            "PreferredReplicaImbalanceCount": found.not_preferred,
         }
         stats = {
-            "LeaderElectionRateAndTimeMs": self._counts.elections,
-            "UncleanLeaderElectionsPerSec": self._counts.unclean_elections,
+            "LeaderElectionRateAndTimeMs": self.counts.elections,
+            "UncleanLeaderElectionsPerSec": self.counts.unclean_elections,
         }
         return {**_named(_CONTROLLER, values), **_named(_CONTROLLER_STATS, stats)}
 
     def _session(self) -> dict[str, int | str]:
         return {
-            f"{_SESSIONS}SessionState": self._store.session_state.name,
-            f"{_SESSIONS}ZooKeeperExpiresPerSec": self._counts.expired_sessions,
-            f"{_SESSIONS}ZooKeeperDisconnectsPerSec": self._counts.disconnects,
+            f"{_SESSIONS}SessionState": self.store.session_state.name,
+            f"{_SESSIONS}ZooKeeperExpiresPerSec": self.counts.expired_sessions,
+            f"{_SESSIONS}ZooKeeperDisconnectsPerSec": self.counts.disconnects,
         }
 
     def _requests(self) -> dict[str, int]:
@@ -156,22 +160,6 @@ def _replicas_of(image: ClusterImage, broker_id: int) -> int:
         for topic in image.topics.values()
         for partition in topic.partitions
     )
-
-
-def _lacks_replicas(partition: Partition) -> bool:
-    """Whether the partition is under-replicated. Replicas that a reassignment adds do not count while they catch up."""
-    return len(partition.isr) < len(partition.image.origin)
-
-
-def _margin(partition: Partition) -> int:
-    """The number of in-sync replicas that may fail before writes with acks=all fail."""
-    needed = min(partition.log.config.min_insync_replicas, len(partition.replicas))
-    return len(partition.isr) - needed
-
-
-def _lag(partition: Partition) -> int:
-    is_following = partition.is_open and partition.leader is None
-    return max(0, partition.leader_high_watermark - partition.log_end_offset) if is_following else 0
 
 
 def _new_leaderships(old: ClusterImage, new: ClusterImage) -> Iterator[tuple[PartitionImage, PartitionImage]]:

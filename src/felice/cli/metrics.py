@@ -1,0 +1,138 @@
+"""The metrics of brokers, as they serve them to Prometheus."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from felice.cli.faults import Fault
+from felice.cli.options import admin_client, connection_options, json_option, wait_all
+from felice.cli.output import show_json
+from felice.config.monitoring import METRICS_LISTENER, address_of
+
+if TYPE_CHECKING:
+    from felice.client.admin import AdminClient
+
+_TIMEOUT_S = 30.0
+_EVERY_INTERFACE = ("", "0.0.0.0", "::")
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("--broker", "broker_id", type=int, help="Only this broker; by default all of them.")
+@click.option("--address", metavar="HOST:PORT", help="Read this endpoint, and ask no broker for it.")
+@click.option("--dashboard", is_flag=True, help="Print the dashboard for Grafana, to import it there.")
+@json_option
+@connection_options
+def metrics(
+    names: tuple[str, ...],
+    broker_id: int | None,
+    address: str | None,
+    dashboard: bool,
+    as_json: bool,
+    bootstrap: str,
+    command_config: Path | None,
+) -> None:
+    """Show the metrics of brokers: all of them, or those whose names contain one of NAMES.
+
+    \b
+    felice metrics leadercount underreplicated
+    felice metrics --broker 1 --json
+    felice metrics --address 127.0.0.1:9404
+    felice metrics --dashboard > felice.json
+
+    Brokers serve metrics if felice.metrics.listener is set in their configuration.
+    """
+    if dashboard:
+        click.echo(dashboard_text())
+        return
+    if address is not None:
+        found = {address: matching(read_page(address), names)}
+    else:
+        admin = admin_client(bootstrap, command_config)
+        found = {
+            f"broker {number}": matching(read_page(where), names)
+            for number, where in endpoints(admin, broker_id).items()
+        }
+    if as_json:
+        show_json({source: dict(samples(lines)) for source, lines in found.items()})
+        return
+    for source, lines in found.items():
+        if len(found) > 1:
+            click.echo(f"# {source}")
+        for line in lines:
+            click.echo(line)
+
+
+def dashboard_text() -> str:
+    """The dashboard that comes with Felice."""
+    from importlib.resources import files
+
+    return (files("felice") / "dashboards" / "felice.json").read_text(encoding="utf-8")
+
+
+def endpoints(admin: AdminClient, broker_id: int | None) -> dict[int, str]:
+    """Where each broker serves its metrics, as its configuration says."""
+    from felice.client.admin import ConfigResource
+
+    nodes = {node.id: node for node in admin.describe_cluster().result().nodes}
+    if broker_id is not None and broker_id not in nodes:
+        raise Fault(f"there is no broker {broker_id}; there are {', '.join(map(str, sorted(nodes)))}")
+    wanted = sorted(nodes) if broker_id is None else [broker_id]
+    resources = {number: ConfigResource(ConfigResource.Type.BROKER, str(number)) for number in wanted}
+    described = wait_all(admin.describe_configs(list(resources.values())))
+    found = {}
+    for number, resource in resources.items():
+        entry = described[resource].get(METRICS_LISTENER)
+        address = address_of(entry.value or "") if entry is not None else None
+        if address is None:
+            raise Fault(f"broker {number} serves no metrics: set {METRICS_LISTENER} in its configuration")
+        host, port = address
+        if port == 0:
+            raise Fault(f"broker {number} serves metrics at a port of its choice: name it with --address")
+        found[number] = f"{nodes[number].host if host in _EVERY_INTERFACE else host}:{port}"
+    return found
+
+
+def read_page(address: str) -> list[str]:
+    """The lines of an endpoint's page. Raises `Fault`."""
+    parsed = address_of(address)
+    if parsed is None:
+        raise Fault(f"expected host:port, got {address!r}")
+    connection = http.client.HTTPConnection(parsed[0] or "127.0.0.1", parsed[1], timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", "/metrics")
+        response = connection.getresponse()
+        text = response.read().decode()
+    except (OSError, http.client.HTTPException) as error:
+        raise Fault(f"no metrics from {address}: {error}") from error
+    finally:
+        connection.close()
+    if response.status != http.HTTPStatus.OK:
+        raise Fault(f"no metrics from {address}: {response.status} {response.reason}")
+    return text.splitlines()
+
+
+def matching(lines: Iterable[str], names: tuple[str, ...]) -> list[str]:
+    """The series of metrics whose names contain one of `names`; without names the whole page."""
+    if not names:
+        return list(lines)
+    wanted = [name.lower() for name in names]
+    return [
+        line
+        for line in lines
+        if not line.startswith("#")
+        and any(name in line.partition("{")[0].partition(" ")[0].lower() for name in wanted)
+    ]
+
+
+def samples(lines: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """Series and values."""
+    for line in lines:
+        if not line.startswith("#"):
+            series, _, value = line.rpartition(" ")
+            yield series, float(value)

@@ -1,0 +1,79 @@
+"""Options of the endpoint for metrics and health. Kafka does not have them; their names begin with `felice.`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from felice.config.limits import LimitOptions
+from felice.config.option import Kind, option
+
+METRICS_LISTENER = "felice.metrics.listener"
+METRIC_NAMES = ("strimzi", "confluent", "reporter")
+METRIC_FAMILIES = (
+    "requests",
+    "connections",
+    "replicas",
+    "controller",
+    "store",
+    "directories",
+    "groups",
+    "transactions",
+    "topics",
+    "partitions",
+    "logs",
+    "lag",
+)
+
+
+def _fault_of_address(text: str) -> str | None:
+    if text and address_of(text) is None:
+        return "expected host:port, such as 127.0.0.1:9404"
+    return None
+
+
+def address_of(text: str) -> tuple[str, int] | None:
+    """The host and port of `host:port`; an empty host means every interface."""
+    found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]\s]*):([0-9]{1,5})", text)
+    if found is None or int(found.group(2)) > 65_535:
+        return None
+    return found.group(1).strip("[]"), int(found.group(2))
+
+
+def listener_of(text: str, number: int) -> str:
+    """The address for the broker with this number, counted from 0, among brokers that share one configuration."""
+    address = address_of(text)
+    if address is None or address[1] == 0:
+        return text
+    return f"{text.rpartition(':')[0]}:{address[1] + number}"
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoringOptions(LimitOptions):
+    """Inherits `LimitOptions` because Python cannot combine two base classes with slots."""
+
+    felice_metrics_listener: str = option(
+        METRICS_LISTENER,
+        Kind.STRING,
+        "",
+        "The address (host:port) at which the broker serves /metrics for Prometheus, /health and /ready by HTTP; "
+        "there is none if it is empty. It asks for no password: choose an address that only your monitoring reaches. "
+        "Port 0 picks a free port. Brokers that one command starts have consecutive ports.",
+        internal_check=_fault_of_address,
+    )
+    felice_metrics_names: str = option(
+        "felice.metrics.names",
+        Kind.STRING,
+        "strimzi",
+        "How Kafka's metrics are named: as Strimzi and jmx_exporter's kafka-2_0_0 rules do (strimzi), Confluent's "
+        "jmx-monitoring-stacks (confluent), or Strimzi's metrics reporter (reporter).",
+        choices=METRIC_NAMES,
+    )
+    felice_metrics_families: tuple[str, ...] = option(
+        "felice.metrics.families",
+        Kind.LIST,
+        METRIC_FAMILIES,
+        "The groups of metrics to serve. partitions and logs have seventeen series for each partition, lag has two for "
+        "each committed offset, topics has ten for each topic.",
+        choices=METRIC_FAMILIES,
+    )

@@ -1,0 +1,31 @@
+"""The parts of a broker that the collectors of metrics read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from felice.metadata import ClusterImage
+from felice.server.cleaning import Cleaner
+from felice.server.listener import Listener
+from felice.server.metrics.loop_watch import LoopWatch
+from felice.server.metrics.mbeans import Metrics
+from felice.server.services import Services
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    services: Services
+    cleaner: Cleaner
+    listeners: Sequence[Listener]
+    loop_watch: LoopWatch
+
+    @property
+    def metrics(self) -> Metrics:
+        """What the broker counts."""
+        return self.services.metrics
+
+    @property
+    def image(self) -> ClusterImage:
+        """The current metadata image."""
+        return self.services.image

@@ -1,0 +1,259 @@
+"""The endpoint for metrics and health of a whole broker, and the dashboard that reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from felice.cli.metrics import dashboard_text, samples
+from felice.config import BrokerConfig, ConfigError
+from felice.config.monitoring import METRIC_FAMILIES, address_of, listener_of
+from felice.env import Environment
+from felice.server.broker import Broker
+from felice.server.embedded import EmbeddedBroker
+from felice.server.metrics.page import COLLECTORS
+from felice.server.startup import StartupError
+
+LISTENER = {"felice.metrics.listener": "127.0.0.1:0"}
+
+
+@contextmanager
+def broker_in(tmp_path: Path, **properties: str) -> Iterator[EmbeddedBroker]:
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    with EmbeddedBroker(tmp_path, properties={**LISTENER, **named}) as started:
+        yield started
+
+
+def get(broker: EmbeddedBroker, path: str = "/metrics") -> tuple[int, str]:
+    return get_from(broker.broker.monitoring.port, path)
+
+
+def get_from(port: int, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", path)
+    response = connection.getresponse()
+    text = response.read().decode()
+    connection.close()
+    return response.status, text
+
+
+def series(broker: EmbeddedBroker) -> dict[str, float]:
+    broker.broker.monitoring._page._made_s = float("-inf")  # do not wait for the page to age
+    return dict(samples(get(broker)[1].splitlines()))
+
+
+def use(broker: EmbeddedBroker, records: int = 100) -> None:
+    """Produces, consumes half, and commits."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+    for _ in range(records):
+        producer.produce("orders", b"x" * 100, partition=0)
+    assert producer.flush(60) == 0
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "readers",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe(["orders"])
+    read: list[confluent_kafka.Message] = []
+    while len(read) < records:
+        read += consumer.consume(records, 1)
+    partition = confluent_kafka.TopicPartition("orders", 0, records // 2)
+    consumer.commit(offsets=[partition], asynchronous=False)
+    consumer.close()
+
+
+def test_traffic_and_lag_are_counted(tmp_path: Path) -> None:
+    with broker_in(tmp_path) as broker:
+        use(broker, 100)
+        found = series(broker)
+        assert found['kafka_server_brokertopicmetrics_messagesin_total{topic="orders"}'] == 100
+        everything = found["kafka_server_brokertopicmetrics_bytesin_total"]
+        assert everything >= found['kafka_server_brokertopicmetrics_bytesin_total{topic="orders"}'] > 10_000
+        size = found['kafka_log_log_size{topic="orders",partition="0"}']
+        assert found['kafka_server_brokertopicmetrics_bytesout_total{topic="orders"}'] == size
+        of_group = 'consumergroup="readers",topic="orders"'
+        assert found[f'kafka_consumergroup_lag{{{of_group},partition="0"}}'] == 50
+        assert found[f"kafka_consumergroup_lag_sum{{{of_group}}}"] == 50
+        assert found[f'kafka_consumergroup_current_offset{{{of_group},partition="0"}}'] == 50
+        assert found['kafka_consumergroup_members{consumergroup="readers"}'] == 0
+        assert found["kafka_coordinator_group_groupmetadatamanager_numgroupsempty"] == 1
+        assert found["kafka_controller_kafkacontroller_activecontrollercount"] == 1
+        assert found['kafka_topic_partition_current_offset{topic="orders",partition="0"}'] == 100
+        assert sum(value for name, value in found.items() if 'requests_total{request="Produce"' in name) >= 1
+        assert found['kafka_network_requestmetrics_totaltimems{request="Produce",quantile="0.99"}'] > 0
+
+
+def test_connections_are_counted_by_software(tmp_path: Path) -> None:
+    with broker_in(tmp_path) as broker:
+        producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce("orders", b"x")
+        assert producer.flush(60) == 0
+        found = series(broker)
+        name = "kafka_server_socket_server_metrics_connections_software"
+        rows = [key for key in found if key.startswith(name)]
+        known = [key for key in rows if re.search('Name="[a-z-]+",clientSoftwareVersion="[0-9.]+', key)]
+        assert known, rows
+        labels = known[0]
+        assert 'listener="PLAINTEXT",networkProcessor="0"' in labels
+        where = '{listener="PLAINTEXT",networkProcessor="0"}'
+        assert found[f"kafka_server_socket_server_metrics_connection_count{where}"] >= found[labels] >= 1
+        assert found[f"kafka_server_socket_server_metrics_connection_creation_total{where}"] >= found[labels]
+
+
+def test_the_page_holds_names_and_values_only_once(tmp_path: Path) -> None:
+    with broker_in(tmp_path) as broker:
+        use(broker, 10)
+        lines = get(broker)[1].splitlines()
+        rows = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
+        types = [line for line in lines if line.startswith("# TYPE")]
+        assert len(rows) == len(set(rows))
+        assert len(types) == len({line.split()[2] for line in types})
+        for line in lines:
+            assert re.fullmatch(r"# (HELP|TYPE) .*|[a-z][a-z0-9_]*(\{.*\})? [-+0-9.e]+", line), line
+
+
+def test_switches_choose_families_and_names(tmp_path: Path) -> None:
+    properties = {"felice_metrics_families": "replicas", "felice_metrics_names": "confluent"}
+    with broker_in(tmp_path, **properties) as broker:
+        found = series(broker)
+        assert "kafka_server_replicamanager_isrshrinkspersec" in found
+        assert "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_oneminuterate" in found
+        assert 'kafka_server_replicafetchermanager_maxlag{clientid="Replica"}' in found
+        assert not any(name.startswith(("kafka_log_", "kafka_controller_")) for name in found)
+
+
+def test_every_family_of_the_option_has_a_collector() -> None:
+    assert tuple(COLLECTORS) == METRIC_FAMILIES
+
+
+def test_health_and_readiness(tmp_path: Path) -> None:
+    with broker_in(tmp_path) as broker:
+        assert get(broker, "/health") == (200, "OK\n")
+        assert get(broker, "/ready") == (200, "ready\n")
+        assert get(broker, "/v1/ready") == (204, "")
+        assert json.loads(get(broker, "/v1/broker-state")[1]) == {"brokerState": 3}
+        broker.broker.services.image_follower.stop()
+        assert get(broker, "/ready") == (503, "the broker is not registered\n")
+        assert get(broker, "/v1/ready")[0] == 503
+        assert get(broker, "/health")[0] == 200
+
+
+def test_a_broker_that_recovers_its_logs_is_alive_and_not_ready(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config, _ = BrokerConfig.parse(
+            {**LISTENER, "listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}
+        )
+        broker = Broker(config, Environment.system())
+        may_load = asyncio.Event()
+        load = broker.directories.load
+
+        async def held(config_of: Any) -> None:
+            await may_load.wait()
+            await load(config_of)
+
+        broker.directories.load = held  # type: ignore[method-assign]
+        starting = asyncio.create_task(broker.start())
+        while broker.monitoring.port == 0:
+            await asyncio.sleep(0.01)
+        port = broker.monitoring.port
+        assert (await asyncio.to_thread(get_from, port, "/ready")) == (503, "the broker is loading\n")
+        assert (
+            "kafka_server_kafkaserver_brokerstate 2"
+            in (await asyncio.to_thread(get_from, port, "/metrics"))[1]
+        )
+        assert (await asyncio.to_thread(get_from, port, "/health"))[0] == 200
+        may_load.set()
+        await starting
+        assert (await asyncio.to_thread(get_from, port, "/ready"))[0] == 200
+        await broker.stop()
+        with pytest.raises(OSError):
+            get_from(port, "/health")
+
+    asyncio.run(scenario())
+
+
+def test_an_address_in_use_fails_the_start_in_one_line(tmp_path: Path) -> None:
+    with broker_in(tmp_path / "a") as broker:
+        address = f"127.0.0.1:{broker.broker.monitoring.port}"
+        with (
+            pytest.raises(StartupError, match=f"cannot serve metrics on {address}: address already in use"),
+            broker_in(tmp_path / "b", felice_metrics_listener=address),
+        ):
+            raise AssertionError
+
+
+def test_a_page_is_computed_once_a_second_for_all_clients(tmp_path: Path) -> None:
+    with broker_in(tmp_path) as broker:
+        first = get(broker)[1]
+        page = broker.broker.monitoring._page
+        page._made_s = broker.broker.env.clock.monotonic() + 3600
+        assert get(broker)[1] == first
+        page._made_s = float("-inf")
+        assert get(broker)[1] != first
+
+
+@pytest.mark.parametrize("text", ["9404", "a:b", "host:99999", "a:1:2", "http://a:1", "a b:1"])
+def test_wrong_addresses_are_refused(text: str) -> None:
+    assert address_of(text) is None
+    with pytest.raises(ConfigError, match=r"felice\.metrics\.listener"):
+        BrokerConfig.parse({"felice.metrics.listener": text})
+
+
+def test_addresses() -> None:
+    assert address_of(":9404") == ("", 9404)
+    assert address_of("[::1]:9404") == ("::1", 9404)
+    assert listener_of("[::1]:9404", 2) == "[::1]:9406"
+    assert listener_of("127.0.0.1:0", 2) == "127.0.0.1:0"
+    assert listener_of("", 2) == ""
+
+
+def queries() -> list[str]:
+    """Every query of the dashboard, with its variables replaced."""
+    dashboard = json.loads(dashboard_text())
+    found = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    replaced = {"$instance": ".*", "$topic": ".*", "$__rate_interval": "1m"}
+    for name, value in replaced.items():
+        found = [query.replace(name, value) for query in found]
+    return found
+
+
+def test_every_query_of_the_dashboard_names_series_that_a_broker_serves(tmp_path: Path) -> None:
+    with broker_in(tmp_path) as broker:
+        use(broker, 10)
+        served: dict[str, set[str]] = {}
+        for name in series(broker):
+            metric, _, labels = name.partition("{")
+            served.setdefault(metric, set()).update(re.findall(r'(\w+)="', labels))
+        texts = queries()
+        assert len(texts) > 40
+        for text in texts:
+            metrics = re.findall(r"\b((?:kafka|felice|process)_\w+)", text)
+            assert metrics, text
+            for metric in metrics:
+                assert metric in served, f"{metric} in {text}"
+                selected = set(re.findall(r'(\w+)(?:=|=~|!=)"', text)) - {"instance"}
+                grouped = re.search(r"by \((.*?)\)", text)
+                selected |= set(grouped[1].split(", ")) - {"instance"} if grouped else set()
+                assert selected <= served[metric] | {"topic"}, text
+
+
+def test_labels_in_legends_are_labels_of_the_series() -> None:
+    dashboard = json.loads(dashboard_text())
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", []):
+            grouped = re.search(r"by \((.*?)\)", target["expr"])
+            used = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+            if grouped:
+                assert used <= set(grouped[1].split(", ")), target
