@@ -72,7 +72,7 @@ def dashboard_text() -> str:
     """The dashboard that comes with Felice."""
     from importlib.resources import files
 
-    return (files("felice") / "dashboards" / "felice.json").read_text(encoding="utf-8")
+    return (files("felice.cli") / "dashboards" / "felice.json").read_text(encoding="utf-8")
 
 
 def endpoints(admin: AdminClient, broker_id: int | None) -> dict[int, str]:

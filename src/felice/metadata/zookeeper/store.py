@@ -108,6 +108,7 @@ class ZooKeeperStore(SingleWrites):
 
     @property
     def request_latencies(self) -> RequestLatencies:
+        """Of all sessions of this store."""
         return self._latencies
 
     @property

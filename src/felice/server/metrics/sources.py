@@ -15,6 +15,8 @@ from felice.server.services import Services
 
 @dataclass(frozen=True, slots=True)
 class Sources:
+    """The components of one broker that runs."""
+
     services: Services
     cleaner: Cleaner
     listeners: Sequence[Listener]
