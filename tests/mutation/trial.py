@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import libcst as cst
+import pytest
 from mutmut import __main__ as mutmut
 from mutmut.configuration import config
 from mutmut.mutation import diff_apply
@@ -126,10 +127,21 @@ def _verdicts(mutants: Sequence[str], tests: Sequence[str]) -> dict[str, str]:
     """mutmut keeps what it knows of tests in global state: hence a process for each package."""
     config().pytest_add_cli_args_test_selection = [f"tests/{name}" for name in tests]
     (WORKPLACE / "mutmut-stats.json").unlink(missing_ok=True)
-    with _quiet():
+    with ending_in_children(), _quiet():
         mutmut._run(list(mutants), 1)
     tried = mutmut.collect_source_file_mutation_data(mutant_names=list(mutants))[0]
     return {name: status_by_exit_code[verdict] for _, name, verdict in tried}
+
+
+@contextlib.contextmanager
+def ending_in_children() -> Iterator[None]:
+    """A mutant's process that leaves its tests with SystemExit must not go on as the process that forked it."""
+    owner = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != owner:
+            os._exit(pytest.ExitCode.TESTS_FAILED)
 
 
 def _survives(verdict: str) -> bool:
