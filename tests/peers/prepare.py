@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from peers import applications, golang, java, kcat, node, spark_connector
+from peers import applications, golang, java, kcat, node, prometheus, spark_connector
 from peers.cache import PeerMissing, cache_locked, peers_are_required
 
 STEPS = {
@@ -22,6 +22,7 @@ STEPS = {
     "franz-go (Go)": golang.prepare,
     "kafkajs (npm)": node.prepare,
     "kcat (Debian)": kcat.prepare,
+    "Prometheus (Debian)": prometheus.prepare,
 }
 
 
