@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 from click.core import ParameterSource
@@ -24,7 +24,61 @@ _REACH_TIMEOUT_MS = 5000
 _BRIEF = {"request.timeout.ms": _REACH_TIMEOUT_MS, "socket.connection.setup.timeout.ms": _REACH_TIMEOUT_MS}
 
 
-def cluster_status(admin: AdminClient, brief: AdminClient) -> dict[str, Any]:
+class BrokerRow(TypedDict):
+    """A registered broker, and how many partitions it leads and replicates."""
+
+    broker: int
+    address: str
+    rack: str | None
+    controller: bool
+    leads: int
+    preferred_leader: int
+    replicas: int
+    in_sync: int
+
+
+class UnreachedBroker(TypedDict):
+    """A registered broker that does not answer."""
+
+    broker: int
+    reason: str
+
+
+class StrayLog(TypedDict):
+    """A log that a broker has set aside."""
+
+    broker: int
+    path: str
+
+
+class ClusterStatus(TypedDict):
+    """The state of a cluster. Partitions are named `topic-number`."""
+
+    cluster_id: str | None
+    controller: int | None
+    topics: int
+    partitions: int
+    brokers: list[BrokerRow]
+    unreached_brokers: list[UnreachedBroker]
+    missing_brokers: list[int]
+    offline_partitions: list[str]
+    under_replicated_partitions: list[str]
+    not_led_by_preferred: list[str]
+    stray_logs: list[StrayLog]
+
+
+class OfferedVersions(TypedDict):
+    """A range of versions of one API, and the brokers that offer it."""
+
+    key: int
+    api: str | None
+    min: int
+    max: int
+    usable: int | None
+    brokers: list[int]
+
+
+def cluster_status(admin: AdminClient, brief: AdminClient) -> ClusterStatus:
     """Brokers with their numbers of leaders and replicas, and partitions that lack a leader or a replica.
 
     `brief` sends a request to each single broker, so it must have a short timeout.
@@ -46,7 +100,7 @@ def cluster_status(admin: AdminClient, brief: AdminClient) -> dict[str, Any]:
     unreached = unreached_brokers(brief)
     silent = {row["broker"] for row in unreached}
     controller = nodes.controller.id if nodes.controller else None
-    brokers = [
+    brokers: list[BrokerRow] = [
         {
             "broker": node.id,
             "address": f"{node.host}:{node.port}",
@@ -78,25 +132,25 @@ def cluster_status(admin: AdminClient, brief: AdminClient) -> dict[str, Any]:
     }
 
 
-def stray_logs(admin: AdminClient, brokers: Sequence[int]) -> list[dict[str, Any]]:
+def stray_logs(admin: AdminClient, brokers: Sequence[int]) -> list[StrayLog]:
     """Logs with records that brokers have set aside. `unreached_brokers` reports brokers that do not answer."""
     from felice.client import KafkaException
 
-    found = []
+    found: list[StrayLog] = []
     for broker in brokers:
         try:
             directories = admin.describe_log_dirs([broker], [], request_timeout=_TIMEOUT_S)[broker].result()
         except KafkaException:
             continue
         found += [
-            {"broker": broker, "path": f"{directory.path}/{name}"}
+            StrayLog(broker=broker, path=f"{directory.path}/{name}")
             for directory in directories
             for name in directory.stray_logs
         ]
     return found
 
 
-def unreached_brokers(admin: AdminClient) -> list[dict[str, Any]]:
+def unreached_brokers(admin: AdminClient) -> list[UnreachedBroker]:
     """The registered brokers that do not answer, each with the reason.
 
     A broker that died stays registered until its session ends. Until then only a request to it reveals that.
@@ -110,7 +164,7 @@ def unreached_brokers(admin: AdminClient) -> list[dict[str, Any]]:
     ]
 
 
-def faults_of(status: dict[str, Any], brokers: int | None = None) -> list[str]:
+def faults_of(status: ClusterStatus, brokers: int | None = None) -> list[str]:
     """Everything that is wrong, one text each.
 
     A missing broker without replicas can only be noticed by comparing with `brokers`, the expected number.
@@ -131,7 +185,7 @@ def faults_of(status: dict[str, Any], brokers: int | None = None) -> list[str]:
     return faults
 
 
-def offered_versions(admin: AdminClient) -> tuple[list[dict[str, Any]], dict[int, str]]:
+def offered_versions(admin: AdminClient) -> tuple[list[OfferedVersions], dict[int, str]]:
     """One row for each API and offered range of versions, with the brokers that offer it.
 
     Also returns, for each broker that did not answer, the error."""
@@ -145,7 +199,7 @@ def offered_versions(admin: AdminClient) -> tuple[list[dict[str, Any]], dict[int
             continue
         for row in offered:
             brokers.setdefault(row, []).append(node.id)
-    rows = [
+    rows: list[OfferedVersions] = [
         {
             "key": row.key,
             "api": row.name,
@@ -222,7 +276,7 @@ def api_versions_command(bootstrap: str, command_config: Path | None, as_json: b
         raise Fault("; ".join(f"broker {broker}: {why}" for broker, why in failed.items()))
 
 
-def _print(status: dict[str, Any]) -> None:
+def _print(status: ClusterStatus) -> None:
     click.echo(
         f"Cluster {status['cluster_id']}: {len(status['brokers'])} brokers, "
         f"{status['topics']} topics, {status['partitions']} partitions"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -38,7 +38,18 @@ def in_words(entity_type: str, name: str) -> str:
     return f"{entity_type.removesuffix('s')} {name}" if name else f"the default of all {entity_type}"
 
 
-def describe_entity(admin: AdminClient, entity_type: str, name: str) -> list[dict[str, Any]]:
+class OptionRow(TypedDict):
+    """An option in force. `synonyms` has `SOURCE:name=value` in order of precedence."""
+
+    name: str
+    value: str | None
+    source: str
+    read_only: bool
+    sensitive: bool
+    synonyms: list[str]
+
+
+def describe_entity(admin: AdminClient, entity_type: str, name: str) -> list[OptionRow]:
     """One row for each option, sorted by name. `synonyms` are in order of precedence."""
     from felice.client.admin import ConfigResource, ConfigSource, ResourceType
 
@@ -131,9 +142,8 @@ def describe_command(
     rows = describe_entity(admin_client(bootstrap, command_config), entity_type, chosen)
     if not everything:
         rows = [row for row in rows if row["source"] != "DEFAULT_CONFIG"]
-    if not as_json:
-        rows = [{key: row[key] for key in ("name", "value", "source")} for row in rows]
-    show(rows, as_json, empty=_nothing_set(entity_type, chosen))
+    brief = [{"name": row["name"], "value": row["value"], "source": row["source"]} for row in rows]
+    show(rows if as_json else brief, as_json, empty=_nothing_set(entity_type, chosen))
 
 
 def _nothing_set(entity_type: str, name: str) -> str:

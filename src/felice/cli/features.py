@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from felice.client.admin import AdminClient
 
 
-def describe(admin: AdminClient) -> list[dict[str, Any]]:
+class FeatureRow(TypedDict):
+    """A feature: the levels that all brokers support, and the finalized level since `epoch`."""
+
+    feature: str
+    min: int
+    max: int
+    level: int
+    epoch: int
+
+
+def describe(admin: AdminClient) -> list[FeatureRow]:
     """One row for each feature. Level 0 means that the feature is disabled."""
     found = admin.describe_features().result()
     return [

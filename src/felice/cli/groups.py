@@ -6,8 +6,9 @@ import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 import click
 
@@ -19,24 +20,81 @@ from felice.cli.output import show
 from felice.cli.topics import existing
 
 if TYPE_CHECKING:
-    from felice.client.admin import AdminClient
+    from felice.client.admin import AdminClient, MemberDescription
 
 Partition = tuple[str, int]
+T = TypeVar("T")
 
 
-def list_groups(admin: AdminClient) -> list[dict[str, Any]]:
+class GroupListing(TypedDict):
+    """A group in the list of all groups."""
+
+    group: str
+    state: str
+    type: str
+
+
+class MemberRow(TypedDict):
+    """A member of a group, with its assigned partitions as `topic-number`."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    partitions: list[str]
+
+
+class OffsetRow(TypedDict):
+    """A partition that a group has committed or owns. None stands for what is unknown."""
+
+    group: str
+    topic: str
+    partition: int
+    current_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    consumer_id: str | None
+    host: str | None
+    client_id: str | None
+
+
+class GroupState(TypedDict):
+    """A group with its members and offsets."""
+
+    group: str
+    state: str
+    assignment_strategy: str
+    coordinator: str | None
+    members: list[MemberRow]
+    offsets: list[OffsetRow]
+
+
+class ResetChoices(TypedDict, total=False):
+    """The options of `reset_choices`. Exactly one of them is chosen: neither None nor False."""
+
+    to_earliest: bool
+    to_latest: bool
+    to_current: bool
+    to_offset: int | None
+    shift_by: int | None
+    to_datetime: str | None
+    by_duration: str | None
+    from_file: Path | None
+
+
+def list_groups(admin: AdminClient) -> list[GroupListing]:
     """One row for each group, sorted by name."""
     result = admin.list_consumer_groups().result()
     if result.errors:
         raise result.errors[0]
-    rows = [
+    rows: list[GroupListing] = [
         {"group": listing.group_id, "state": _name(listing.state), "type": _name(listing.type).lower()}
         for listing in result.valid
     ]
-    return sorted(rows, key=lambda row: str(row["group"]))
+    return sorted(rows, key=lambda row: row["group"])
 
 
-def _name(value: Any) -> str:
+def _name(value: Enum | None) -> str:
     """The client's `PREPARING_REBALANCING` as `PreparingRebalancing`, which is how Kafka's tools print it."""
     return "".join(word.capitalize() for word in value.name.split("_")) if value is not None else ""
 
@@ -53,7 +111,7 @@ def committed_offsets(admin: AdminClient, group: str) -> dict[Partition, int]:
     }
 
 
-def describe_group(admin: AdminClient, group: str) -> dict[str, Any]:
+def describe_group(admin: AdminClient, group: str) -> GroupState:
     """The group's state, its members, and a row with the lag of each assigned or committed partition."""
     description = wait_all(admin.describe_consumer_groups([group]))[group]
     committed = committed_offsets(admin, group)
@@ -83,7 +141,7 @@ def _known_topics(admin: AdminClient, names: set[str]) -> list[str]:
     return sorted(names & set(admin.list_topics(timeout=30).topics))
 
 
-def _member_row(member: Any) -> dict[str, Any]:
+def _member_row(member: MemberDescription) -> MemberRow:
     assigned = member.assignment.topic_partitions if member.assignment else []
     return {
         "member_id": member.member_id,
@@ -95,8 +153,8 @@ def _member_row(member: Any) -> dict[str, Any]:
 
 
 def _offset_row(
-    group: str, found: Partition, current: int | None, end: int | None, member: Any
-) -> dict[str, Any]:
+    group: str, found: Partition, current: int | None, end: int | None, member: MemberDescription | None
+) -> OffsetRow:
     return {
         "group": group,
         "topic": found[0],
@@ -232,27 +290,33 @@ def parse_duration(text: str, now: datetime) -> int:
     return int((now - timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)).timestamp() * 1000)
 
 
-def choose_reset(reset: Reset, choices: Mapping[str, Any], now: datetime) -> dict[Partition, int]:
+def choose_reset(reset: Reset, choices: ResetChoices, now: datetime) -> dict[Partition, int]:
     """The targets of the one chosen way; raises `Fault` if none or several are chosen."""
-    ways: dict[str, Callable[[Any], dict[Partition, int]]] = {
-        "to_earliest": lambda _: reset.to_earliest(),
-        "to_latest": lambda _: reset.to_latest(),
-        "to_current": lambda _: reset.to_current(),
-        "to_offset": reset.to_offset,
-        "shift_by": reset.shift_by,
-        "to_datetime": lambda text: reset.to_time(parse_datetime(text)),
-        "by_duration": lambda text: reset.to_time(parse_duration(text, now)),
-        "from_file": lambda path: reset.from_csv(read_text(path)),
+    ways: dict[str, Callable[[], dict[Partition, int]]] = {
+        "to_earliest": lambda: reset.to_earliest(),
+        "to_latest": lambda: reset.to_latest(),
+        "to_current": lambda: reset.to_current(),
+        "to_offset": lambda: reset.to_offset(_given(choices["to_offset"])),
+        "shift_by": lambda: reset.shift_by(_given(choices["shift_by"])),
+        "to_datetime": lambda: reset.to_time(parse_datetime(_given(choices["to_datetime"]))),
+        "by_duration": lambda: reset.to_time(parse_duration(_given(choices["by_duration"]), now)),
+        "from_file": lambda: reset.from_csv(read_text(_given(choices["from_file"]))),
     }
+    given: Mapping[str, object] = choices
     # Compared by identity, because the offset 0 equals False but is a choice.
-    made = [name for name in ways if choices.get(name) is not None and choices.get(name) is not False]
+    made = [name for name in ways if given.get(name) is not None and given.get(name) is not False]
     if len(made) != 1:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in ways)
         raise Fault(f"choose exactly one of {options}")
-    return ways[made[0]](choices[made[0]])
+    return ways[made[0]]()
 
 
-def reset_choices(command: Callable[..., Any]) -> Callable[..., Any]:
+def _given(value: T | None) -> T:
+    assert value is not None, "only called for the chosen option"
+    return value
+
+
+def reset_choices(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options for choosing new offsets, with the names of Kafka's tool."""
     for add in reversed(
         [
@@ -286,7 +350,7 @@ def reset_offsets(
     admin: AdminClient,
     group: str,
     partitions: Sequence[Partition],
-    choices: Mapping[str, Any],
+    choices: ResetChoices,
     *,
     execute: bool,
 ) -> dict[Partition, int]:
@@ -341,7 +405,9 @@ def describe_command(name: str, bootstrap: str, command_config: Path | None, as_
     click.echo(
         f"{name}  {found['state']}  coordinator {found['coordinator']}  {found['assignment_strategy'] or ''}"
     )
-    rows = [{key: row[key] for key in row if key not in ("group", "host")} for row in found["offsets"]]
+    rows = [
+        {key: value for key, value in row.items() if key not in ("group", "host")} for row in found["offsets"]
+    ]
     show(rows, False, empty="The group has committed nothing and owns nothing.")
 
 
@@ -361,7 +427,7 @@ def reset_command(
     as_json: bool,
     dry_run: bool,
     execute: bool,
-    **choices: Any,
+    **choices: Unpack[ResetChoices],
 ) -> None:
     """Reset a group's offsets. Shows the new offsets; --execute applies them.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from felice.cli.faults import Fault
 from felice.cli.options import read_text
@@ -13,7 +13,11 @@ from felice.cli.options import read_text
 T = TypeVar("T")
 
 
-def read_rows(path: Path, listed: str, shape: str, read: Callable[[Any], T]) -> list[T]:
+# What a row really is shows when `read` uses it: `read_rows` reports rows of another shape.
+JsonRow: TypeAlias = Any
+
+
+def read_rows(path: Path, listed: str, shape: str, read: Callable[[JsonRow], T]) -> list[T]:
     """Applies `read` to each row of the list named `listed`. The error for a wrong file quotes `shape`."""
     try:
         return [read(row) for row in json.loads(read_text(path))[listed]]
@@ -25,6 +29,6 @@ def read_rows(path: Path, listed: str, shape: str, read: Callable[[Any], T]) -> 
         raise Fault(f"{path} is not of the form {shape}: {error!r}") from None
 
 
-def partition_of(row: Any) -> tuple[str, int]:
+def partition_of(row: JsonRow) -> tuple[str, int]:
     """The topic and the partition number that a row names."""
     return str(row["topic"]), int(row["partition"])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
 from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option, wait_all
-from felice.cli.output import progress, show
+from felice.cli.output import Row, progress, show
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient, LogDirDescription
@@ -60,12 +60,24 @@ def describe_command(
         for broker, directories in sorted(log_dirs_of(admin, brokers or None, topics or None).items())
         for found in directories
     ]
-    if not as_json:
-        rows = [_readable(row) for row in rows]
-    show(rows, as_json, empty="No broker answered.")
+    show(rows if as_json else [_readable(row) for row in rows], as_json, empty="No broker answered.")
 
 
-def _row(broker: int, found: LogDirDescription) -> dict[str, Any]:
+class DirectoryRow(TypedDict):
+    """A log directory of a broker, with the size of its replicas and of its volume in bytes (-1: unknown)."""
+
+    broker: int
+    directory: str
+    state: str
+    replicas: int
+    moving_here: int
+    strays: int
+    size_bytes: int
+    usable_bytes: int
+    total_bytes: int
+
+
+def _row(broker: int, found: LogDirDescription) -> DirectoryRow:
     return {
         "broker": broker,
         "directory": found.path,
@@ -79,15 +91,13 @@ def _row(broker: int, found: LogDirDescription) -> dict[str, Any]:
     }
 
 
-def _readable(row: dict[str, Any]) -> dict[str, Any]:
+def _readable(row: DirectoryRow) -> Row:
     """The row with sizes in units that are easy to read."""
     from rich.filesize import decimal
 
     readable = {name: value for name, value in row.items() if not name.endswith("_bytes")}
-    sizes = {"size": "size_bytes", "usable": "usable_bytes", "total": "total_bytes"}
-    return readable | {
-        name: decimal(row[source]) if row[source] >= 0 else "-" for name, source in sizes.items()
-    }
+    sizes = {"size": row["size_bytes"], "usable": row["usable_bytes"], "total": row["total_bytes"]}
+    return readable | {name: decimal(size) if size >= 0 else "-" for name, size in sizes.items()}
 
 
 @log_dirs.command("move")

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -16,7 +16,7 @@ from felice.cli.output import progress, show_json
 from felice.cli.produce import brief_parting, send_when_room, undelivered
 
 if TYPE_CHECKING:
-    from felice.client import KafkaError
+    from felice.client import KafkaError, Message
 
 _REPORT_EVERY = 10_000
 _MIB = 1024 * 1024
@@ -28,6 +28,27 @@ def _percentile(sorted_values: list[float], share: float) -> float:
     )
 
 
+class ProducedLoad(TypedDict):
+    """The result of a produced load. `latency_ms` has average, max, p50, p95, p99 and p99.9."""
+
+    records: int
+    seconds: float
+    records_per_second: float
+    mib_per_second: float
+    latency_ms: dict[str, float]
+
+
+class ConsumedLoad(TypedDict):
+    """The result of a consumed load. The first record comes after joining the group."""
+
+    records: int
+    seconds: float
+    records_per_second: float
+    mib_per_second: float
+    seconds_to_first_record: float
+    records_per_second_after_first: float
+
+
 class _Latencies:
     """How long deliveries took. Every hundredth value is kept, so that memory stays small."""
 
@@ -36,18 +57,24 @@ class _Latencies:
         self.failures = 0
         self.first_failure: KafkaError | None = None
 
-    def on_delivery(self, error: KafkaError | None, message: Any) -> None:
+    def on_delivery(self, error: KafkaError | None, message: Message) -> None:
         """A delivery callback that counts failures and latencies."""
         if error is not None:
             self.failures += 1
             self.first_failure = self.first_failure or error
-        elif message.offset() is None or message.offset() % 100 == 0:
-            self.values_ms.append(message.latency() * 1000)
+        elif (message.offset() or 0) % 100 == 0:
+            self.values_ms.append((message.latency() or 0.0) * 1000)
 
 
 def produce_load(
-    config: Mapping[str, Any], topic: str, *, records: int, record_bytes: int, per_second: float, quiet: bool
-) -> dict[str, Any]:
+    config: Mapping[str, object],
+    topic: str,
+    *,
+    records: int,
+    record_bytes: int,
+    per_second: float,
+    quiet: bool,
+) -> ProducedLoad:
     """Sends `records` records of random bytes; A negative `per_second` means no limit."""
     from felice.client import KafkaException, Producer
 
@@ -99,8 +126,8 @@ def _throttle(begun: float, sent: int, per_second: float) -> None:
 
 
 def consume_load(
-    config: Mapping[str, Any], topic: str, *, records: int, timeout_s: float, quiet: bool
-) -> dict[str, Any]:
+    config: Mapping[str, object], topic: str, *, records: int, timeout_s: float, quiet: bool
+) -> ConsumedLoad:
     """Reads up to `records` records from the beginning. Ends when none came for `timeout_s`."""
     from felice.client import Consumer
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypedDict, Unpack
 
 import click
 
@@ -33,6 +33,16 @@ _LOOK_S = 5.0
 CODECS = click.Choice(["none", "gzip", "snappy", "lz4", "zstd"])
 
 
+class ProducedRecord(TypedDict, total=False):
+    """The arguments of `Producer.produce` besides the topic."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    partition: int
+    on_delivery: Callable[[KafkaError | None, Message], None]
+
+
 @dataclass(frozen=True, slots=True)
 class LineFormat:
     """How a line is parsed to a record: the properties of Kafka's console producer."""
@@ -51,9 +61,9 @@ class LineFormat:
         """Reads properties such as `parse.key=true`; raises `Fault` for an unknown name."""
         return form_of(cls, properties)
 
-    def record(self, line: bytes, number: int) -> dict[str, Any]:
+    def record(self, line: bytes, number: int) -> ProducedRecord:
         """The arguments of `Producer.produce` for one line."""
-        record: dict[str, Any] = {}
+        record: ProducedRecord = {}
         rest = line
         if self.parse_headers:
             text, rest = self._split(rest, self.headers_delimiter, number, "headers")
@@ -116,7 +126,8 @@ def produce_lines(
                     record["partition"] = partition
                 if number == 1:
                     new_topic.look_before()
-                send_when_room(producer, topic, on_delivery=on_delivery, **record)
+                record["on_delivery"] = on_delivery
+                send_when_room(producer, topic, **record)
                 sent += 1
                 producer.poll(0)
                 if failures:
@@ -188,7 +199,7 @@ def undelivered(count: int, sent: int) -> Fault:
     return Fault(f"asked to end: {count} of {sent} records were not delivered")
 
 
-def send_when_room(producer: Producer, topic: str, **record: Any) -> None:
+def send_when_room(producer: Producer, topic: str, **record: Unpack[ProducedRecord]) -> None:
     """Produces one record; waits while the producer's queue is full."""
     while True:
         try:

@@ -10,15 +10,15 @@ import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
-from felice.cli.json_files import partition_of, read_rows
+from felice.cli.json_files import JsonRow, partition_of, read_rows
 from felice.cli.options import admin_client, broker_ids, connection_options, json_option, wait_all
-from felice.cli.output import progress, show
+from felice.cli.output import Row, progress, show
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
@@ -55,7 +55,7 @@ def read_plan(path: Path) -> Plan:
     return plan
 
 
-def _move(row: dict[str, Any]) -> tuple[tuple[str, int], tuple[int, ...], list[Any]]:
+def _move(row: JsonRow) -> tuple[tuple[str, int], tuple[int, ...], list[object]]:
     """The partition, its replicas and their log directories in one row of a plan."""
     return partition_of(row), tuple(map(int, row["replicas"])), list(row.get("log_dirs", ()))
 
@@ -356,7 +356,7 @@ def list_command(bootstrap: str, command_config: Path | None, as_json: bool) -> 
     \b
     felice reassign list
     """
-    rows: list[dict[str, Any]] = [
+    rows: list[Row] = [
         {
             "partition": f"{topic}-{number}",
             "replicas": list(move.replicas),

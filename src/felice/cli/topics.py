@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -54,18 +54,18 @@ def create_topic(
     """Creates a topic. Warns if `min.insync.replicas` is higher than the number of replicas."""
     from felice.client.admin import NewTopic
 
-    facts: dict[str, Any] = {"config": dict(config or {})}
     if replica_assignment is not None:
-        facts.update(
-            num_partitions=len(replica_assignment), replica_assignment=[list(r) for r in replica_assignment]
-        )
+        replicas = [list(brokers) for brokers in replica_assignment]
+        topic = NewTopic(name, len(replicas), replica_assignment=replicas, config=dict(config or {}))
     else:
         # -1 means the broker's default.
-        facts.update(
-            num_partitions=-1 if partitions is None else partitions,
-            replication_factor=-1 if replication_factor is None else replication_factor,
+        topic = NewTopic(
+            name,
+            -1 if partitions is None else partitions,
+            -1 if replication_factor is None else replication_factor,
+            config=dict(config or {}),
         )
-    wait_all(admin.create_topics([NewTopic(name, **facts)]))
+    wait_all(admin.create_topics([topic]))
     warn_of_min_insync(admin, name, config or {})
 
 
@@ -120,7 +120,27 @@ def overrides_of(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str
     }
 
 
-def describe_topics(admin: AdminClient, names: Sequence[str]) -> list[dict[str, Any]]:
+class PartitionRow(TypedDict):
+    """A partition with the ids of its leader (None without one), its replicas and its in-sync replicas."""
+
+    partition: int
+    leader: int | None
+    replicas: list[int]
+    isr: list[int]
+
+
+class TopicRow(TypedDict):
+    """A topic. `configs` has only the options that are set for this topic."""
+
+    topic: str
+    topic_id: str
+    partition_count: int
+    replication_factor: int
+    configs: dict[str, str]
+    partitions: list[PartitionRow]
+
+
+def describe_topics(admin: AdminClient, names: Sequence[str]) -> list[TopicRow]:
     """One row for each topic, with its partitions under `partitions`."""
     from felice.client.admin import TopicCollection
 
@@ -131,8 +151,8 @@ def describe_topics(admin: AdminClient, names: Sequence[str]) -> list[dict[str, 
     return [_topic_row(described[name], configs.get(name, {})) for name in names]
 
 
-def _topic_row(topic: TopicDescription, config: Mapping[str, str]) -> dict[str, Any]:
-    partitions = [
+def _topic_row(topic: TopicDescription, config: Mapping[str, str]) -> TopicRow:
+    partitions: list[PartitionRow] = [
         {
             "partition": partition.id,
             "leader": partition.leader.id if partition.leader else None,

@@ -7,7 +7,6 @@ Each module is one tool. An option of the original that is missing here is answe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import click
 
@@ -15,7 +14,7 @@ from felice import __version__
 from felice.cli.command_group import CommandGroup
 from felice.cli.main import run_process
 
-Declaration = Callable[..., Any]
+Declaration = Callable[..., None]
 
 bootstrap_server_option = click.option(
     "--bootstrap-server", required=True, metavar="HOST:PORT,…", help="Brokers to connect to first."

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, Unpack
 
 import click
 
-from felice.cli.configs import ENTITY_TYPES, alter_entity, describe_entity, parse_added
+from felice.cli.configs import ENTITY_TYPES, OptionRow, alter_entity, describe_entity, parse_added
 from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
 from felice.cli.options import admin_client, command_config_option, read_properties
+
+
+class _Options(TypedDict):
+    """The options of the tool besides those of the connection."""
+
+    describe: bool
+    alter: bool
+    everything: bool
+    entity_type: str | None
+    entity_name: str | None
+    entity_default: bool
+    topic: str | None
+    broker: str | None
+    add_config: str | None
+    add_config_file: Path | None
+    delete_config: str | None
 
 
 @kafka_tool("kafka-configs")
@@ -32,7 +48,7 @@ from felice.cli.options import admin_client, command_config_option, read_propert
     help="A properties file of options to set.",
 )
 @click.option("--delete-config", metavar="K1,K2", help="Options to reset.")
-def kafka_configs(bootstrap_server: str, command_config: Path | None, **asked: Any) -> None:
+def kafka_configs(bootstrap_server: str, command_config: Path | None, **asked: Unpack[_Options]) -> None:
     """Describe or alter the configuration of a topic or a broker.
 
     \b
@@ -62,7 +78,7 @@ def kafka_configs(bootstrap_server: str, command_config: Path | None, **asked: A
     click.echo(_completed(entity_type, name))
 
 
-def _entity(asked: dict[str, Any]) -> tuple[str, str]:
+def _entity(asked: _Options) -> tuple[str, str]:
     """The type and name of the entity. The empty name means the defaults of all brokers."""
     if asked["topic"]:
         return "topics", asked["topic"]
@@ -85,7 +101,7 @@ def _completed(entity_type: str, name: str) -> str:
     return f"Completed updating config for {entity_type.removesuffix('s')} {name}."
 
 
-def _describe(rows: list[dict[str, Any]], entity_type: str, name: str, *, everything: bool) -> None:
+def _describe(rows: list[OptionRow], entity_type: str, name: str, *, everything: bool) -> None:
     if name:
         extent = "All" if everything else "Dynamic"
         click.echo(f"{extent} configs for {entity_type.removesuffix('s')} {name} are:")

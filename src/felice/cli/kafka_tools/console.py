@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -81,7 +80,7 @@ def kafka_console_producer(
     \b
     echo hello | kafka-console-producer --bootstrap-server localhost:9092 --topic flights
     """
-    config: dict[str, Any] = {"acks": acks, "compression.type": codec}
+    config: dict[str, object] = {"acks": acks, "compression.type": codec}
     if batch_size is not None:
         config["batch.size"] = batch_size
     if linger_ms is not None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from felice.cli.faults import Fault
 from felice.cli.groups import (
+    GroupState,
+    ResetChoices,
     committed_offsets,
     delete_groups,
     describe_group,
@@ -37,6 +40,27 @@ _OFFSET_COLUMNS = {
     "HOST": "host",
     "CLIENT-ID": "client_id",
 }
+
+
+class _Options(ResetChoices):
+    """The options of the tool besides those of the connection."""
+
+    do_list: bool
+    do_describe: bool
+    do_delete: bool
+    do_reset_offsets: bool
+    do_delete_offsets: bool
+    groups: tuple[str, ...]
+    all_groups: bool
+    topics: tuple[str, ...]
+    all_topics: bool
+    members: bool
+    state: str | None
+    offsets: bool
+    verbose: bool
+    export: bool
+    dry_run: bool
+    execute: bool
 
 
 @kafka_tool("kafka-consumer-groups")
@@ -75,7 +99,9 @@ _OFFSET_COLUMNS = {
 @click.option("--verbose", is_flag=True, help="With --members: show assignments too.")
 @click.option("--export", is_flag=True, help="With --reset-offsets: print the new offsets as CSV.")
 @reset_choices
-def kafka_consumer_groups(bootstrap_server: str, command_config: Path | None, **asked: Any) -> None:
+def kafka_consumer_groups(
+    bootstrap_server: str, command_config: Path | None, **asked: Unpack[_Options]
+) -> None:
     """List, describe or delete groups, and reset or delete their offsets.
 
     \b
@@ -83,7 +109,8 @@ def kafka_consumer_groups(bootstrap_server: str, command_config: Path | None, **
     kafka-consumer-groups --bootstrap-server localhost:9092 --reset-offsets --group billing \\
         --topic flights --to-earliest --execute
     """
-    chosen = [action for action in _ACTIONS if asked[f"do_{action}"]]
+    flags: Mapping[str, object] = asked
+    chosen = [action for action in _ACTIONS if flags[f"do_{action}"]]
     if len(chosen) != 1:
         raise click.UsageError(
             "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, --delete-offsets"
@@ -102,7 +129,7 @@ def kafka_consumer_groups(bootstrap_server: str, command_config: Path | None, **
     actions[chosen[0]](admin, names, asked)
 
 
-def _group_names(admin: AdminClient, asked: dict[str, Any]) -> list[str]:
+def _group_names(admin: AdminClient, asked: _Options) -> list[str]:
     if asked["all_groups"]:
         return [row["group"] for row in list_groups(admin)]
     if not asked["groups"]:
@@ -110,7 +137,7 @@ def _group_names(admin: AdminClient, asked: dict[str, Any]) -> list[str]:
     return list(asked["groups"])
 
 
-def _list(admin: AdminClient, asked: dict[str, Any]) -> None:
+def _list(admin: AdminClient, asked: _Options) -> None:
     rows = list_groups(admin)
     if asked["state"] is None:
         for row in rows:
@@ -121,7 +148,7 @@ def _list(admin: AdminClient, asked: dict[str, Any]) -> None:
     _print(("GROUP", "STATE"), shown, (25, 20))
 
 
-def _describe(admin: AdminClient, names: list[str], asked: dict[str, Any]) -> None:
+def _describe(admin: AdminClient, names: list[str], asked: _Options) -> None:
     for name in names:
         found = describe_group(admin, name)
         if found["state"] == "Dead":
@@ -136,7 +163,7 @@ def _describe(admin: AdminClient, names: list[str], asked: dict[str, Any]) -> No
             _print_offsets(found)
 
 
-def _print(columns: tuple[str, ...], rows: list[tuple[Any, ...]], widths: tuple[int, ...]) -> None:
+def _print(columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], widths: tuple[int, ...]) -> None:
     shown = [tuple("-" if cell is None else cell for cell in row) for row in rows]
     fitted = [
         max(width, *(len(str(row[number])) for row in shown)) if shown else width
@@ -147,21 +174,22 @@ def _print(columns: tuple[str, ...], rows: list[tuple[Any, ...]], widths: tuple[
         click.echo(line)
 
 
-def _print_offsets(found: dict[str, Any]) -> None:
+def _print_offsets(found: GroupState) -> None:
     if not found["members"]:
         click.echo(f"\nConsumer group '{found['group']}' has no active members.", err=True)
     rows = []
     for row in found["offsets"]:
         host = f"/{row['host'].removeprefix('/')}" if row["host"] else None
-        rows.append(tuple({**row, "host": host}[key] for key in _OFFSET_COLUMNS.values()))
+        cells: Mapping[str, object] = {**row, "host": host}
+        rows.append(tuple(cells[key] for key in _OFFSET_COLUMNS.values()))
     _print(tuple(_OFFSET_COLUMNS), rows, (15, 15, 10, 15, 15, 15, 15, 15, 15))
 
 
-def _print_members(found: dict[str, Any], *, verbose: bool) -> None:
+def _print_members(found: GroupState, *, verbose: bool) -> None:
     columns: tuple[str, ...] = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
-    rows: list[tuple[Any, ...]] = []
+    rows: list[tuple[object, ...]] = []
     for member in found["members"]:
-        row: tuple[Any, ...] = (
+        row: tuple[object, ...] = (
             found["group"],
             member["member_id"],
             member["host"],
@@ -174,7 +202,7 @@ def _print_members(found: dict[str, Any], *, verbose: bool) -> None:
     _print(columns, rows, (15, 15, 15, 15, 15, 10)[: len(columns)])
 
 
-def _print_state(found: dict[str, Any]) -> None:
+def _print_state(found: GroupState) -> None:
     row = (
         found["group"],
         found["coordinator"],
@@ -187,13 +215,13 @@ def _print_state(found: dict[str, Any]) -> None:
     )
 
 
-def _delete(admin: AdminClient, names: list[str], asked: dict[str, Any]) -> None:
+def _delete(admin: AdminClient, names: list[str], asked: _Options) -> None:
     delete_groups(admin, names)
     shown = ", ".join(f"'{name}'" for name in names)
     click.echo(f"Deletion of requested consumer groups ({shown}) was successful.")
 
 
-def _reset_offsets(admin: AdminClient, names: list[str], asked: dict[str, Any]) -> None:
+def _reset_offsets(admin: AdminClient, names: list[str], asked: _Options) -> None:
     if asked["execute"] and asked["dry_run"]:
         raise click.UsageError("Only one of --execute and --dry-run can be given")
     rows = []
@@ -208,7 +236,7 @@ def _reset_offsets(admin: AdminClient, names: list[str], asked: dict[str, Any]) 
     _print(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows, (30, 30, 10, 15))
 
 
-def _delete_offsets(admin: AdminClient, names: list[str], asked: dict[str, Any]) -> None:
+def _delete_offsets(admin: AdminClient, names: list[str], asked: _Options) -> None:
     from felice.client.admin import ConsumerGroupTopicPartitions, TopicPartition
 
     for name in names:

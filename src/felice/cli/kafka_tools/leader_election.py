@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, Unpack
 
 import click
 
@@ -14,6 +14,15 @@ from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
 from felice.cli.options import admin_client
 
 _SHAPE = '{"partitions": [{"topic": "t", "partition": 0}]}'
+
+
+class _Options(TypedDict):
+    """The options of the tool besides those of the connection."""
+
+    topic: str | None
+    partition: int | None
+    path_to_json_file: Path | None
+    all_topic_partitions: bool
 
 
 @kafka_tool("kafka-leader-election")
@@ -40,7 +49,7 @@ _SHAPE = '{"partitions": [{"topic": "t", "partition": 0}]}'
 )
 @click.option("--all-topic-partitions", is_flag=True, help="Every partition of the cluster.")
 def kafka_leader_election(
-    bootstrap_server: str, command_config: Path | None, election_type: str, **asked: Any
+    bootstrap_server: str, command_config: Path | None, election_type: str, **asked: Unpack[_Options]
 ) -> None:
     """Elect leaders of a partition, of those that a file names, or of all.
 
@@ -67,7 +76,7 @@ def _named(results: dict[tuple[str, int], str | None]) -> list[tuple[str, str | 
     return [(f"{topic}-{number}", error) for (topic, number), error in sorted(results.items())]
 
 
-def _partitions(asked: dict[str, Any]) -> list[tuple[str, int]] | None:
+def _partitions(asked: _Options) -> list[tuple[str, int]] | None:
     ways = [asked["topic"] is not None, asked["path_to_json_file"] is not None, asked["all_topic_partitions"]]
     if sum(ways) != 1:
         raise click.UsageError(
@@ -78,7 +87,7 @@ def _partitions(asked: dict[str, Any]) -> list[tuple[str, int]] | None:
         if asked["partition"] is None:
             raise click.UsageError("Missing required option(s): --partition")
         return [(asked["topic"], asked["partition"])]
-    if asked["all_topic_partitions"]:
+    if asked["path_to_json_file"] is None:
         return None
     return read_rows(asked["path_to_json_file"], "partitions", _SHAPE, partition_of)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -48,7 +48,7 @@ def kafka_log_dirs(
     click.echo(json.dumps({"version": 1, "brokers": rows}, separators=(",", ":")))
 
 
-def _log_dir(found: LogDirDescription) -> dict[str, Any]:
+def _log_dir(found: LogDirDescription) -> dict[str, object]:
     return {
         "partitions": [
             {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -15,6 +15,7 @@ from felice.cli.reassign import (
     COMPLETED,
     IN_PROGRESS,
     MISSING,
+    Plan,
     cancel,
     clear_throttles,
     current_plan,
@@ -32,6 +33,22 @@ if TYPE_CHECKING:
 _TOPICS = '{"topics": [{"topic": "t"}], "version": 1}'
 _ACTIONS = ("generate", "execute", "verify", "cancel", "list_moves")
 json_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class _Options(TypedDict):
+    """The options of the tool besides those of the connection."""
+
+    generate: bool
+    execute: bool
+    verify: bool
+    cancel: bool
+    list_moves: bool
+    plan_file: Path | None
+    topics_file: Path | None
+    broker_list: str | None
+    throttle: int
+    additional: bool
+    preserve_throttles: bool
 
 
 @kafka_tool("kafka-reassign-partitions")
@@ -57,14 +74,17 @@ json_file = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--additional", is_flag=True, help="With --execute: allow it while other moves are in progress."
 )
 @click.option("--preserve-throttles", is_flag=True, help="Keep throttles.")
-def kafka_reassign_partitions(bootstrap_server: str, command_config: Path | None, **asked: Any) -> None:
+def kafka_reassign_partitions(
+    bootstrap_server: str, command_config: Path | None, **asked: Unpack[_Options]
+) -> None:
     """Move partitions to other brokers.
 
     \b
     kafka-reassign-partitions --bootstrap-server localhost:9092 --execute --reassignment-json-file plan.json
     kafka-reassign-partitions --bootstrap-server localhost:9092 --verify --reassignment-json-file plan.json
     """
-    actions = [name for name in _ACTIONS if asked[name]]
+    flags: Mapping[str, object] = asked
+    actions = [name for name in _ACTIONS if flags[name]]
     if len(actions) != 1:
         raise click.UsageError(
             "Command must include exactly one action: --generate, --execute, --verify, --cancel, --list"
@@ -75,7 +95,7 @@ def kafka_reassign_partitions(bootstrap_server: str, command_config: Path | None
     _ACTS[actions[0]](admin, asked)
 
 
-def _generate(admin: AdminClient, asked: dict[str, Any]) -> None:
+def _generate(admin: AdminClient, asked: _Options) -> None:
     if asked["topics_file"] is None or asked["broker_list"] is None:
         raise click.UsageError("--generate needs --topics-to-move-json-file and --broker-list")
     topics = read_rows(asked["topics_file"], "topics", _TOPICS, lambda row: str(row["topic"]))
@@ -84,8 +104,13 @@ def _generate(admin: AdminClient, asked: dict[str, Any]) -> None:
     click.echo(f"Proposed partition reassignment configuration\n{format_plan(proposed)}")
 
 
-def _execute(admin: AdminClient, asked: dict[str, Any]) -> None:
-    plan = read_plan(asked["plan_file"])
+def _plan_of(asked: _Options) -> Plan:
+    assert asked["plan_file"] is not None, "checked before the action"
+    return read_plan(asked["plan_file"])
+
+
+def _execute(admin: AdminClient, asked: _Options) -> None:
+    plan = _plan_of(asked)
     throttle = asked["throttle"] if asked["throttle"] >= 0 else None
     before = execute(admin, plan, throttle, additional=asked["additional"])
     click.echo(f"Current partition replica assignment\n\n{format_plan(before)}\n")
@@ -100,8 +125,8 @@ def _execute(admin: AdminClient, asked: dict[str, Any]) -> None:
     click.echo(f"Successfully started partition reassignment{plural} for {_names(plan)}")
 
 
-def _verify(admin: AdminClient, asked: dict[str, Any]) -> None:
-    plan = read_plan(asked["plan_file"])
+def _verify(admin: AdminClient, asked: _Options) -> None:
+    plan = _plan_of(asked)
     click.echo("Status of partition reassignment:")
     found = states(admin, plan)
     for (topic, number), state in found.items():
@@ -131,8 +156,8 @@ def _clear(admin: AdminClient, found: Mapping[tuple[str, int], str]) -> None:
         click.echo(f"Clearing topic-level throttles on topic {topic}")
 
 
-def _cancel(admin: AdminClient, asked: dict[str, Any]) -> None:
-    plan = read_plan(asked["plan_file"])
+def _cancel(admin: AdminClient, asked: _Options) -> None:
+    plan = _plan_of(asked)
     ended = cancel(admin, plan)
     if ended:
         click.echo(f"Successfully cancelled partition reassignments for: {_names(ended)}")
@@ -142,7 +167,7 @@ def _cancel(admin: AdminClient, asked: dict[str, Any]) -> None:
         _clear(admin, states(admin, plan))
 
 
-def _list(admin: AdminClient, asked: dict[str, Any]) -> None:
+def _list(admin: AdminClient, asked: _Options) -> None:
     moves = admin.list_partition_reassignments().result()
     if not moves:
         click.echo("No partition reassignments found.")
@@ -166,7 +191,7 @@ _ACTS = {
 }
 
 
-def _names(partitions: Any) -> str:
+def _names(partitions: Iterable[tuple[str, int]]) -> str:
     return ",".join(f"{topic}-{number}" for topic, number in sorted(partitions))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -11,6 +12,8 @@ from felice.cli.faults import Fault
 from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
 from felice.cli.options import admin_client, command_config_option, key_values
 from felice.cli.topics import (
+    PartitionRow,
+    TopicRow,
     add_partitions,
     create_topic,
     delete_topics,
@@ -23,6 +26,27 @@ if TYPE_CHECKING:
     from felice.client.admin import AdminClient
 
 _ACTIONS = ("list", "create", "describe", "alter", "delete")
+
+
+class _Options(TypedDict):
+    """The options of the tool besides those of the connection."""
+
+    do_list: bool
+    do_create: bool
+    do_describe: bool
+    do_alter: bool
+    do_delete: bool
+    topic: str | None
+    partitions: int | None
+    replication_factor: int | None
+    replica_assignment: str | None
+    configs: tuple[str, ...]
+    if_not_exists: bool
+    if_exists: bool
+    exclude_internal: bool
+    topics_with_overrides: bool
+    under_replicated_partitions: bool
+    unavailable_partitions: bool
 
 
 @kafka_tool("kafka-topics")
@@ -66,14 +90,15 @@ _ACTIONS = ("list", "create", "describe", "alter", "delete")
 @click.option(
     "--unavailable-partitions", is_flag=True, help="With --describe: only partitions without a leader."
 )
-def kafka_topics(bootstrap_server: str, command_config: Path | None, **asked: Any) -> None:
+def kafka_topics(bootstrap_server: str, command_config: Path | None, **asked: Unpack[_Options]) -> None:
     """List, create, describe, alter or delete topics.
 
     \b
     kafka-topics --bootstrap-server localhost:9092 --create --topic flights --partitions 3
     kafka-topics --bootstrap-server localhost:9092 --describe --topic flights
     """
-    chosen = [action for action in _ACTIONS if asked[f"do_{action}"]]
+    flags: Mapping[str, object] = asked
+    chosen = [action for action in _ACTIONS if flags[f"do_{action}"]]
     if len(chosen) != 1:
         raise click.UsageError(
             "Command must include exactly one action: --list, --describe, --create, --alter or --delete"
@@ -84,13 +109,14 @@ def kafka_topics(bootstrap_server: str, command_config: Path | None, **asked: An
     actions[chosen[0]](admin_client(bootstrap_server, command_config), asked)
 
 
-def _list(admin: AdminClient, asked: dict[str, Any]) -> None:
+def _list(admin: AdminClient, asked: _Options) -> None:
     for name in matching_topics(admin, asked["topic"], exclude_internal=asked["exclude_internal"]):
         click.echo(name)
 
 
-def _create(admin: AdminClient, asked: dict[str, Any]) -> None:
+def _create(admin: AdminClient, asked: _Options) -> None:
     name = asked["topic"]
+    assert name, "checked before the action"
     if asked["if_not_exists"] and name in matching_topics(admin, None):
         return
     create_topic(
@@ -104,7 +130,7 @@ def _create(admin: AdminClient, asked: dict[str, Any]) -> None:
     click.echo(f"Created topic {name}.")
 
 
-def _matching_or_fault(admin: AdminClient, asked: dict[str, Any]) -> list[str]:
+def _matching_or_fault(admin: AdminClient, asked: _Options) -> list[str]:
     names = matching_topics(admin, asked["topic"], exclude_internal=asked["exclude_internal"])
     if not names and asked["topic"] and not asked["if_exists"]:
         raise Fault(
@@ -113,7 +139,7 @@ def _matching_or_fault(admin: AdminClient, asked: dict[str, Any]) -> list[str]:
     return names
 
 
-def _describe(admin: AdminClient, asked: dict[str, Any]) -> None:
+def _describe(admin: AdminClient, asked: _Options) -> None:
     for row in describe_topics(admin, _matching_or_fault(admin, asked)):
         if asked["topics_with_overrides"]:
             if row["configs"]:
@@ -130,7 +156,7 @@ def _describe(admin: AdminClient, asked: dict[str, Any]) -> None:
             )
 
 
-def _headline(row: dict[str, Any]) -> str:
+def _headline(row: TopicRow) -> str:
     configs = ",".join(f"{key}={value}" for key, value in row["configs"].items())
     return (
         f"Topic: {row['topic']}\tTopicId: {row['topic_id']}\tPartitionCount: {row['partition_count']}\t"
@@ -138,7 +164,7 @@ def _headline(row: dict[str, Any]) -> str:
     )
 
 
-def _is_asked_for(found: dict[str, Any], asked: dict[str, Any]) -> bool:
+def _is_asked_for(found: PartitionRow, asked: _Options) -> bool:
     if asked["under_replicated_partitions"]:
         return len(found["isr"]) < len(found["replicas"])
     if asked["unavailable_partitions"]:
@@ -150,14 +176,14 @@ def _joined(numbers: list[int]) -> str:
     return ",".join(str(number) for number in numbers)
 
 
-def _alter(admin: AdminClient, asked: dict[str, Any]) -> None:
+def _alter(admin: AdminClient, asked: _Options) -> None:
     if asked["partitions"] is None:
         raise click.UsageError("--alter needs --partitions; for options use kafka-configs")
     for name in _matching_or_fault(admin, asked):
         add_partitions(admin, name, asked["partitions"])
 
 
-def _delete(admin: AdminClient, asked: dict[str, Any]) -> None:
+def _delete(admin: AdminClient, asked: _Options) -> None:
     delete_topics(admin, _matching_or_fault(admin, asked))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -253,7 +252,7 @@ def _name(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
-def _or(value: int | None, absent: Any) -> Any:
+def _or(value: int | None, absent: int | str) -> int | str:
     return absent if value is None else value
 
 
