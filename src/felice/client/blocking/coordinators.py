@@ -24,7 +24,7 @@ from felice.client.group.requests import (
     offset_commit_request,
     offset_fetch_request,
 )
-from felice.client.model import Partition
+from felice.client.model import BrokerMetadata, Partition
 from felice.client.net.requests import LAST_INIT_PRODUCER_ID, ProducerFields, by_topic
 from felice.client.net.wire import ByVersion
 from felice.protocol.errors import ErrorCode
@@ -86,7 +86,7 @@ class TransactionalProducer:
 
 @dataclass(frozen=True, slots=True)
 class DescribedTransaction:
-    """A transaction as its coordinator reports it; `state` is empty if the coordinator does not know it."""
+    """A transaction as its coordinator reports it."""
 
     producer: TransactionalProducer
     state: str
@@ -200,13 +200,20 @@ class BlockingCoordinators:
         for broker in self._client.metadata([]).brokers.values():
             request = ListTransactionsRequest(state_filters=[ONGOING])
             try:
-                answer = self._client.ask((broker.host, broker.port), request)
+                answer = self._list_at(broker, request)
             except KafkaException as error:
                 if not error.error.retriable():
                     raise
                 continue  # Its coordinators have moved to other brokers, or will.
             found |= {row.transactional_id for row in answer.transaction_states}
         return sorted(name for name in found if name.startswith(prefix))
+
+    def _list_at(self, broker: BrokerMetadata, request: Any) -> Any:
+        """Return a broker's list of what it coordinates; raises if the list may be incomplete."""
+        answer = self._client.ask((broker.host, broker.port), request)
+        if answer.error_code:
+            raise failure(answer.error_code, f"broker {broker.id}")
+        return answer
 
     # Offsets of groups
 
@@ -225,8 +232,7 @@ class BlockingCoordinators:
         """Return the ids of groups that begin with `prefix`, from all brokers."""
         found: set[str] = set()
         for broker in self._client.metadata([]).brokers.values():
-            answer = self._client.ask((broker.host, broker.port), ListGroupsRequest())
-            found |= {row.group_id for row in answer.groups}
+            found |= {row.group_id for row in self._list_at(broker, ListGroupsRequest()).groups}
         return sorted(name for name in found if name.startswith(prefix))
 
     # Finding coordinators
