@@ -303,9 +303,11 @@ class AdminClient(FutureCalls):
         request_timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[int, Future[list[LogDirDescription]]]:
         """Describe log directories: futures of `[LogDirDescription]` by broker. None: all brokers, or all topics."""
-        asked = (
-            sorted(self.list_topics(timeout=request_timeout).brokers) if brokers is None else list(brokers)
-        )
+        if brokers is None:
+            brokers = [
+                node.id for node in self.describe_cluster(request_timeout=request_timeout).result().nodes
+            ]
+        asked = list(brokers)
         return self._many(asked, self._admin.describe_log_dirs(asked, topics, request_timeout))
 
     def alter_replica_log_dirs(

@@ -63,7 +63,7 @@ async def list_groups(
             states_filter=state_names if version >= 4 else [], types_filter=type_names if version >= 5 else []
         )
 
-    result = ListConsumerGroupsResult([], [])
+    result = ListConsumerGroupsResult()
     for node_id in sorted(cluster.topology.brokers):
         try:
             response = await cluster.call(node_id, ByVersion(ListGroupsRequest, build))

@@ -11,6 +11,7 @@ from typing import Any
 from felice.client import KafkaError, KafkaException, TopicPartition
 from felice.client.admin import AdminClient
 from felice.protocol.api import API
+from felice.protocol.messages.metadata import MetadataRequest
 from unit.client.fake_broker import FakeBroker
 
 TIMEOUT_S = 21.5
@@ -56,6 +57,8 @@ class Exchange:
             for kind, response in zip(kinds, self.responses, strict=True):
                 broker.script(kind, response)
             result = plain(settled(self.call, admin), broker.port)
+            whole = [row for row in broker.asked(MetadataRequest) if row.topics is None]
+            assert not whole, "the metadata of all topics may be large"
             return [request for request, _ in broker.requests if type(request) in kinds], result
 
 

@@ -271,6 +271,14 @@ def test_no_broker_at_all_is_an_error_at_once() -> None:
     assert time.monotonic() - started < 60
 
 
+def test_brokers_that_cannot_be_reached_are_asked_once() -> None:
+    with FakeBroker() as broker, AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+        broker.script(MetadataRequest, *[Disconnect] * 10)
+        error = admin.describe_cluster().exception(30)
+        assert isinstance(error, KafkaException) and error.code == KafkaError._ALL_BROKERS_DOWN
+        assert len(broker.asked(MetadataRequest)) == 1
+
+
 # The client itself
 
 
@@ -286,6 +294,18 @@ def test_a_closed_client_cancels_what_is_under_way_and_refuses_more() -> None:
             admin.describe_cluster()
         assert refused.value.code == KafkaError._STATE
         admin.close()
+
+
+def test_a_closed_client_cancels_what_waits_for_its_next_attempt() -> None:
+    with FakeBroker() as broker, AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+        broker.handlers[ElectLeadersRequest] = lambda request, version: ElectLeadersResponse(
+            error_code=MOVING
+        )
+        future = admin.elect_leaders(ElectionType.PREFERRED)
+        while len(broker.asked(ElectLeadersRequest)) < 2:
+            time.sleep(0.01)
+        admin.close()
+        assert isinstance(future.exception(30), KafkaException)
 
 
 def test_a_future_that_has_begun_cannot_be_cancelled() -> None:
