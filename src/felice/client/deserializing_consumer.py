@@ -26,12 +26,9 @@ class DeserializingConsumer(Consumer, Generic[K, V]):
 
     def __init__(self, conf: Mapping[str, object]) -> None:
         self._serdes = Serdes(conf, "deserializer")
-        try:
+        with self._serdes.closed_on_error():
             super().__init__(self._serdes.config)
             self._serdes.offer_cluster_id(self.cluster_id)
-        except BaseException:
-            self._serdes.close()
-            raise
 
     def poll(self, timeout: float = -1) -> Message | None:
         """Return the next message with its objects; None if there is none within `timeout` seconds (-1: no limit).
@@ -53,5 +50,7 @@ class DeserializingConsumer(Consumer, Generic[K, V]):
 
     def close(self) -> None:
         """Close the consumer, then the deserializers that builders created."""
-        super().close()
-        self._serdes.close()
+        try:
+            super().close()
+        finally:
+            self._serdes.close()

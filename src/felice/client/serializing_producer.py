@@ -26,12 +26,9 @@ class SerializingProducer(Producer, Generic[K, V]):
 
     def __init__(self, conf: Mapping[str, object]) -> None:
         self._serdes = Serdes(conf, "serializer")
-        try:
+        with self._serdes.closed_on_error():
             super().__init__(self._serdes.config)
             self._serdes.offer_cluster_id(self.cluster_id)
-        except BaseException:
-            self._serdes.close()
-            raise
 
     def produce(  # type: ignore[override]
         self,
@@ -62,6 +59,7 @@ class SerializingProducer(Producer, Generic[K, V]):
 
     def close(self, timeout: float = -1) -> bool:
         """Close the producer, then the serializers that builders created."""
-        done = super().close(timeout)
-        self._serdes.close()
-        return done
+        try:
+            return super().close(timeout)
+        finally:
+            self._serdes.close()

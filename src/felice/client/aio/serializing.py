@@ -38,8 +38,9 @@ class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
     # confluent_kafka's signature, too, passes its keywords on to the base class.
     def __init__(self, conf: Mapping[str, object], **kwargs: Any) -> None:
         self._serdes = Serdes(conf, "serializer")
-        super().__init__(self._serdes.config, **kwargs)
-        self._serdes.offer_cluster_id(self.cluster_id)
+        with self._serdes.closed_on_error():
+            super().__init__(self._serdes.config, **kwargs)
+            self._serdes.offer_cluster_id(self.cluster_id)
 
     def __await__(self) -> Generator[object, None, Self]:
         yield from asyncio.sleep(0).__await__()
@@ -74,8 +75,10 @@ class AsyncSerializingProducer(AIOProducer, Generic[K, V]):
 
     async def close(self) -> None:
         """Close the producer, then the serializers that builders created."""
-        await super().close()
-        self._serdes.close()
+        try:
+            await super().close()
+        finally:
+            self._serdes.close()
 
 
 class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
@@ -84,8 +87,9 @@ class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
     # confluent_kafka's signature, too, passes its keywords on to the base class.
     def __init__(self, conf: Mapping[str, object], **kwargs: Any) -> None:
         self._serdes = Serdes(conf, "deserializer")
-        super().__init__(self._serdes.config, **kwargs)
-        self._serdes.offer_cluster_id(self.cluster_id)
+        with self._serdes.closed_on_error():
+            super().__init__(self._serdes.config, **kwargs)
+            self._serdes.offer_cluster_id(self.cluster_id)
 
     def __await__(self) -> Generator[object, None, Self]:
         yield from asyncio.sleep(0).__await__()
@@ -126,5 +130,7 @@ class AsyncDeserializingConsumer(AIOConsumer, Generic[K, V]):
 
     async def close(self) -> None:
         """Close the consumer, then the deserializers that builders created."""
-        await super().close()
-        self._serdes.close()
+        try:
+            await super().close()
+        finally:
+            self._serdes.close()

@@ -6,7 +6,8 @@ Keeps true:  A client closes every serializer that its builders created, whateve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
 from felice.client.error import (
@@ -43,9 +44,15 @@ class Serdes:
         self.config = dict(config)
         self._built: list[_Built] = []
         given = {part: self._take(f"{part}.{suffix}") for part in ("key", "value")}
-        try:
+        with self.closed_on_error():
             self.key = self._ready(*given["key"], is_key=True)
             self.value = self._ready(*given["value"], is_key=False)
+
+    @contextlib.contextmanager
+    def closed_on_error(self) -> Iterator[None]:
+        """A client that cannot be created has no other chance to close its serializers."""
+        try:
+            yield
         except BaseException:
             self.close()
             raise
