@@ -103,9 +103,7 @@ class BlockingCoordinators:
 
     def begin(self, transactional_id: str, timeout_ms: int) -> TransactionalProducer:
         """Return a producer with a new epoch. This aborts an open transaction of the id and fences older producers."""
-        request = InitProducerIdRequest(
-            transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, producer_id=-1
-        )
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
         versioned = ByVersion(InitProducerIdRequest, lambda version: request, LAST_INIT_PRODUCER_ID)
         answer = self._ask(TRANSACTION_KEY_TYPE, transactional_id, versioned, _codes_of_init)
         return TransactionalProducer(transactional_id, answer.producer_id, answer.producer_epoch)

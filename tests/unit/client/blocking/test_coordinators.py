@@ -392,6 +392,16 @@ def test_pauses_between_attempts_grow_to_half_a_second(
     assert pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
 
 
+def test_transactions_that_end_at_once_are_not_waited_for(
+    broker: FakeBroker, coordinators: BlockingCoordinators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    broker.handlers[EndTxnRequest] = lambda request, version: EndTxnResponse()
+    assert coordinators.end([X, Y], committed=True) == {"x": 0, "y": 0}
+    assert pauses == []
+
+
 def test_a_lasting_error_hides_passing_ones(broker: FakeBroker, coordinators: BlockingCoordinators) -> None:
     broker.script(AddPartitionsToTxnRequest, added(MOVED, LASTING, 0))
     with pytest.raises(KafkaException) as raised:
