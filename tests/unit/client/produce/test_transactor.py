@@ -427,7 +427,7 @@ async def test_offsets_need_the_metadata_of_a_group(kind: type[Any]) -> None:
 @KINDS
 async def test_transactions_need_an_id(kind: type[Any]) -> None:
     with Coordinating() as broker:
-        async with made(kind, broker, transactional_id=None) as producer:
+        async with made(kind, broker, transactional_id=None, transaction_timeout_ms=None) as producer:
             for call in ("init_transactions", "begin_transaction", "commit_transaction", "abort_transaction"):
                 with pytest.raises(KafkaException) as raised:
                     await producer.do(call)
