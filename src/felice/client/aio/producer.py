@@ -1,7 +1,8 @@
 """The asyncio producer.
 
 Keeps true:  `send` returns a future per record, done when the record is acknowledged or failed. If the queue is full,
-             `send` waits for room instead of raising, because waiting in a coroutine costs nothing.
+             `send` waits for room instead of raising, because waiting in a coroutine costs nothing. Nothing lingers
+             meanwhile.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
 from felice.client.aio.callbacks import Callbacks
 from felice.client.error import KafkaError, KafkaException, failure
@@ -51,6 +52,12 @@ class _LoopInbox:
 
     def tell(self, callback: Callable[..., object], *arguments: object) -> None:
         self._callbacks.call(callback, *arguments)
+
+
+async def _more_room(core: ProducerCore, inbox: _LoopInbox) -> None:
+    inbox.room.clear()
+    core.sender.wake()
+    await inbox.room.wait()
 
 
 def _log_raised(error: Exception) -> None:
@@ -132,9 +139,8 @@ class AsyncProducer:
                     core.sender.wake()
                 return future
             except BufferError:
-                inbox.room.clear()
-                core.sender.wake()
-                await inbox.room.wait()
+                with self._without_linger():
+                    await _more_room(core, inbox)
 
     async def send_and_wait(
         self,
@@ -151,13 +157,17 @@ class AsyncProducer:
     async def flush(self) -> None:
         """Wait until every record sent so far has its result."""
         core, inbox = self._started()
+        with self._without_linger():
+            while self._accumulator.record_count:
+                await _more_room(core, inbox)
+
+    @contextlib.contextmanager
+    def _without_linger(self) -> Iterator[None]:
+        """Send the waiting records at once: something waits for their results."""
         with self._accumulator.lock:
             self._accumulator.flushing += 1
         try:
-            while self._accumulator.record_count:
-                inbox.room.clear()
-                core.sender.wake()
-                await inbox.room.wait()
+            yield
         finally:
             with self._accumulator.lock:
                 self._accumulator.flushing -= 1
