@@ -198,20 +198,14 @@ class BlockingCoordinators:
         for broker in self._client.metadata([]).brokers.values():
             request = ListTransactionsRequest(state_filters=[ONGOING])
             try:
-                answer = self._list_at(broker, request)
+                answer = self._client.ask((broker.host, broker.port), request)
+                _check_listed(broker, answer.error_code)
             except KafkaException as error:
                 if not error.error.retriable():
                     raise
                 continue  # Its coordinators have moved to other brokers, or will.
             found |= {row.transactional_id for row in answer.transaction_states}
         return sorted(name for name in found if name.startswith(prefix))
-
-    def _list_at(self, broker: BrokerMetadata, request: Any) -> Any:
-        """Return a broker's list of what it coordinates; raises if the list may be incomplete."""
-        answer = self._client.ask((broker.host, broker.port), request)
-        if answer.error_code:
-            raise failure(answer.error_code, f"broker {broker.id}")
-        return answer
 
     # Offsets of groups
 
@@ -230,7 +224,9 @@ class BlockingCoordinators:
         """Return the ids of groups that begin with `prefix`, from all brokers."""
         found: set[str] = set()
         for broker in self._client.metadata([]).brokers.values():
-            found |= {row.group_id for row in self._list_at(broker, ListGroupsRequest()).groups}
+            answer = self._client.ask((broker.host, broker.port), ListGroupsRequest())
+            _check_listed(broker, answer.error_code)
+            found |= {row.group_id for row in answer.groups}
         return sorted(name for name in found if name.startswith(prefix))
 
     # Finding coordinators
@@ -302,6 +298,12 @@ class _Patience:
         time.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _BACKOFF_LIMIT_S)
         return True
+
+
+def _check_listed(broker: BrokerMetadata, code: int) -> None:
+    """Raise if a broker's list of what it coordinates may be incomplete."""
+    if code:
+        raise failure(code, f"broker {broker.id}")
 
 
 def _is_open(code: int | None) -> bool:
