@@ -15,8 +15,12 @@ from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
-from felice.protocol.messages.alter_configs import AlterConfigsResource, AlterConfigsResourceResponse
-from felice.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from felice.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
 from felice.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -42,6 +46,12 @@ from felice.protocol.messages.describe_configs import DescribeConfigsResource, D
 from felice.protocol.messages.describe_groups import DescribedGroup
 from felice.protocol.messages.describe_producers import PartitionResponse, TopicRequest, TopicResponse
 from felice.protocol.messages.describe_transactions import TransactionState
+from felice.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 from felice.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from felice.protocol.messages.init_producer_id import InitProducerIdResponse
 from felice.protocol.messages.join_group import JoinGroupResponse
@@ -324,11 +334,9 @@ def described_config(
     )
 
 
-def altered_config(
-    resource: AlterConfigsResource, code: ErrorCode, context: RequestContext
-) -> AlterConfigsResourceResponse:
-    """Refuses one resource of AlterConfigs or IncrementalAlterConfigs."""
-    return AlterConfigsResourceResponse(
+def altered_config(row: Callable[..., R]) -> Callable[[Any, ErrorCode, RequestContext], R]:
+    """Returns what refuses one resource of an API that changes configurations, with the API's own row."""
+    return lambda resource, code, context: row(
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         error_code=code,
@@ -369,10 +377,39 @@ def alter_replica_log_dirs(
 
 
 def alter_reassignments(
-    request: Any, code: ErrorCode, context: RequestContext
+    request: AlterPartitionReassignmentsRequest, code: ErrorCode, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Refuses AlterPartitionReassignments."""
-    return AlterPartitionReassignmentsResponse(error_code=code, error_message=code.message)
+    """Refuses AlterPartitionReassignments, and each of its partitions."""
+    rows = [
+        ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                ReassignablePartitionResponse(
+                    partition_index=asked.partition_index, error_code=code, error_message=code.message
+                )
+                for asked in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return AlterPartitionReassignmentsResponse(error_code=code, error_message=code.message, responses=rows)
+
+
+def elect_leaders(
+    request: ElectLeadersRequest, code: ErrorCode, context: RequestContext
+) -> ElectLeadersResponse:
+    """Refuses ElectLeaders, and each of its partitions."""
+    rows = [
+        ReplicaElectionResult(
+            topic=topic.topic,
+            partition_result=[
+                PartitionResult(partition_id=index, error_code=code, error_message=code.message)
+                for index in topic.partitions
+            ],
+        )
+        for topic in request.topic_partitions or ()
+    ]
+    return ElectLeadersResponse(error_code=code, replica_election_results=rows)
 
 
 def list_reassignments(

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from felice.protocol.api import API, Api
+from felice.protocol.messages import alter_configs, incremental_alter_configs
 from felice.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
-from felice.protocol.messages.alter_configs import AlterConfigsResponse
 from felice.protocol.messages.create_partitions import CreatePartitionsResponse
 from felice.protocol.messages.create_topics import CreateTopicsResponse
 from felice.protocol.messages.delete_groups import DeleteGroupsResponse
@@ -20,10 +20,8 @@ from felice.protocol.messages.describe_groups import DescribeGroupsResponse
 from felice.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from felice.protocol.messages.describe_producers import DescribeProducersResponse
 from felice.protocol.messages.describe_transactions import DescribeTransactionsResponse
-from felice.protocol.messages.elect_leaders import ElectLeadersResponse
 from felice.protocol.messages.end_txn import EndTxnResponse
 from felice.protocol.messages.heartbeat import HeartbeatResponse
-from felice.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from felice.protocol.messages.leave_group import LeaveGroupResponse
 from felice.protocol.messages.list_config_resources import ListConfigResourcesResponse
 from felice.protocol.messages.list_offsets import ListOffsetsResponse
@@ -110,20 +108,20 @@ GUARDS: Mapping[Api, Guard] = {
         special.config_need(_ALTER_CONFIGS),
         "resources",
         "responses",
-        refuse.altered_config,
-        AlterConfigsResponse,
+        refuse.altered_config(alter_configs.AlterConfigsResourceResponse),
+        alter_configs.AlterConfigsResponse,
     ),
     API.INCREMENTAL_ALTER_CONFIGS: each(
         special.config_need(_ALTER_CONFIGS),
         "resources",
         "responses",
-        refuse.altered_config,
-        IncrementalAlterConfigsResponse,
+        refuse.altered_config(incremental_alter_configs.AlterConfigsResourceResponse),
+        incremental_alter_configs.IncrementalAlterConfigsResponse,
     ),
     API.LIST_CONFIG_RESOURCES: whole(
         cluster(_DESCRIBE_CONFIGS), refuse.with_code(ListConfigResourcesResponse)
     ),
-    API.ELECT_LEADERS: whole(cluster(_ALTER), refuse.with_code(ElectLeadersResponse)),
+    API.ELECT_LEADERS: whole(cluster(_ALTER), refuse.elect_leaders),
     API.ALTER_PARTITION_REASSIGNMENTS: whole(cluster(_ALTER), refuse.alter_reassignments),
     API.LIST_PARTITION_REASSIGNMENTS: whole(cluster(_DESCRIBE), refuse.list_reassignments),
     API.ALTER_REPLICA_LOG_DIRS: whole(cluster(_ALTER), refuse.alter_replica_log_dirs),
