@@ -30,12 +30,13 @@ if __name__ == "__main__":
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
 from conformance.live_process import LiveProcess
-from conformance.topics import create_topic_over, wait_until
+from conformance.topics import create_topic_over
 from conformance.wire import Wire, unique_name
 from felice.protocol.messages.list_transactions import ListTransactionsRequest
 from peers.cache import PROGRAMS
 from peers.golang import require_go_peer
 from peers.java import java_command, require_java_programs
+from waiting import wait_until
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "transaction.state.log.num.partitions": "3"}
 _JAVA_OPTIONS = ["-Xmx128m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]

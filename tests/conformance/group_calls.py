@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.topics import wait_until
 from conformance.wire import Wire
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -25,6 +24,7 @@ from felice.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from waiting import wait_until
 
 NOT_YET = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -27,10 +27,11 @@ if __name__ == "__main__":
 from confluent_kafka import Producer
 
 from conformance.copying import mortal_broker, nothing_is_open, read_all
-from conformance.topics import create_topic_over, wait_until
+from conformance.topics import create_topic_over
 from conformance.wire import Wire
 from peers import java
 from peers.cache import PROGRAMS
+from waiting import wait_until
 
 SOURCE, TARGET = "source", "copy"
 PARTITIONS = 2

@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 
-from conformance.topics import (
-    create_topic_over,
-    list_offset,
-    metadata_of,
-    new_topic,
-    produce_values,
-    wait_until,
-)
+from conformance.topics import create_topic_over, list_offset, metadata_of, new_topic, produce_values
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages import alter_configs, incremental_alter_configs
@@ -46,6 +39,7 @@ from felice.protocol.messages.describe_topic_partitions import (
 )
 from felice.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from felice.protocol.messages.metadata import MetadataRequest
+from waiting import wait_until
 
 TOPIC, BROKER = 2, 4
 DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT = 1, 4, 5

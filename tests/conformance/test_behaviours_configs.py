@@ -18,10 +18,11 @@ from conformance.test_behaviours_admin import (
     errors_of,
     node_id,
 )
-from conformance.topics import new_topic, wait_until
+from conformance.topics import new_topic
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.create_topics import CreatableTopicConfig
+from waiting import wait_until
 
 DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT = 2, 3, 4, 5
 UNKNOWN_TYPE = 0

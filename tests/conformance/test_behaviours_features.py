@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from conformance.targets import Target
-from conformance.topics import wait_until
 from conformance.wire import Wire
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.api_versions import ApiVersionsRequest
 from felice.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from waiting import wait_until
 
 NAME = "transaction.version"
 UPGRADE, SAFE, UNSAFE = 1, 2, 3

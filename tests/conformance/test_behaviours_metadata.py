@@ -7,20 +7,13 @@ import pytest
 
 from conformance.batches import fetch_request
 from conformance.targets import Target
-from conformance.topics import (
-    batch_of,
-    create_topic_over,
-    has_leaders,
-    metadata_of,
-    new_topic,
-    produce,
-    wait_until,
-)
+from conformance.topics import batch_of, create_topic_over, has_leaders, metadata_of, new_topic, produce
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from felice.protocol.messages.delete_topics import DeleteTopicsRequest
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from waiting import wait_until
 
 OPERATIONS_NOT_ASKED = -2147483648
 ZERO_UUID = uuid.UUID(int=0)

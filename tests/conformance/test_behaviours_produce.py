@@ -19,7 +19,6 @@ from conformance.topics import (
     produce_request,
     produce_values,
     record,
-    wait_until,
 )
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ErrorCode
@@ -32,6 +31,7 @@ from felice.records.builder import build_batch, build_control
 from felice.records.compression import Codec
 from felice.records.control import ControlType, EndTransactionMarker
 from felice.records.reader import read_records
+from waiting import wait_until
 
 MAGIC_AT, CRC_AT, ATTRIBUTES_AT, DELTA_AT, COUNT_AT = 16, 17, 21, 23, 57
 INT32_MAX = 2**31 - 1

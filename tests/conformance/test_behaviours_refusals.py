@@ -7,7 +7,7 @@ import pytest
 from conformance.batches import fetch_request
 from conformance.group_calls import find_coordinator
 from conformance.targets import Target
-from conformance.topics import batch_of, create_topic, new_topic, produce_request, record, wait_until
+from conformance.topics import batch_of, create_topic, new_topic, produce_request, record
 from conformance.transaction_calls import PRODUCE_V2, TXN_OFFSET_COMMIT_V2, WireProducer, fetch_row
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ErrorCode
@@ -31,6 +31,7 @@ from felice.protocol.messages.fetch import FetchRequest
 from felice.protocol.messages.list_groups import ListGroupsRequest
 from felice.records.builder import build_batch
 from felice.records.compression import Codec
+from waiting import wait_until
 
 
 @pytest.fixture

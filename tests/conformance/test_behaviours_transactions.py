@@ -8,7 +8,7 @@ import pytest
 
 from conformance.group_calls import fetch_group, find_coordinator, stable_member
 from conformance.targets import Target
-from conformance.topics import create_topic, wait_until
+from conformance.topics import create_topic
 from conformance.transaction_calls import WireProducer, fetch_row, until_settled, visible
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ApiError, ErrorCode
@@ -21,6 +21,7 @@ from felice.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from felice.protocol.messages.list_transactions import ListTransactionsRequest
+from waiting import wait_until
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from conformance.group_calls import fetch_group, find_coordinator
 from conformance.targets import Target
-from conformance.topics import create_topic, wait_until
+from conformance.topics import create_topic
 from conformance.transaction_calls import (
     MARKERS_V2,
     PRODUCE_V2,
@@ -28,6 +28,7 @@ from felice.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from waiting import wait_until
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from conformance.batches import fetch_request
 from conformance.targets import Target
-from conformance.topics import create_topic, wait_until
+from conformance.topics import create_topic
 from conformance.wire import Wire, unique_name
 from felice.client import (
     OFFSET_BEGINNING,
@@ -27,6 +27,7 @@ from felice.protocol.messages.api_versions import ApiVersionsRequest
 from felice.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from felice.records.batch import iter_batches
 from felice.testing import Broker, ErrorCode, Fault
+from waiting import wait_until
 
 TIMEOUT_S = 20
 PARTITIONS = 2

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from conformance.targets import Target
-from conformance.topics import create_topic, wait_until
+from conformance.topics import create_topic
 from conformance.transaction_calls import WireProducer, fetch_row, leave_hanging, visible
 from conformance.wire import Wire, unique_name
 from felice.client import KafkaError, KafkaException, Producer, TopicPartition
@@ -20,6 +20,7 @@ from felice.client.admin import (
 )
 from felice.protocol.errors import ErrorCode
 from felice.testing import Cluster
+from waiting import wait_until
 
 ONGOING = TransactionState.ONGOING
 

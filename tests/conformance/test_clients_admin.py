@@ -11,9 +11,10 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, Ne
 
 from conformance.group_calls import commit, find_coordinator
 from conformance.targets import Target
-from conformance.topics import batch_of, produce, wait_until
+from conformance.topics import batch_of, produce
 from conformance.wire import unique_name
 from peers.clients import Clients
+from waiting import wait_until
 
 BEFORE = {"listed": True, "retention": "123456", "partitions": 3, "nodes": 1}
 AFTER = {

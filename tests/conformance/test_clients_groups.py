@@ -6,10 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from conformance.targets import Target
-from conformance.topics import create_topic, wait_until
+from conformance.topics import create_topic
 from conformance.wire import unique_name
 from peers.clients import Assignment, Clients, GroupMember
 from peers.record import PeerRecord
+from waiting import wait_until
 
 GROUP_CLIENTS = ("felice", "confluent-kafka", "kafka-python", "aiokafka", "java", "franz-go", "kafkajs")
 # kafkajs knows only an assignor of its own, so it cannot be in a group with others.

@@ -11,10 +11,11 @@ import pytest
 import felice.client
 from conformance.batches import batch_headers_of
 from conformance.targets import Target
-from conformance.topics import create_topic, list_offset, wait_until
+from conformance.topics import create_topic, list_offset
 from conformance.wire import Wire, unique_name
 from peers.clients import Clients
 from peers.record import PeerRecord
+from waiting import wait_until
 
 COUNT = 300
 MEBIBYTE = 1 << 20

@@ -24,6 +24,7 @@ from felice.client import Consumer as OwnConsumer
 from felice.client import TopicPartition as OwnTopicPartition
 from felice.log import Log
 from felice.server.embedded import EmbeddedBroker
+from waiting import wait_until
 
 pytestmark = pytest.mark.felice_only
 
@@ -51,13 +52,6 @@ def on_loop(broker: EmbeddedBroker, act: Callable[[], Any]) -> Any:
         return act()
 
     return asyncio.run_coroutine_threadsafe(run(), broker._loop).result(10)
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
 
 
 def create(broker: EmbeddedBroker, name: str, **configs: str) -> None:
@@ -88,7 +82,9 @@ def clean(broker: EmbeddedBroker, topic: str) -> None:
     status, log = broker.broker.cleaner.status, log_of(broker, topic)
     roll(broker, topic)
     end_offset, directory = log.log_end_offset, broker.broker.directories[0]
-    until(lambda: directory.checkpoints.clean_offsets.get((topic, 0), 0) >= end_offset and not status.running)
+    wait_until(
+        lambda: directory.checkpoints.clean_offsets.get((topic, 0), 0) >= end_offset and not status.running
+    )
 
 
 def consumed(broker: EmbeddedBroker, topic: str, offset: int = 0) -> list[tuple[int, str, str | None]]:
@@ -166,7 +162,7 @@ def test_a_topic_that_is_made_compact_is_cleaned(broker: EmbeddedBroker) -> None
     change = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
     wanted = ConfigResource(ResourceType.TOPIC, "t", incremental_configs=[change])
     admin.incremental_alter_configs([wanted])[wanted].result(10)
-    until(lambda: broker.broker.cleaner.status.passes == 1)
+    wait_until(lambda: broker.broker.cleaner.status.passes == 1)
     assert consumed(broker, "t") == [(1, "a", "2")]
 
 
@@ -181,17 +177,17 @@ def test_threads_and_limits_change_while_the_broker_runs(broker: EmbeddedBroker)
     cleaner = broker.broker.cleaner
     assert len(cleaner._workers) == 1
     alter("log.cleaner.threads", "3")
-    until(lambda: len(cleaner._workers) == 3)
+    wait_until(lambda: len(cleaner._workers) == 3)
     alter("log.cleaner.threads", "0")
-    until(lambda: not cleaner._workers)
+    wait_until(lambda: not cleaner._workers)
     alter("log.cleaner.io.max.bytes.per.second", "1000")
-    until(lambda: cleaner._throttle.bytes_per_second == 1000)
+    wait_until(lambda: cleaner._throttle.bytes_per_second == 1000)
     alter("log.cleaner.threads", "1")
-    until(lambda: len(cleaner._workers) == 1)
+    wait_until(lambda: len(cleaner._workers) == 1)
     create(broker, "t")
     produce(broker, "t", [("a", "x" * 10_000)])
     roll(broker, "t")
-    until(lambda: "t-0" in cleaner.status.running)
+    wait_until(lambda: "t-0" in cleaner.status.running)
     # A topic under a slow cleaner is deleted at once, and a broker with one stops at once.
     admin.delete_topics(["t"])["t"].result(10)
     create(broker, "u")
@@ -218,7 +214,7 @@ def test_what_cannot_be_cleaned_is_named_and_left_alone(
     wanted = ConfigResource(ResourceType.TOPIC, "bad", incremental_configs=[change])
     admin.incremental_alter_configs([wanted])[wanted].result(10)
     status = broker.broker.cleaner.status
-    until(lambda: "bad-0" in status.uncleanable)
+    wait_until(lambda: "bad-0" in status.uncleanable)
     assert "CRC" in status.uncleanable["bad-0"]
     time.sleep(0.3)
     said = [record for record in caplog.records if "cannot be cleaned" in record.message]
@@ -229,7 +225,7 @@ def test_what_cannot_be_cleaned_is_named_and_left_alone(
     clean(broker, "good")
     assert path.read_bytes() == data
     admin.delete_topics(["bad"])["bad"].result(10)
-    until(lambda: not status.uncleanable)
+    wait_until(lambda: not status.uncleanable)
 
 
 def test_without_the_cleaner_nothing_is_cleaned(tmp_path: Path) -> None:
@@ -280,7 +276,7 @@ def test_appends_reads_and_deletions_go_on_while_the_cleaner_works(broker: Embed
             target = TopicPartition("t", 0, 600)
             admin.delete_records([target])[target].result(10)
         assert consumed(broker, "t", 600 * turn + 590)[-1][0] == 600 * turn + 599
-    until(lambda: broker.broker.cleaner.status.passes > 1)
+    wait_until(lambda: broker.broker.cleaner.status.passes > 1)
     clean(broker, "t")
     left = consumed(broker, "t", 600)
     assert [(key, value and value[:3]) for _, key, value in left][-50:] == [

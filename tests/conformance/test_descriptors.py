@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,19 +14,13 @@ from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsR
 from felice.protocol.messages.metadata import MetadataRequest
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from felice.records.builder import BatchBuilder
+from waiting import wait_until
 
 pytestmark = pytest.mark.felice_only
 
 LIMIT = 256
 # The broker keeps half of so small a limit for its files.
 MORE_THAN_ARE_ACCEPTED = 140
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_connection_takes_one_descriptor(tmp_path: Path) -> None:
@@ -57,7 +50,7 @@ def test_at_the_limit_new_connections_wait_and_topics_can_be_created(tmp_path: P
         wire.ask(MetadataRequest(topics=[]), 9)
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (LIMIT, LIMIT))
         opened = [broker.wire() for _ in range(MORE_THAN_ARE_ACCEPTED)]
-        eventually(lambda: "limit of open descriptors" in broker.stderr())
+        wait_until(lambda: "limit of open descriptors" in broker.stderr())
         create(wire, "u")
         last = opened[-1]
         last.send(MetadataRequest(topics=[]), 9)
@@ -73,13 +66,13 @@ def test_at_the_limit_new_connections_wait_and_topics_can_be_created(tmp_path: P
 def test_a_topic_created_without_a_free_descriptor_comes_online_later(tmp_path: Path) -> None:
     with LiveProcess(tmp_path / "data") as broker, broker.wire() as wire:
         create(wire, "warm")  # what the broker imports on first use takes descriptors, too
-        eventually(lambda: can_be_written(wire, "warm"))
+        wait_until(lambda: can_be_written(wire, "warm"))
         lowest_free = max(int(path.name) for path in Path(f"/proc/{broker.pid}/fd").iterdir()) + 1
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (lowest_free, LIMIT))
         create(wire, "u")
         assert not can_be_written(wire, "u")
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (LIMIT, LIMIT))
-        eventually(lambda: can_be_written(wire, "u"))
+        wait_until(lambda: can_be_written(wire, "u"))
 
 
 def create(wire: Wire, name: str) -> None:

@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 import felice.client
 from conformance.group_calls import Member, find_coordinator
 from conformance.targets import Target
-from conformance.topics import create_topic, list_offset, wait_until
+from conformance.topics import create_topic, list_offset
 from conformance.transaction_calls import (
     WireProducer,
     fetch_row,
@@ -39,6 +39,7 @@ from felice.protocol.messages.api_versions import ApiVersionsRequest
 from felice.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from felice.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from felice.protocol.messages.describe_groups import DescribeGroupsRequest
+from waiting import wait_until
 
 TOPIC_RESOURCE = 2
 WAIT_S = 20.0

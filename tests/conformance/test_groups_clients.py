@@ -13,12 +13,13 @@ from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient
 
 from conformance.targets import Target
-from conformance.topics import create_topic, produce_values, wait_until
+from conformance.topics import create_topic, produce_values
 from conformance.wire import unique_name
 from felice.client import Producer as FeliceProducer
 from felice.server.embedded import EmbeddedBroker
 from felice.server.group_lookups import GroupLookups
 from peers.python_clients import CLIENTS
+from waiting import wait_until
 
 PARTITIONS = 6
 TIMEOUT_S = 30.0

@@ -17,7 +17,7 @@ from conformance.group_calls import (
     stable_member,
 )
 from conformance.targets import Target
-from conformance.topics import create_topic, metadata_of, wait_until
+from conformance.topics import create_topic, metadata_of
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -35,6 +35,7 @@ from felice.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from waiting import wait_until
 
 Connect = Callable[[], Wire]
 

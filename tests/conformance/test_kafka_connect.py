@@ -13,9 +13,10 @@ import pytest
 
 from conformance.kafka_application import KafkaApplication
 from conformance.targets import Target
-from conformance.topics import create_topic, wait_until
+from conformance.topics import create_topic
 from conformance.wire import unique_name
 from peers.apache_kafka import free_port
+from waiting import wait_until
 
 TIMEOUT_S = 60.0
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"

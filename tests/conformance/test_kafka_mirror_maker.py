@@ -12,9 +12,10 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from conformance.kafka_application import KafkaApplication
 from conformance.targets import Target
 from conformance.test_kafka_connect import write_properties
-from conformance.topics import create_topic, wait_until
+from conformance.topics import create_topic
 from conformance.wire import unique_name
 from peers.apache_kafka import free_port
+from waiting import wait_until
 
 PARTITIONS = 2
 RECORDS = 500

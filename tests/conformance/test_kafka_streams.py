@@ -13,8 +13,9 @@ from confluent_kafka.admin import AdminClient
 
 from conformance.kafka_application import KafkaApplication
 from conformance.targets import Target
-from conformance.topics import create_topic, wait_until
+from conformance.topics import create_topic
 from conformance.wire import unique_name
+from waiting import wait_until
 
 PARTITIONS = 2
 WORDS = [f"word{number:02}" for number in range(20)]

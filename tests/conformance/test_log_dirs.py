@@ -12,7 +12,7 @@ import pytest
 from conformance.batches import batch_headers_of
 from conformance.live_process import LiveProcess
 from conformance.targets import Target
-from conformance.topics import list_offset, new_topic, produce_values, wait_until
+from conformance.topics import list_offset, new_topic, produce_values
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.alter_replica_log_dirs import (
@@ -23,6 +23,7 @@ from felice.protocol.messages.alter_replica_log_dirs import (
 from felice.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from felice.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from peers import java
+from waiting import wait_until
 
 Place = tuple[str, bool]
 """The directory's path, and whether the replica there is only on its way."""

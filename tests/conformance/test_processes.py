@@ -18,9 +18,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.load import read_all
-from conformance.topics import PRODUCE_BY_NAME, batch_of, produce_request, wait_until
+from conformance.topics import PRODUCE_BY_NAME, batch_of, produce_request
 from conformance.wire import Wire
 from felice.protocol.errors import ErrorCode
+from waiting import wait_until
 
 OPTIONS = ("-o", "offsets.topic.num.partitions=3", "-o", "replica.lag.time.max.ms=3000")
 

@@ -16,6 +16,7 @@ from felice.controller.topic_plans import NewTopic
 from felice.replication.partition import Partition
 from felice.server.broker import Broker
 from felice.server.embedded import EmbeddedCluster
+from waiting import wait_until
 
 SETTINGS = {
     "min.insync.replicas": "2",
@@ -30,13 +31,6 @@ def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:
         yield started
 
 
-def eventually(condition: Callable[[], bool], within_s: float = 20) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.02)
-
-
 def create(cluster: EmbeddedCluster, name: str, *replicas: tuple[int, ...], **configs: str) -> str:
     requested = NewTopic(
         name,
@@ -44,7 +38,7 @@ def create(cluster: EmbeddedCluster, name: str, *replicas: tuple[int, ...], **co
         configs={key.replace("_", "."): value for key, value in configs.items()},
     )
     cluster.run(any_broker(cluster).services.cluster_admin.create_topic(requested))
-    eventually(lambda: all(name in broker.image.topics for broker in cluster.cluster.brokers.values()))
+    wait_until(lambda: all(name in broker.image.topics for broker in cluster.cluster.brokers.values()))
     return name
 
 
@@ -83,7 +77,7 @@ def assert_alike(cluster: EmbeddedCluster, topic: str, partition: int = 0) -> No
         }
         return len(ends) == 1 and all(end == watermark for end, watermark in ends)
 
-    eventually(are_level)
+    wait_until(are_level)
     copies = {
         broker_id: stored(found, found.high_watermark)
         for broker_id, broker in brokers.items()
@@ -176,13 +170,13 @@ def test_no_acknowledged_record_is_lost_while_leaders_are_killed(cluster: Embedd
     try:
         for _ in range(3):
             reached = len(writer.acknowledged)
-            eventually(lambda reached=reached: len(writer.acknowledged) > reached + 200)
+            wait_until(lambda reached=reached: len(writer.acknowledged) > reached + 200)
             victim = leader_of(cluster, topic)
             cluster.run(cluster.cluster.kill_broker(victim))
             reached = len(writer.acknowledged)
-            eventually(lambda reached=reached: len(writer.acknowledged) > reached + 200)
+            wait_until(lambda reached=reached: len(writer.acknowledged) > reached + 200)
             cluster.run(cluster.cluster.start_broker(victim))
-            eventually(
+            wait_until(
                 lambda: (
                     len(replica(cluster, leader_of(cluster, topic), topic).isr) == 3
                     if leader_of(cluster, topic) in cluster.cluster.brokers
@@ -257,7 +251,7 @@ def test_transactions_span_brokers(cluster: EmbeddedCluster) -> None:
                 producer.abort_transaction(30)
     for partition in range(3):
         leader = replica(cluster, leader_of(cluster, topic, partition), topic, partition)
-        eventually(lambda leader=leader: leader.last_stable_offset == leader.log_end_offset)
+        wait_until(lambda leader=leader: leader.last_stable_offset == leader.log_end_offset)
         assert_alike(cluster, topic, partition)
     found = values_of(cluster, topic, 8, **{"isolation.level": "read_committed"})
     assert sorted(found) == sorted([f"commit-{index}".encode() for index in range(4)] * 2)
@@ -271,7 +265,7 @@ def test_below_min_isr_acks_all_is_refused_and_comes_back(cluster: EmbeddedClust
     topic = create(cluster, "t", (1, 2, 3))
     for broker_id in (2, 3):
         cluster.run(cluster.cluster.kill_broker(broker_id))
-    eventually(lambda: replica(cluster, 1, topic).isr == (1,))
+    wait_until(lambda: replica(cluster, 1, topic).isr == (1,))
     bootstrap = f"127.0.0.1:{cluster.cluster.ports[1]}"
     errors: list[object] = []
     producer = confluent_kafka.Producer(
@@ -286,7 +280,7 @@ def test_below_min_isr_acks_all_is_refused_and_comes_back(cluster: EmbeddedClust
     producer.flush(15)
     assert [error.code() for error in errors] == [confluent_kafka.KafkaError.NOT_ENOUGH_REPLICAS]  # type: ignore[attr-defined]
     cluster.run(cluster.cluster.start_broker(2))
-    eventually(lambda: len(replica(cluster, 1, topic).isr) == 2)
+    wait_until(lambda: len(replica(cluster, 1, topic).isr) == 2)
     producer.produce(topic, b"y", partition=0, on_delivery=lambda error, _: errors.append(error))
     assert producer.flush(15) == 0
     assert errors[1] is None
@@ -317,8 +311,8 @@ def test_a_failed_disk_moves_leadership_and_leaves_the_isr(tmp_path: Path) -> No
             directory.fail(OSError(5, "Input/output error"))
 
         cluster.run(fail())
-        eventually(lambda: leader_of_known(cluster, 2, topic) == (2, (2, 3)))
-        eventually(lambda: leader_of_known(cluster, 2, other) == (2, (2, 3)))
+        wait_until(lambda: leader_of_known(cluster, 2, topic) == (2, (2, 3)))
+        wait_until(lambda: leader_of_known(cluster, 2, other) == (2, (2, 3)))
         producer.produce(topic, b"after", partition=0)
         producer.produce(other, b"after", partition=0)
         assert producer.flush(30) == 0
@@ -333,7 +327,7 @@ def test_a_failed_disk_of_the_last_in_sync_gives_way_where_that_is_allowed(tmp_p
         prefers_to_wait = create(cluster, "u", (1, 2), min_insync_replicas="1")
         cluster.run(cluster.cluster.kill_broker(2))
         for topic in (prefers_to_go_on, prefers_to_wait):
-            eventually(lambda topic=topic: leader_of_known(cluster, 1, topic) == (1, (1,)))  # type: ignore[misc]
+            wait_until(lambda topic=topic: leader_of_known(cluster, 1, topic) == (1, (1,)))  # type: ignore[misc]
         directory = cluster.cluster.brokers[1].directories[0]
 
         async def fail() -> None:
@@ -341,7 +335,7 @@ def test_a_failed_disk_of_the_last_in_sync_gives_way_where_that_is_allowed(tmp_p
 
         cluster.run(fail())
         cluster.run(cluster.cluster.start_broker(2))
-        eventually(lambda: leader_of_known(cluster, 2, prefers_to_go_on) == (2, (2,)))
+        wait_until(lambda: leader_of_known(cluster, 2, prefers_to_go_on) == (2, (2,)))
         assert leader_of_known(cluster, 2, prefers_to_wait) == (1, (1,))
         assert 1 in cluster.cluster.brokers
 
@@ -381,7 +375,7 @@ def test_a_throttled_replica_comes_back_slowly_and_holds_up_nobody(tmp_path: Pat
         time.sleep(size / rate)
         began = time.monotonic()
         cluster.run(cluster.cluster.start_broker(3))
-        eventually(lambda: replica(cluster, 1, topic).isr == (1, 2, 3))
+        wait_until(lambda: replica(cluster, 1, topic).isr == (1, 2, 3))
         assert 0.7 < time.monotonic() - began < 10
         assert_alike(cluster, topic)
 
@@ -447,9 +441,9 @@ def test_a_transaction_ends_though_its_coordinator_died(cluster: EmbeddedCluster
         else:
             producer.abort_transaction(60)
         cluster.run(cluster.cluster.start_broker(coordinator))
-        eventually(lambda: len(replica(cluster, leader_of(cluster, topic), topic).isr) == 3)
+        wait_until(lambda: len(replica(cluster, leader_of(cluster, topic), topic).isr) == 3)
     leader = replica(cluster, leader_of(cluster, topic), topic)
-    eventually(lambda: leader.last_stable_offset == leader.log_end_offset)
+    wait_until(lambda: leader.last_stable_offset == leader.log_end_offset)
     found = values_of(cluster, topic, 20, **{"isolation.level": "read_committed"})
     assert found == [b"kept-%d" % number for number in range(20)]
     assert_alike(cluster, topic)

@@ -14,8 +14,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from conformance.targets import Target
-from conformance.topics import create_topic, wait_until
+from conformance.topics import create_topic
 from conformance.wire import unique_name
+from waiting import wait_until
 
 PATIENCE_S = 150
 pytestmark = pytest.mark.timeout(600)

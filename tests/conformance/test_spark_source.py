@@ -12,11 +12,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from conformance.targets import Target
-from conformance.topics import create_topic, wait_until
+from conformance.topics import create_topic
 from conformance.wire import unique_name
 from felice.client.blocking import BlockingClient
 from felice.client.blocking.coordinators import BlockingCoordinators
 from felice.pipelines.spark.lag import offsets_behind
+from waiting import wait_until
 
 # Yesterday: records older than a topic's retention would go while the test reads them.
 EPOCH_MS = (int(time.time()) - 86_400) * 1000

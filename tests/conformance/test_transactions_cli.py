@@ -13,7 +13,7 @@ import pytest
 
 from conformance.command_line import Run, run_command
 from conformance.targets import Target
-from conformance.topics import create_topic, wait_until
+from conformance.topics import create_topic
 from conformance.transaction_calls import WireProducer, fetch_row, leave_hanging
 from conformance.wire import Wire, unique_name
 from felice.cli import main
@@ -21,6 +21,7 @@ from felice.cli.kafka_tools.broker_api_versions import kafka_broker_api_versions
 from felice.cli.kafka_tools.transactions import kafka_transactions
 from felice.protocol.errors import ErrorCode
 from peers.java import require_java, run_tool
+from waiting import wait_until
 
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from felice.server.startup import StartupError
 from peers.apache_kafka import free_port
 from peers.certificates import make_certificates
 from peers.zookeeper import require_ensemble, secure_port
+from waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +55,6 @@ def start(data_dir: Path, connect: str, **properties: str) -> EmbeddedBroker:
             **named,
         },
     )
-
-
-def wait_for(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.05)
 
 
 def create_topic(broker: EmbeddedBroker, name: str, partitions: int) -> None:
@@ -218,7 +212,7 @@ def test_a_broker_that_loses_its_ensemble_stops_leading_in_time_and_leads_again_
                 "delivery.timeout.ms": "60000",
             }
         )
-        wait_for(lambda: refuses(broker, "orders"))
+        wait_until(lambda: refuses(broker, "orders"))
         assert time.monotonic() - paused_at < 2.0 + 1.5
         outcomes: list[object] = []
         producer.produce("orders", b"two", on_delivery=lambda error, message: outcomes.append(error))

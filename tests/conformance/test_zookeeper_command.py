@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from felice.cli.main import run as run_command
 from felice.cli.zookeeper import zookeeper
 from felice.ensemble import Ensemble, node_status
 from peers.zookeeper import require_ensemble
+from waiting import wait_until
 
 COMMAND = [sys.executable, "-m", "felice.cli.main", "zookeeper"]
 
@@ -28,13 +28,6 @@ COMMAND = [sys.executable, "-m", "felice.cli.main", "zookeeper"]
 def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
     with require_ensemble(tmp_path_factory.mktemp("zookeeper"), nodes=1) as ensemble:
         yield ensemble
-
-
-def wait_for(condition: Callable[[], object], timeout_s: float = 40.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.05)
 
 
 def serves(address: str) -> bool:
@@ -59,7 +52,7 @@ def test_three_nodes_start_are_watched_over_and_end_together(ensemble: Ensemble,
             os.kill(killed["pid"], signal.SIGKILL)
             told = process.stderr.readline()
             assert told == f"node 1 at {killed['address']} ended (signal 9); it is started again\n"
-            wait_for(lambda: serves(killed["address"]))
+            wait_until(lambda: serves(killed["address"]))
             config = (tmp_path / "zk" / "node-1" / "zoo.cfg").read_text()
             assert f"clientPort={killed['address'].rpartition(':')[2]}\n" in config
         finally:
@@ -76,7 +69,7 @@ def test_nodes_do_not_outlive_a_command_that_was_killed(tmp_path: Path, ensemble
         [node] = json.loads(process.stdout.readline())["nodes"]
         assert serves(node["address"])
         process.kill()
-    wait_for(lambda: not serves(node["address"]))
+    wait_until(lambda: not serves(node["address"]))
 
 
 def test_a_port_that_is_in_use_is_named_and_nothing_is_left_behind(

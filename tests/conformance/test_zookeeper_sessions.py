@@ -13,6 +13,7 @@ from felice.ensemble import Ensemble
 from felice.metadata import Event, EventKind, NoNode, SessionExpired, SessionState, StoreUnavailable
 from felice.metadata.zookeeper import ZooKeeperStore
 from peers.zookeeper import open_zookeeper, require_ensemble
+from waiting import until
 
 # Where a session is to end, and where it is to outlive a server that comes back.
 SHORT_MS, LONG_MS = 2_000, 15_000
@@ -33,13 +34,6 @@ def ensemble(started: Ensemble) -> Iterator[Ensemble]:
         node.resume()
     node.start()
     started.wait_until_ready()
-
-
-async def wait_for(condition: Callable[[], object], timeout_s: float = 15.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        await asyncio.sleep(0.01)
 
 
 def run(
@@ -68,7 +62,7 @@ def test_a_session_outlives_the_death_of_its_server(ensemble: Ensemble) -> None:
         await store.create("/me", ephemeral=True)
         session_id = store.session_id
         await asyncio.to_thread(ensemble.nodes[0].kill)
-        await wait_for(lambda: store.session_state is SessionState.SUSPENDED)
+        await until(lambda: store.session_state is SessionState.SUSPENDED)
         waiting = [asyncio.create_task(store.create("/later")), asyncio.create_task(store.get("/me"))]
         await asyncio.sleep(0.1)
         assert not any(task.done() for task in waiting)
@@ -122,7 +116,7 @@ def test_a_session_is_given_up_when_its_time_is_over_and_begun_again_without_its
         ensemble.nodes[0].pause()
         writing = asyncio.create_task(store.create("/b"))
         reading = asyncio.create_task(store.get("/me"))
-        await wait_for(lambda: store.session_state is SessionState.EXPIRED)
+        await until(lambda: store.session_state is SessionState.EXPIRED)
         assert time.monotonic() - paused_at < SHORT_MS / 1000 + 1.5
         assert [state for state, _ in told][-1] is SessionState.EXPIRED
         for task in (writing, reading):
@@ -152,7 +146,7 @@ def test_a_session_that_zookeeper_ended_is_told_of_and_not_exchanged_silently(en
         store.watch_session(states.append)
         await store.create("/me", ephemeral=True)
         await asyncio.to_thread(end_from_outside, ensemble.connect, store)
-        await wait_for(lambda: SessionState.EXPIRED in states)
+        await until(lambda: SessionState.EXPIRED in states)
         with pytest.raises(SessionExpired):
             await store.create("/b")
         await asyncio.sleep(0.5)
@@ -177,7 +171,7 @@ def test_a_closed_store_cannot_be_renewed_even_while_it_is_being(ensemble: Ensem
         store = await open_zookeeper(ensemble.connect, "/closed", session_timeout_ms=SHORT_MS)
         ensemble.nodes[0].pause()
         try:
-            await wait_for(lambda: store.session_state is SessionState.EXPIRED)
+            await until(lambda: store.session_state is SessionState.EXPIRED)
             renewing = asyncio.create_task(store.renew())
             await asyncio.sleep(0.2)
             started = time.monotonic()

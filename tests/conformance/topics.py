@@ -1,7 +1,7 @@
 """Topics, produce and offsets by plain requests: what nearly every rule needs before it can be shown."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from conformance.targets import Target
@@ -12,10 +12,10 @@ from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTo
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from felice.records.builder import build_batch
 from felice.records.record import Record
+from waiting import wait_until
 
 PRODUCE_BY_NAME = 11
 NOW_MS = int(time.time() * 1000)
-READY_TIMEOUT_S = 10.0
 
 
 def record(
@@ -66,13 +66,6 @@ def has_leaders(wire: Wire, name: str, partitions: int) -> bool:
 def metadata_of(wire: Wire, name: str) -> Any:
     asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
     return wire.ask(asked, 12).topics[0]
-
-
-def wait_until(holds: Callable[[], object], timeout_s: float = READY_TIMEOUT_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, f"{holds} did not hold within {timeout_s} s"
-        time.sleep(0.02)
 
 
 def produce_request(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.batches import fetch_request
-from conformance.topics import wait_until
 from conformance.wire import Wire
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -25,6 +24,7 @@ from felice.records.batch import iter_batches
 from felice.records.builder import build_batch
 from felice.records.reader import read_batch
 from felice.records.record import Record
+from waiting import wait_until
 
 RETRIED = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -13,6 +13,7 @@ from felice.client import Consumer, TopicPartition, aio
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from unit.client.group.test_membership import Coordinator, settings, spin
+from waiting import wait_until
 
 REBALANCE = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
 GONE = HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -46,7 +47,7 @@ def test_blocking_consumer_delivers_nothing_during_a_revocation(
         first = _first_of(consumer)
         broker.script(HeartbeatRequest, why)
         # Not polled until the rebalance has started: the other two records wait in the queue.
-        _wait(lambda: bool(consumer._notices.waiting))
+        wait_until(lambda: bool(consumer._notices.waiting))
         spin(consumer, lambda: bool(found))
         assert (first, found) == (0, [None])
         _first_of(consumer)  # the next owner (here the same member) gets them
@@ -104,13 +105,6 @@ def test_partition_kept_by_the_application_continues(broker: Coordinator) -> Non
                 assert [await _next_of(consumer), await _next_of(consumer)] == [1, 2]
 
     asyncio.run(main())
-
-
-def _wait(until: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not until():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.01)
 
 
 def _first_of(consumer: Consumer) -> int | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from felice.protocol.messages.elect_leaders import ElectionType, ElectLeadersReq
 from felice.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from felice.server.embedded import EmbeddedCluster
+from waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +52,6 @@ def create(wire: Wire, name: str, *replicas: list[int]) -> None:
 def described(wire: Wire, name: str) -> Any:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
     return wire.ask(request).topics[0]
-
-
-def eventually(condition: Callable[[], bool], within_s: float = 10) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.02)
 
 
 def test_every_broker_describes_the_same_cluster(wires: list[Wire]) -> None:
@@ -123,13 +116,13 @@ def test_metadata_shows_partitions_of_a_dead_broker_without_leader(
     create(wires[0], "orphan", [3])
     cluster.run(cluster.cluster.kill_broker(3))
     try:
-        eventually(lambda: described(wires[0], "orphan").partitions[0].leader_id == -1)
+        wait_until(lambda: described(wires[0], "orphan").partitions[0].leader_id == -1)
         [row] = described(wires[0], "orphan").partitions
         assert row.error_code == ErrorCode.LEADER_NOT_AVAILABLE
         assert (row.replica_nodes, row.isr_nodes, row.offline_replicas) == ([3], [3], [3])
     finally:
         cluster.run(cluster.cluster.start_broker(3))
-    eventually(lambda: described(wires[0], "orphan").partitions[0].leader_id == 3)
+    wait_until(lambda: described(wires[0], "orphan").partitions[0].leader_id == 3)
 
 
 def test_metadata_does_not_name_a_dead_leader_before_the_election(
@@ -141,7 +134,7 @@ def test_metadata_does_not_name_a_dead_leader_before_the_election(
         cluster.run(broker.controller.stop())
     cluster.run(cluster.cluster.kill_broker(3))
     try:
-        eventually(lambda: 3 not in brokers[1].image.brokers)
+        wait_until(lambda: 3 not in brokers[1].image.brokers)
         [row] = described(wires[0], "headless").partitions
         known = brokers[1].image.partition("headless", 0)
         assert known is not None
@@ -150,7 +143,7 @@ def test_metadata_does_not_name_a_dead_leader_before_the_election(
     finally:
         cluster.run(_start_roles(cluster))
         cluster.run(cluster.cluster.start_broker(3))
-    eventually(lambda: described(wires[0], "headless").partitions[0].leader_id in (1, 3))
+    wait_until(lambda: described(wires[0], "headless").partitions[0].leader_id in (1, 3))
 
 
 async def _start_roles(cluster: EmbeddedCluster) -> None:

@@ -7,7 +7,7 @@ import errno
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +28,7 @@ from felice.server.embedded import EmbeddedBroker
 from felice.server.maintenance import Maintenance
 from felice.server.startup import StartupError
 from felice.testing.simulation.disk import SimDisk
+from waiting import wait_until
 
 STORAGE_ERROR = 56
 # A broker that starts again makes other topic ids.
@@ -81,13 +82,6 @@ def home(broker: EmbeddedBroker, topic: str, partition: int) -> Path:
 def by_directory(broker: EmbeddedBroker) -> dict[Path, int]:
     """A partition of topic `a` on each disk."""
     return {home(broker, "a", partition): partition for partition in (0, 1)}
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def offline(broker: EmbeddedBroker) -> dict[Path, str]:
@@ -168,7 +162,7 @@ def test_when_the_first_directory_fails_nothing_can_be_created_and_the_others_se
             assert produce(wire, "a", partition, b"before") == 0
         fault = disk.fail("*", path=f"{FIRST}*")
         assert produce(wire, "a", partitions[FIRST], b"refused") == STORAGE_ERROR
-        eventually(lambda: list(offline(broker)) == [FIRST])
+        wait_until(lambda: list(offline(broker)) == [FIRST])
         # The store of the cluster's metadata is there too: what it says is known, and cannot be changed.
         assert create(wire, "b") == STORAGE_ERROR
         assert [topic.name for topic in wire.ask(MetadataRequest(topics=None), 9).topics] == ["a"]
@@ -190,7 +184,7 @@ def test_a_broker_whose_directories_have_all_failed_reports_that_it_cannot_conti
         assert create(wire, "a") == 0
         disk.fail("sync")
         assert [produce(wire, "a", partition, b"x") for partition in (0, 1)] == [STORAGE_ERROR] * 2
-        eventually(lambda: broker.broker.lifecycle.failure is not None)
+        wait_until(lambda: broker.broker.lifecycle.failure is not None)
         assert "all log directories are offline" in str(broker.broker.lifecycle.failure)
 
 
@@ -201,10 +195,10 @@ def test_a_checkpoint_that_cannot_be_written_takes_its_directory_offline_and_no_
         disk.fail("sync", path=f"{FIRST}/replication-offset-checkpoint*")
         for partition in (0, 1):
             assert produce(wire, "a", partition, b"x") == 0
-        eventually(lambda: bool(offline(broker)))
+        wait_until(lambda: bool(offline(broker)))
         assert list(offline(broker)) == [FIRST]
         assert produce(wire, "a", by_directory(broker)[SECOND], b"y") == 0
-        eventually(lambda: disk.exists(SECOND / "replication-offset-checkpoint"))
+        wait_until(lambda: disk.exists(SECOND / "replication-offset-checkpoint"))
 
 
 def test_a_data_directory_that_is_removed_under_the_broker_goes_offline() -> None:
@@ -217,7 +211,7 @@ def test_a_data_directory_that_is_removed_under_the_broker_goes_offline() -> Non
         disk.remove_tree(SECOND)
         # Open files outlive their names; the next checkpoint finds the directory gone.
         produce(wire, "a", partitions[SECOND], b"y")
-        eventually(lambda: list(offline(broker)) == [SECOND])
+        wait_until(lambda: list(offline(broker)) == [SECOND])
         assert "No such file or directory" in offline(broker)[SECOND]
         assert produce(wire, "a", partitions[SECOND], b"y") == STORAGE_ERROR
         assert produce(wire, "a", partitions[FIRST], b"y") == 0
@@ -377,9 +371,9 @@ def test_the_cleaner_skips_a_replica_while_it_moves() -> None:
         for _ in range(3):
             assert produce(wire, "a", 0, b"y" * 700_000) == 0
             assert produce(wire, "a", 1, b"y" * 700_000) == 0
-        eventually(lambda: "a-1" in broker.broker.cleaner.status.last)
+        wait_until(lambda: "a-1" in broker.broker.cleaner.status.last)
         time.sleep(0.1)
         assert "a-0" not in broker.broker.cleaner.status.last
     with broker_on(disk, **eager) as (broker, wire):
-        eventually(lambda: home(broker, "a", 0) != origin)
-        eventually(lambda: "a-0" in broker.broker.cleaner.status.last)
+        wait_until(lambda: home(broker, "a", 0) != origin)
+        wait_until(lambda: "a-0" in broker.broker.cleaner.status.last)

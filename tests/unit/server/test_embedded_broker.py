@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance.topics import wait_until
 from conformance.wire import Wire
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages import describe_producers, find_coordinator, offset_fetch
@@ -41,6 +40,7 @@ from felice.protocol.primitives import ZERO_UUID
 from felice.records.builder import BatchBuilder
 from felice.server.embedded import EmbeddedBroker
 from felice.server.startup import StartupError
+from waiting import wait_until
 
 TOPIC, BROKER = 2, 4
 
@@ -89,13 +89,6 @@ def alter(wire: Wire, kind: int, name: str, **configs: str) -> Any:
     changes = [AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
     return wire.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses[0]
-
-
-def eventually(condition: Callable[[], bool], within_s: float = 10) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.02)
 
 
 # Starting and stopping
@@ -292,7 +285,7 @@ def test_one_address_may_have_so_many_connections(tmp_path: Path) -> None:
             first.ask(MetadataRequest(topics=[]))
             with Wire(broker.bootstrap) as second:
                 assert second.is_closed_by_peer()
-        eventually(lambda: broker.broker.services.connections.count == 0)
+        wait_until(lambda: broker.broker.services.connections.count == 0)
         with Wire(broker.bootstrap) as again:
             again.ask(MetadataRequest(topics=[]))
 
@@ -306,7 +299,7 @@ def test_old_segments_go_by_retention(tmp_path: Path) -> None:
         create(wire, "a", segment_bytes=str(1 << 20), retention_bytes="1")
         for _ in range(3):
             assert produce(wire, "a", bytes(900_000)).error_code == 0
-        eventually(lambda: fetch(wire, "a", 3).log_start_offset >= 2)
+        wait_until(lambda: fetch(wire, "a", 3).log_start_offset >= 2)
         assert fetch(wire, "a", 0).error_code == 1
 
 
@@ -322,7 +315,7 @@ def test_records_reach_the_disk_by_time_and_checkpoints_follow(tmp_path: Path) -
         produce(wire, "a")
         for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
             path = tmp_path / "data" / name
-            eventually(lambda path=path: path.exists() and "a 0 1" in path.read_text())  # type: ignore[misc]
+            wait_until(lambda path=path: path.exists() and "a 0 1" in path.read_text())  # type: ignore[misc]
 
 
 def test_with_flush_messages_an_acknowledged_record_is_on_disk(tmp_path: Path) -> None:

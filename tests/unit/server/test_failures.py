@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from conformance.topics import wait_until
 from conformance.transaction_calls import WireProducer, fetch_row, until_settled, visible
 from conformance.wire import Wire
 from felice.env import Environment, SystemClock, SystemDisk, SystemNetwork
@@ -30,6 +29,7 @@ from felice.protocol.messages.produce import PartitionProduceData, ProduceReques
 from felice.records.builder import BatchBuilder
 from felice.server.broker import Broker
 from felice.server.embedded import EmbeddedBroker, embedded_config
+from waiting import wait_until
 
 STORAGE_ERROR = 56
 

@@ -32,13 +32,13 @@ from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
 from felice.testing.simulation.disk import SimDisk
 from felice.testing.simulation.disk_faults import DiskFault
 from unit.log.logs import NOW, batch
+from waiting import wait_until
 
 from .test_disk_failures import (
     STORAGE_ERROR,
     broker_on,
     by_directory,
     create,
-    eventually,
     fetch,
     offline,
     produce,
@@ -82,10 +82,10 @@ def test_a_log_recovers_from_a_full_disk_with_all_acknowledged_records(
     assert fetch(wire, "a", full) == STORAGE_ERROR
     assert produce(wire, "a", sound, b"after") == 0
     # It was looked at, and there was no room yet.
-    eventually(lambda: checkpoints.fired > 2)
+    wait_until(lambda: checkpoints.fired > 2)
     assert not broker.broker.services.partitions.find("a", full).is_open
     disk.heal()
-    eventually(lambda: produce(wire, "a", full, b"after") == 0)
+    wait_until(lambda: produce(wire, "a", full, b"after") == 0)
     for partition in (full, sound):
         assert fetch(wire, "a", partition) == [b"before", b"after"]
     assert offline(broker) == {}
@@ -110,7 +110,7 @@ def test_a_log_recovers_from_a_full_disk_during_a_flush(
     broker.run(fail_during_a_flush())
     assert not partition.is_open
     disk.heal()
-    eventually(lambda: produce(wire, "a", full, b"after") == 0)
+    wait_until(lambda: produce(wire, "a", full, b"after") == 0)
     assert fetch(wire, "a", full) == [b"before", b"after"]
 
 
@@ -122,7 +122,7 @@ def test_after_a_failed_sync_no_data_counts_as_durable_that_is_not_on_disk(
     # Of several pages: to write after it makes none but the last of them dirty again.
     assert produce(wire, "a", full, b"refused" * 10_000) == STORAGE_ERROR
     # The disk has forgotten what it could not write; only the page cache has it.
-    eventually(lambda: produce(wire, "a", full, b"after") == 0)
+    wait_until(lambda: produce(wire, "a", full, b"after") == 0)
     values = fetch(wire, "a", full)
     assert isinstance(values, list)
     assert (values[0], values[-1]) == (b"before", b"after")
@@ -148,7 +148,7 @@ def test_a_damaged_log_stays_offline_and_is_not_retried_for_ever(
     disk.heal(disk_is_full)
     disk.open(log.segments[0].log_path).pwrite(bytes(61), 0)
     disk.heal()
-    eventually(lambda: not broker.broker.services.partitions.without_room())
+    wait_until(lambda: not broker.broker.services.partitions.without_room())
     assert "stays offline" in caplog.text
     assert fetch(wire, "a", full) == STORAGE_ERROR
     assert fetch(wire, "a", sound) == [b"before"]
@@ -169,14 +169,14 @@ def test_other_replicas_lead_while_a_log_is_offline_and_readmit_it() -> None:
         requested = NewTopic("a", assignment={0: (1, 2, 3)})
         cluster.run(brokers[2].services.cluster_admin.create_topic(requested))
         with Wire(f"127.0.0.1:{brokers[1].port()}") as wire:
-            eventually(lambda: produce(wire, "a", 0, b"before") == 0)
+            wait_until(lambda: produce(wire, "a", 0, b"before") == 0)
             fill(disk, "/data/broker-1/a-0")
             assert produce(wire, "a", 0, b"refused") == STORAGE_ERROR
-        eventually(lambda: row(cluster).leader == 2 and 1 not in row(cluster).isr)
+        wait_until(lambda: row(cluster).leader == 2 and 1 not in row(cluster).isr)
         with Wire(f"127.0.0.1:{brokers[2].port()}") as wire:
-            eventually(lambda: produce(wire, "a", 0, b"after") == 0)
+            wait_until(lambda: produce(wire, "a", 0, b"after") == 0)
         disk.heal()
-        eventually(lambda: sorted(row(cluster).isr) == [1, 2, 3])
+        wait_until(lambda: sorted(row(cluster).isr) == [1, 2, 3])
         again = brokers[1].services.partitions.find("a", 0)
         assert again.is_open
         assert again.log_end_offset == brokers[2].services.partitions.find("a", 0).log_end_offset
@@ -191,14 +191,14 @@ def test_no_fetcher_fetches_for_an_offline_log_even_if_it_was_not_in_sync() -> N
         following.services.partitions.on_unservable = None
         cluster.run(leading.services.cluster_admin.create_topic(NewTopic("a", assignment={0: (1, 2)})))
         with Wire(f"127.0.0.1:{leading.port()}") as wire:
-            eventually(lambda: produce(wire, "a", 0, b"before") == 0)
+            wait_until(lambda: produce(wire, "a", 0, b"before") == 0)
             replica = following.services.partitions.find("a", 0)
             fill(disk, "/data/broker-2/a-0")
             produce(wire, "a", 0, b"after")
-            eventually(lambda: not replica.is_open)
-            eventually(lambda: following._made.replication.fetchers._fetchers == {})
+            wait_until(lambda: not replica.is_open)
+            wait_until(lambda: following._made.replication.fetchers._fetchers == {})
             disk.heal()
-            eventually(lambda: following.services.partitions.find("a", 0).log_end_offset == 2)
+            wait_until(lambda: following.services.partitions.find("a", 0).log_end_offset == 2)
 
 
 def test_a_move_of_an_offline_log_is_refused_with_the_reason(
@@ -235,10 +235,10 @@ def test_a_new_image_waits_for_the_retry_of_at_most_one_log(
         fill(disk, home_of(broker, partition))
         assert produce(wire, "a", partition, b"refused") == STORAGE_ERROR
     # Both of them, some times.
-    eventually(lambda: len(order) > 20)
+    wait_until(lambda: len(order) > 20)
     disk.heal()
     for partition in partitions:
-        eventually(lambda partition=partition: produce(wire, "a", partition, b"after") == 0)
+        wait_until(lambda partition=partition: produce(wire, "a", partition, b"after") == 0)
     assert ("log", "log") not in pairwise(order)
 
 
@@ -291,7 +291,7 @@ def test_a_change_during_a_retry_takes_effect_before_the_log_leads_again(
         )
         store = broker.broker._store
         assert store is not None
-        eventually(
+        wait_until(
             lambda: asyncio.run_coroutine_threadsafe(store.exists("/brokers/topics/a"), loop).result() is None
         )
 
@@ -302,7 +302,7 @@ def test_a_change_during_a_retry_takes_effect_before_the_log_leads_again(
     slowed(monkeypatch, delete_the_topic)
     monkeypatch.setattr(Partition, "_lead", spy)
     disk.heal()
-    eventually(lambda: deleting and deleting[0].done())
+    wait_until(lambda: deleting and deleting[0].done())
     deleting[0].result()
     assert create(wire, "a") == 0
     assert fetch(wire, "a", full) == []
@@ -327,7 +327,7 @@ def test_a_recovered_log_waits_for_the_image_that_has_its_role(
 
     monkeypatch.setattr(broker.broker.services.watcher, "catch_up", catch_up)
     disk.heal()
-    eventually(lambda: produce(wire, "a", full, b"after") == 0)
+    wait_until(lambda: produce(wire, "a", full, b"after") == 0)
     assert not waits
     assert broker.broker.services.partitions.without_room() == []
     assert fetch(wire, "a", full) == [b"before", b"after"]
@@ -363,10 +363,10 @@ def test_find_coordinator_reports_that_its_topic_cannot_be_created_on_a_full_dis
             assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             return str(found.error_message)
 
-        eventually(lambda: "__consumer_offsets: " in answer() and "No space left" in answer())
+        wait_until(lambda: "__consumer_offsets: " in answer() and "No space left" in answer())
         assert fetch(wire, "a", 0) == []
         disk.heal()
-        eventually(
+        wait_until(
             lambda: (
                 wire.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators[0].error_code == 0
             )
@@ -382,12 +382,12 @@ def test_replicas_that_there_was_no_room_to_make_are_made_when_there_is(
     assert [produce(wire, "b", partition, b"refused") for partition in (0, 1)] == [STORAGE_ERROR] * 2
     assert produce(wire, "a", sound, b"after") == 0
     # They were tried again, and there was no room yet.
-    eventually(lambda: full.fired > 4)
+    wait_until(lambda: full.fired > 4)
     said = [record for record in caplog.records if record.message == "partition is offline"]
     assert len(said) == 2, "each was said once"
     disk.heal()
     for partition in (0, 1):
-        eventually(lambda partition=partition: produce(wire, "b", partition, b"kept") == 0)  # type: ignore[misc]
+        wait_until(lambda partition=partition: produce(wire, "b", partition, b"kept") == 0)  # type: ignore[misc]
         assert fetch(wire, "b", partition) == [b"kept"]
     assert broker.broker.services.partitions.without_room() == []
     assert offline(broker) == {}
@@ -417,7 +417,7 @@ def test_a_replica_that_lacked_a_file_descriptor_is_created_when_one_is_free() -
         assert create(wire, "u") == 0
         assert produce(wire, "u", 0, b"refused") == STORAGE_ERROR
         disk.heal()
-        eventually(lambda: produce(wire, "u", 0, b"taken") == 0)
+        wait_until(lambda: produce(wire, "u", 0, b"taken") == 0)
         assert fetch(wire, "u", 0) == [b"taken"]
         (directory,) = broker.broker.directories
         assert not directory._partition_logs._incomplete

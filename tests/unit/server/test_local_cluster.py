@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,19 +17,13 @@ from felice.server.broker import Broker
 from felice.server.embedded import EmbeddedCluster, embedded_config
 from felice.server.local_cluster import LocalCluster
 from felice.server.startup import StartupError
+from waiting import wait_until
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(tmp_path / "data", 3) as started:
         yield started
-
-
-def eventually(condition: Callable[[], bool], within_s: float = 10) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.01)
 
 
 def create(cluster: EmbeddedCluster, name: str, *replicas: tuple[int, ...]) -> None:
@@ -45,7 +38,7 @@ def row(broker: Broker, topic: str, partition: int = 0) -> PartitionImage:
 
 
 def agree(cluster: EmbeddedCluster, says: Callable[[Broker], bool]) -> None:
-    eventually(lambda: all(says(broker) for broker in cluster.cluster.brokers.values()))
+    wait_until(lambda: all(says(broker) for broker in cluster.cluster.brokers.values()))
 
 
 def test_every_broker_knows_all_and_one_is_the_controller(cluster: EmbeddedCluster) -> None:

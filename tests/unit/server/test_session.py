@@ -34,6 +34,7 @@ from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
 from felice.server.request_memory import RequestMemory
 from felice.server.session import Session
 from felice.server.turns import Turns
+from waiting import until
 
 KEY, VERSION = 21, 1
 MAX_FRAME_BYTES = 5_000_000
@@ -176,12 +177,6 @@ def produce(size: int) -> bytes:
 
 def echo(request: Any, context: RequestContext) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(throttle_time_ms=request.timeout_ms)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0)
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from conformance.topics import wait_until
 from conformance.wire import ConnectionClosed, Wire
 from felice.config import ConfigError
 from felice.protocol.errors import ErrorCode
@@ -30,6 +29,7 @@ from felice.protocol.messages.metadata import MetadataRequest
 from felice.server.embedded import EmbeddedBroker
 from felice.server.startup import StartupError
 from peers.authority import Authority, common_name
+from waiting import wait_until
 
 AUTHORITY = Authority()
 BROKER = 4
