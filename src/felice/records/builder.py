@@ -26,30 +26,29 @@ from felice.records.batch import (
 )
 from felice.records.compression import Codec, compress
 from felice.records.control import EndTransactionMarker, encode_marker
-from felice.records.kernels import encode_record
+from felice.records.kernels import RecordBuffer, encode_record
 from felice.records.kernels.grammar import wrap64
-from felice.records.record import Header, Record
+from felice.records.record import Record
 
 _CODEC_MASK = int(Attributes.CODEC_MASK)
 _ROOM = bytes(HEADER_SIZE)
 
 
-class BatchBuilder:
-    """Collects records for one batch. The producer fields may be set until `build` is called."""
+class BatchBuilder(RecordBuffer):
+    """Collects records for one batch. The producer fields may be set until `build` is called.
+
+    `append` adds a record. `capacity` is the expected size of the batch in bytes, if known.
+    """
 
     __slots__ = (
         "_attributes",
-        "_base_timestamp",
-        "_encoded",
         "_level",
-        "_max_timestamp",
         "base_offset",
         "base_sequence",
         "codec",
         "leader_epoch",
         "producer_epoch",
         "producer_id",
-        "record_count",
     )
 
     def __init__(
@@ -64,7 +63,9 @@ class BatchBuilder:
         *,
         base_offset: int = 0,
         leader_epoch: int = NO_LEADER_EPOCH,
+        capacity: int = 0,
     ) -> None:
+        super().__init__(capacity)
         self.codec = codec
         self._level = level
         self.producer_id = producer_id
@@ -72,34 +73,7 @@ class BatchBuilder:
         self.base_sequence = base_sequence
         self.base_offset = base_offset
         self.leader_epoch = leader_epoch
-        self.record_count = 0
         self._attributes = attributes(timestamp_type, transactional=transactional)
-        self._base_timestamp = NO_TIMESTAMP
-        self._max_timestamp = NO_TIMESTAMP
-        self._encoded = bytearray(_ROOM)
-
-    def append(
-        self, timestamp_ms: int, key: Buffer | None, value: Buffer | None, headers: Iterable[Header] = ()
-    ) -> int:
-        """Adds one record and returns its size in bytes before compression."""
-        count = self.record_count
-        if not count:
-            self._base_timestamp = timestamp_ms
-        taken = encode_record(self._encoded, count, timestamp_ms - self._base_timestamp, key, value, headers)
-        if timestamp_ms > self._max_timestamp:
-            self._max_timestamp = timestamp_ms
-        self.record_count = count + 1
-        return taken
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of the batch without compression."""
-        return len(self._encoded)
-
-    @property
-    def max_timestamp(self) -> int:
-        """The largest timestamp added so far."""
-        return self._max_timestamp
 
     def build(self) -> bytearray:
         """Returns the batch with its CRC. It takes over the builder's buffer: do not use the builder again."""
@@ -107,8 +81,8 @@ class BatchBuilder:
             raise ValueError("a batch needs at least one record")
         header = new_header(
             record_count=self.record_count,
-            base_timestamp=self._base_timestamp,
-            max_timestamp=self._max_timestamp,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
             attributes=self._attributes,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
@@ -116,7 +90,7 @@ class BatchBuilder:
             base_offset=self.base_offset,
             leader_epoch=self.leader_epoch,
         )
-        return seal_with_room(self._encoded, header, self.codec, self._level)
+        return seal_with_room(self.take(), header, self.codec, self._level)
 
 
 def attributes(

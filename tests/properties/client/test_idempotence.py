@@ -153,7 +153,8 @@ class ScriptedConnection:
 
 async def produce_all(script: list[int], sizes: list[int]) -> tuple[list[bytes | None], list[Delivered]]:
     config = {"bootstrap.servers": "x:1", "retry.backoff.ms": 1, "retry.backoff.max.ms": 1}
-    accumulator = Accumulator(Limits(batch_records=2, linger_s=0.0), make_partitioner("sticky"))
+    now = asyncio.get_running_loop().time
+    accumulator = Accumulator(Limits(batch_records=2, linger_s=0.0), make_partitioner("sticky"), now)
     cluster = ScriptedCluster(script)
     delivered: list[Delivered] = []
     done = asyncio.Event()
@@ -166,11 +167,10 @@ async def produce_all(script: list[int], sizes: list[int]) -> tuple[list[bytes |
 
     sender = Sender(cluster, accumulator, parse_settings("p", config), on_delivered, lambda *drop: None)  # type: ignore[arg-type]
     accumulator.open_topic("t", 1, 0.0)
-    now = asyncio.get_running_loop().time
     number = 0
     for size in sizes:
         for _ in range(size):
-            accumulator.append("t", 0, 1, None, b"%d" % number, None, None, now())
+            accumulator.append("t", 0, 1, None, b"%d" % number, None, None)
             number += 1
         sender.wake()
         await asyncio.sleep(0)

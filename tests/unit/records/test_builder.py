@@ -64,7 +64,7 @@ def test_keys_and_values_may_be_any_bytes() -> None:
     (record,) = read_records(builder.build())
     assert (record.key, record.value) == (b"k", b"v")
     with pytest.raises(TypeError):
-        builder.append(1, None, "text")  # type: ignore[arg-type]
+        BatchBuilder().append(1, None, "text")  # type: ignore[arg-type]
 
 
 def test_log_append_time_is_every_records_time() -> None:

@@ -64,6 +64,10 @@ def _log_raised(error: Exception) -> None:
     _log.error("a callback raised %s: %s", type(error).__name__, error)
 
 
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
 class AsyncProducer:
     """`async with Producer({...}) as producer: await producer.send_and_wait("topic", b"value")`."""
 
@@ -75,7 +79,7 @@ class AsyncProducer:
                     KafkaError._INVALID_ARG,
                     f'"{key}" is not for the asyncio producer: `send` returns a future',
                 )
-        self._accumulator = make_accumulator(self._settings)
+        self._accumulator = make_accumulator(self._settings, _loop_time)
         self._inbox: _LoopInbox | None = None
         self._core: ProducerCore | None = None
 
@@ -135,7 +139,7 @@ class AsyncProducer:
         when = timestamp or self._settings.env.clock.now_ms()
         while True:
             try:
-                if self._accumulator.append(topic, partition, when, *content, report, loop.time()):
+                if self._accumulator.append(topic, partition, when, *content, report):
                     core.sender.wake()
                 return future
             except BufferError:

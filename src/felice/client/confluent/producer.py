@@ -81,7 +81,7 @@ class Producer:
     def __init__(self, config: Mapping[str, object] | None = None, /, **kwargs: object) -> None:
         settings = parse_settings("p", {**(config or {}), **kwargs})
         self._settings = settings
-        self._accumulator = make_accumulator(settings)
+        self._accumulator = make_accumulator(settings, time.monotonic)
         self._inbox = _Inbox(self._accumulator, settings["delivery.report.only.error"])
         self._default_report: Report | None = settings["on_delivery"]
         self._due: deque[tuple[Report, KafkaError | None, Message]] = deque()
@@ -140,7 +140,6 @@ class Producer:
             value,
             None if headers is None else as_headers(headers),
             callback or on_delivery or self._default_report,
-            time.monotonic(),
         )
         if wake:
             self._thread.post(self._wake)
@@ -222,9 +221,7 @@ class Producer:
     ) -> None:
         while True:
             try:
-                self._accumulator.append_batch(
-                    topic, partition, data, record_count, self._default_report, time.monotonic()
-                )
+                self._accumulator.append_batch(topic, partition, data, record_count, self._default_report)
                 self._thread.post(self._wake)
                 return
             except BufferError:

@@ -4,26 +4,31 @@ Keeps true:  Records of a partition leave in the order in which they were append
              never exceeds its bounds: `append` raises `BufferError` instead, and then nothing was appended.
              A record counts until its delivery report was served (or the record was dropped). An empty accumulator
              therefore means that every record has its result.
-How:         `append` runs in the caller's thread, under one lock, and touches one builder. It returns whether the
-             sender must be woken: once per batch, not once per record.
-Leaves:      connections, retries and the meaning of sequences to `sender`. The time is an argument.
+How:         `append` runs in the caller's thread. Most records go straight into the open batch of their partition: its
+             kernel (`RecordBuffer.offer`) checks all bounds, and no other thread can run meanwhile, so that no lock
+             is needed. All other records, for example the first of a batch, are appended under the lock.
+             `append` returns whether the sender must be woken: once per batch, not once per record.
+Leaves:      connections, retries and the meaning of sequences to `sender`.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
 from felice.client.error import KafkaError, KafkaException, failure, kafka_error
 from felice.client.produce.batches import PartitionQueue, ProducerBatch, Report
-from felice.client.produce.partitioners import Partitioner
+from felice.client.produce.partitioners import STICK_WITHOUT_KEY, Partitioner
 from felice.client.produce.transaction import Transaction
 from felice.client.produce.values import Headers
 from felice.protocol.primitives import Buffer
+from felice.records.batch import HEADER_SIZE
 from felice.records.builder import BatchBuilder
 from felice.records.compression import Codec
+from felice.records.kernels import QueueBounds
 
 # Upper bound of a record's size beside its key, value and headers.
 _RECORD_OVERHEAD_BYTES = 36
@@ -58,13 +63,24 @@ class HeldRecord:
     size_bytes: int
 
 
-class TopicQueues:
-    """The queues of one topic. While `queues` is empty, the topic's partitions are unknown and records are held."""
+def _builder(batch: ProducerBatch) -> BatchBuilder:
+    """The builder of an open batch."""
+    assert batch.builder is not None
+    return batch.builder
 
-    __slots__ = ("held", "name", "queues", "sticky", "sticky_until")
+
+class TopicQueues:
+    """The queues of one topic. While `queues` is empty, the topic's partitions are unknown and records are held.
+
+    `open` has the builders that accept records without the lock, by partition. `sticky` is the partition of records
+    without a key, or -1.
+    """
+
+    __slots__ = ("held", "name", "open", "queues", "sticky", "sticky_until")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.open: dict[int, BatchBuilder] = {}
         self.queues: list[PartitionQueue] = []
         self.held: deque[HeldRecord] = deque()
         self.sticky = -1
@@ -72,12 +88,16 @@ class TopicQueues:
 
 
 class Accumulator:
-    """All records of one producer. Callers hold `lock`, except for `append` and `append_batch`, which take it."""
+    """All records of one producer. Callers hold `lock`, except for `append` and `append_batch`, which take it.
+
+    `clock` returns seconds that never go back.
+    """
 
     def __init__(
         self,
         limits: Limits,
         partitioner: Partitioner,
+        clock: Callable[[], float],
         codec: int = 0,
         level: int = -1,
         random: Random | None = None,
@@ -87,16 +107,27 @@ class Accumulator:
         self.limits = limits
         self.lock = threading.Lock()
         self.topics: dict[str, TopicQueues] = {}
-        self.record_count = 0
-        self.size_bytes = 0
         self.flushing = 0
         self.closed = False
         self.unknown_topics: set[str] = set()
+        self._bounds = QueueBounds(limits.queue_records, limits.queue_bytes)
+        self._clock = clock
         self._partitioner = partitioner
+        self._sticks_without_key = partitioner in STICK_WITHOUT_KEY
         self._random = random or Random()
         self._codec = Codec(codec)
         self._level = None if level < 0 else level
         self._open: dict[PartitionQueue, ProducerBatch] = {}
+
+    @property
+    def record_count(self) -> int:
+        """Number of records whose report was not served yet."""
+        return self._bounds.record_count
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of these records in bytes."""
+        return self._bounds.size_bytes
 
     def append(
         self,
@@ -107,13 +138,47 @@ class Accumulator:
         value: bytes | None,
         headers: Headers | None,
         report: Report | None,
-        now: float,
     ) -> bool:
         """Append one record; True if the sender must be woken.
 
         Raises `BufferError` if the accumulator is full, `KafkaException` for an invalid timestamp or partition, a
         record larger than message.max.bytes, a closed producer, or a transaction that refuses records.
         """
+        queues = self.topics.get(topic) if type(topic) is str else None
+        if queues is not None and headers is None:
+            if partition >= 0:
+                chosen: int | None = partition
+            elif key is None and self._sticks_without_key:
+                chosen = queues.sticky
+            else:
+                chosen = self._partitioner(key, len(queues.queues)) if queues.queues else None
+                partition = -1 if chosen is None else chosen
+            builder = queues.open.get(queues.sticky if chosen is None else chosen)
+            if builder is not None:
+                outcome = builder.offer(timestamp, key, value, report)
+                if outcome == 1:
+                    return False
+                if outcome == 2:
+                    return self._close_full(queues, builder)
+        return self._append_locked(topic, partition, timestamp, key, value, headers, report)
+
+    def _close_full(self, topic: TopicQueues, builder: BatchBuilder) -> bool:
+        with self.lock:
+            for queue in topic.queues:
+                if queue.open is not None and queue.open.builder is builder:
+                    self._close(queue)
+        return True
+
+    def _append_locked(
+        self,
+        topic: str,
+        partition: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers | None,
+        report: Report | None,
+    ) -> bool:
         if not isinstance(topic, str):
             raise TypeError(f"expected topic as str, got {type(topic).__name__}")
         if not 0 <= timestamp <= _LAST_TIMESTAMP:
@@ -130,23 +195,16 @@ class Accumulator:
                 KafkaError.MSG_SIZE_TOO_LARGE,
                 f"record of about {size} bytes, message.max.bytes is {self.limits.message_max_bytes}",
             )
+        record = HeldRecord(topic, partition, timestamp, key, value, headers, report, size)
         with self.lock:
-            self._check_room(size)
+            self._check_open()
+            if not self._bounds.has_room(size):
+                raise BufferError("Local: Queue full")
             queues = self.topics.get(topic)
             if queues is None or not queues.queues:
-                wake = self._hold(HeldRecord(topic, partition, timestamp, key, value, headers, report, size))
-            else:
-                queue = self._choose(queues, partition, key, now)
-                wake = self._append_to(queue, timestamp, key, value, headers, report, size, now)
-            self.record_count += 1
-            self.size_bytes += size
-        return wake
-
-    def _check_room(self, size: int) -> None:
-        limits = self.limits
-        self._check_open()
-        if self.record_count >= limits.queue_records > 0 or self.size_bytes + size > limits.queue_bytes:
-            raise BufferError("Local: Queue full")
+                return self._hold(record)
+            now = self._clock()
+            return self._append_to(self._choose(queues, partition, key, now), record, now)
 
     def _check_open(self) -> None:
         if self.closed:
@@ -159,6 +217,7 @@ class Accumulator:
         topic = record.topic
         queues = self.topics.setdefault(topic, TopicQueues(topic))
         queues.held.append(record)
+        self._bounds.add(1, record.size_bytes)
         if topic in self.unknown_topics:
             return False
         self.unknown_topics.add(topic)
@@ -182,53 +241,53 @@ class Accumulator:
             topic.sticky_until = now + self.limits.sticky_s
         return topic.sticky
 
-    def _append_to(
-        self,
-        queue: PartitionQueue,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers | None,
-        report: Report | None,
-        size: int,
-        now: float,
-    ) -> bool:
+    def _append_to(self, queue: PartitionQueue, record: HeldRecord, now: float) -> bool:
         batch = queue.open
         wake = False
-        if batch is not None and batch.size_bytes + size > self.limits.batch_size_bytes:
+        limit = self.limits.batch_size_bytes
+        if batch is not None and _builder(batch).size_bytes + record.size_bytes > limit:
             self._close(queue)
             batch, wake = None, True
         if batch is None:
             # The first open batch starts the sender's linger timer; the timer finds the batches opened later.
             wake = wake or not self._open
             batch = self._begin(queue, now)
-        assert batch.builder is not None
-        batch.builder.append(timestamp, key, value, headers or ())
-        if report is not None:
-            batch.reports.append((batch.record_count, report))
-        batch.record_count += 1
-        batch.size_bytes += size
-        if (
-            batch.record_count >= self.limits.batch_records
-            or batch.size_bytes >= self.limits.batch_size_bytes
-        ):
+        builder = _builder(batch)
+        if record.report is not None:
+            batch.add_report(builder.record_count, record.report)
+        taken = builder.append(record.timestamp, record.key, record.value, record.headers or ())
+        self._bounds.add(1, taken)
+        if builder.record_count >= self.limits.batch_records or builder.size_bytes >= limit:
             self._close(queue)
             wake = True
         return wake
 
     def _begin(self, queue: PartitionQueue, now: float) -> ProducerBatch:
         batch = ProducerBatch(queue.topic, queue.partition, now)
-        batch.builder = BatchBuilder(self._codec, self._level, transactional=self.transaction is not None)
+        transactional = self.transaction is not None
+        builder = BatchBuilder(
+            self._codec, self._level, transactional=transactional, capacity=queue.expected_bytes
+        )
+        batch.builder = builder
+        if not transactional:  # a transaction decides for each record whether it accepts it
+            limits = self.limits
+            builder.open_for_offers(
+                self._bounds, limits.batch_records, limits.batch_size_bytes, batch.reports
+            )
+            self.topics[queue.topic].open[queue.partition] = builder
         queue.open = self._open[queue] = batch
         return batch
 
     def _close(self, queue: PartitionQueue) -> None:
         batch = self._open.pop(queue)
+        batch.close()
+        self.topics[queue.topic].open.pop(queue.partition, None)
+        queue.expected_bytes = batch.size_bytes + HEADER_SIZE
         queue.open = None
         queue.ready.append(batch)
 
     def append_batch(
-        self, topic: str, partition: int, data: Buffer, record_count: int, report: Report | None, now: float
+        self, topic: str, partition: int, data: Buffer, record_count: int, report: Report | None
     ) -> None:
         """Append a finished batch. The partitions of its topic must be known."""
         size = len(data)
@@ -236,16 +295,16 @@ class Accumulator:
             self._check_open()
             if self.record_count and self.record_count + record_count > self.limits.queue_records > 0:
                 raise BufferError("Local: Queue full")
+            now = self._clock()
             queue = self._choose(self.topics[topic], partition, None, now)
             if queue.open is not None:
                 self._close(queue)
             batch = ProducerBatch(topic, partition, now)
             batch.data, batch.record_count, batch.size_bytes = data, record_count, size
             if report is not None:
-                batch.reports = [(index, report) for index in range(record_count)]
+                batch.reports = [report] * record_count
             queue.ready.append(batch)
-            self.record_count += record_count
-            self.size_bytes += size
+            self._bounds.add(record_count, size)
 
     # Called by the sender, under the lock.
 
@@ -266,16 +325,8 @@ class Accumulator:
             except Exception as error:  # the partitioner may be the application's
                 misfits.append((record, kafka_error(error)))
                 continue
-            self._append_to(
-                queue,
-                record.timestamp,
-                record.key,
-                record.value,
-                record.headers,
-                record.report,
-                record.size_bytes,
-                now,
-            )
+            self._bounds.add(-1, -record.size_bytes)
+            self._append_to(queue, record, now)
         return misfits
 
     def drop_topic(self, name: str) -> list[HeldRecord]:
@@ -290,15 +341,20 @@ class Accumulator:
         return list(held)
 
     def close_lingering(self, now: float) -> float | None:
-        """Close the batches whose linger time is over; return when the next one's is, None if no batch is open."""
-        due = None
+        """Close the batches whose linger time is over; return when to call again, None if no batch is open."""
+        moments = []
         for queue, batch in list(self._open.items()):
             ready_at = batch.created + self.limits.linger_s
             if self.flushing or self.closed or ready_at <= now:
                 self._close(queue)
-            elif due is None or ready_at < due:
-                due = ready_at
-        return due
+                continue
+            moments.append(ready_at)
+            topic = self.topics[queue.topic]
+            if topic.sticky == queue.partition and topic.sticky_until <= now:
+                topic.sticky = -1  # the next record without a key chooses another partition
+            elif topic.sticky == queue.partition:
+                moments.append(topic.sticky_until)
+        return min(moments, default=None)
 
     def queues(self) -> list[PartitionQueue]:
         """Return the queues with batches ready or in flight."""
@@ -318,8 +374,7 @@ class Accumulator:
 
     def release(self, record_count: int, size_bytes: int) -> None:
         """Uncount records whose delivery report was served."""
-        self.record_count -= record_count
-        self.size_bytes -= size_bytes
+        self._bounds.add(-record_count, -size_bytes)
 
     def purge(self) -> tuple[list[ProducerBatch], list[HeldRecord]]:
         """Remove and return all batches and records that are not in flight."""

@@ -18,6 +18,7 @@ from felice.client.model import Message
 from felice.client.net.topology import NO_LEADER
 from felice.protocol.primitives import Buffer
 from felice.records.batch import (
+    HEADER_SIZE,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     BatchHeader,
@@ -74,8 +75,8 @@ class ProducerBatch:
         self.builder: BatchBuilder | None = None
         # Empty until the batch is sealed.
         self.data: Buffer = b""
-        # Position in the batch and callback, for the records with a delivery report.
-        self.reports: list[tuple[int, Report]] = []
+        # The callbacks of the records, by their position; shorter than the batch if its last records have none.
+        self.reports: list[Report | None] = []
         self.record_count = 0
         self.size_bytes = 0
         self.attempts = 0
@@ -86,6 +87,18 @@ class ProducerBatch:
     def numbered(self) -> bool:
         """True if the batch has a sequence."""
         return self.sequence >= 0
+
+    def close(self) -> None:
+        """Accept no more records, and take over the counts of the builder."""
+        assert self.builder is not None
+        self.builder.close_for_offers()
+        self.record_count = self.builder.record_count
+        self.size_bytes = self.builder.size_bytes - HEADER_SIZE
+
+    def add_report(self, index: int, report: Report) -> None:
+        """Set the callback of the record at this position, which is the last so far."""
+        self.reports += [None] * (index - len(self.reports))
+        self.reports.append(report)
 
     def seal(self) -> None:
         """Encode the records; does nothing if the batch is sealed."""
@@ -120,16 +133,16 @@ class ProducerBatch:
             half = ProducerBatch(self.topic, self.partition, self.created)
             half.builder = BatchBuilder(Codec(header.codec), transactional=header.is_transactional)
             for record in records[start:end]:
-                half.size_bytes += half.builder.append(
-                    record.timestamp, record.key, record.value, record.headers
-                )
-            half.record_count = end - start
-            half.reports = [(index - start, report) for index, report in self.reports if start <= index < end]
+                half.builder.append(record.timestamp, record.key, record.value, record.headers)
+            half.close()
+            half.reports = self.reports[start:end]
             half.order = self.order[0], self.order[1] + start
             half.attempts = self.attempts
             sequence = increment_sequence(self.sequence, start) if self.numbered else -1
             half.number(self.identity, sequence)
             halves.append(half)
+        # Both together count as much as the whole did, although records may be smaller in a batch of their own.
+        halves[1].size_bytes = self.size_bytes - halves[0].size_bytes
         return halves
 
 
@@ -137,6 +150,7 @@ class PartitionQueue:
     """The batches of one partition, ready and in flight, and the partition's sequence numbers."""
 
     __slots__ = (
+        "expected_bytes",
         "identity",
         "in_flight",
         "next_sequence",
@@ -152,6 +166,8 @@ class PartitionQueue:
         self.topic = topic
         self.partition = partition
         self.open: ProducerBatch | None = None
+        # The size of the last batch: the next one is probably similar.
+        self.expected_bytes = 0
         self.ready: deque[ProducerBatch] = deque()
         self.in_flight: list[ProducerBatch] = []
         # The broker that received the batches in flight.

@@ -23,8 +23,8 @@ from felice.client.produce.transaction import Transaction
 from felice.client.produce.transactor import Transactor
 
 
-def make_accumulator(settings: Settings) -> Accumulator:
-    """An accumulator with the limits, partitioner and compression of the settings."""
+def make_accumulator(settings: Settings, clock: Callable[[], float]) -> Accumulator:
+    """An accumulator with the limits, partitioner and compression of the settings; `clock` is the loop's time."""
     transactional_id = settings["transactional.id"]
     memory = settings["buffer.memory"] or settings["queue.buffering.max.kbytes"] * 1024
     limits = Limits(
@@ -40,7 +40,7 @@ def make_accumulator(settings: Settings) -> Accumulator:
     partitioner = make_partitioner(settings["partitioner"], random)
     codec, level = settings["compression.type"], settings["compression.level"]
     transaction = Transaction(transactional_id) if transactional_id else None
-    return Accumulator(limits, partitioner, codec, level, random, transaction)
+    return Accumulator(limits, partitioner, clock, codec, level, random, transaction)
 
 
 class Inbox(Protocol):

@@ -84,6 +84,11 @@ def round_robin(random: Random) -> Partitioner:
     return lambda key, partitions: next(turn) % partitions
 
 
+STICK_WITHOUT_KEY: frozenset[Partitioner] = frozenset(
+    {murmur2_random, consistent_random, fnv1a_random, sticky}
+)
+"""Partitioners that return None for each record without a key, and keep no state."""
+
 PARTITIONERS: dict[str, Callable[[Random], Partitioner]] = {
     "murmur2_random": lambda random: murmur2_random,
     "murmur2": lambda random: murmur2_all,

@@ -30,8 +30,9 @@ def reports_of(delivered: Delivered) -> Iterator[tuple[Report, KafkaError | None
     if not batch.reports:
         return
     records = _records(batch, delivered)
-    for index, report in batch.reports:
-        yield report, delivered.error, message_of(delivered.origin, records[index], delivered.error)
+    for report, record in zip(batch.reports, records, strict=False):
+        if report is not None:
+            yield report, delivered.error, message_of(delivered.origin, record, delivered.error)
 
 
 def _records(batch: ProducerBatch, delivered: Delivered) -> list[Record]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from felice.records.kernels.plain import encode_record, iterate, scan
     from felice.records.kernels.plain_columns import ArrowColumns, encode_rows, murmur2, murmur2_column
     from felice.records.kernels.plain_offset_map import OffsetMap
+    from felice.records.kernels.plain_record_buffer import QueueBounds, RecordBuffer
 
     IMPLEMENTATION: str
 else:
@@ -35,6 +36,8 @@ else:
         from felice.records.kernels._kernels import (
             ArrowColumns,
             OffsetMap,
+            QueueBounds,
+            RecordBuffer,
             encode_record,
             encode_rows,
             iterate,
@@ -48,6 +51,7 @@ else:
         from felice.records.kernels.plain import encode_record, iterate, scan
         from felice.records.kernels.plain_columns import ArrowColumns, encode_rows, murmur2, murmur2_column
         from felice.records.kernels.plain_offset_map import OffsetMap
+        from felice.records.kernels.plain_record_buffer import QueueBounds, RecordBuffer
 
         IMPLEMENTATION = "plain"
 
@@ -62,6 +66,8 @@ __all__ = [
     "HeadersColumn",
     "KeptRecords",
     "OffsetMap",
+    "QueueBounds",
+    "RecordBuffer",
     "RowColumns",
     "Scan",
     "encode_record",

@@ -4,14 +4,16 @@
 Keeps true:  every position is compared with the end of its buffer before a byte is read or written;
              each length is read once into a local, so bytes that change meanwhile cannot bypass a check;
              sums wrap as Java's long does, by unsigned arithmetic.
-This file reads and writes single records. `_from_batches.pxi` and `_to_batches.pxi` hold the columns,
-`_offset_map.pxi` the log cleaner's map.
+This file reads and writes single records. `_record_buffer.pxi` fills a batch, `_from_batches.pxi` and
+`_to_batches.pxi` hold the columns, `_offset_map.pxi` the log cleaner's map.
 A malformed record raises `InvalidRecord` through `grammar.fault`, with the same message as the plain kernels.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_Append, PyList_GET_SIZE
+from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -437,6 +439,7 @@ def encode_record(
     return taken
 
 
+include "_record_buffer.pxi"
 include "_from_batches.pxi"
 include "_to_batches.pxi"
 include "_offset_map.pxi"

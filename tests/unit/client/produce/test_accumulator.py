@@ -8,8 +8,21 @@ from felice.records.batch import BatchHeader
 from felice.records.reader import read_batch
 
 
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+clock = Clock()
+
+
 def accumulator(partitions: int = 3, **limits: float) -> Accumulator:
-    made = Accumulator(Limits(**limits), make_partitioner("murmur2_random"))  # type: ignore[arg-type]
+    made = Accumulator(Limits(**limits), make_partitioner("murmur2_random"), clock)  # type: ignore[arg-type]
     if partitions:
         made.open_topic("t", partitions, 0.0)
     return made
@@ -18,7 +31,8 @@ def accumulator(partitions: int = 3, **limits: float) -> Accumulator:
 def put(
     acc: Accumulator, value: bytes = b"v", *, key: bytes | None = None, partition: int = -1, now: float = 0.0
 ) -> bool:
-    return acc.append("t", partition, 1000, key, value, None, None, now)
+    clock.now = now
+    return acc.append("t", partition, 1000, key, value, None, None)
 
 
 def drain(acc: Accumulator) -> dict[int, list[bytes | None]]:
@@ -96,7 +110,7 @@ def test_flush_does_not_wait_for_the_linger() -> None:
 
 
 def test_batch_closes_before_it_grows_over_its_size() -> None:
-    acc = accumulator(batch_size_bytes=500)
+    acc = accumulator(batch_size_bytes=520)
     for _ in range(4):
         put(acc, b"x" * 200, partition=0)
     acc.flushing = 1
@@ -156,7 +170,7 @@ def test_expired_batches_are_those_older_than_the_limit() -> None:
 def test_purge_takes_open_ready_and_held_records() -> None:
     acc = accumulator()
     put(acc, partition=0)
-    acc.append("unknown", -1, 0, None, b"h", None, None, 0.0)
+    acc.append("unknown", -1, 0, None, b"h", None, None)
     batches, held = acc.purge()
     assert [batch.record_count for batch in batches] == [1]
     assert [record.value for record in held] == [b"h"]
@@ -171,6 +185,6 @@ def test_built_batch_goes_behind_what_was_appended_before() -> None:
     other.close_lingering(0.0)
     data = other.queues()[0].take(ANONYMOUS, 1).data
     put(acc, b"first", partition=0)
-    acc.append_batch("t", 0, data, 1, None, 0.0)
+    acc.append_batch("t", 0, data, 1, None)
     put(acc, b"last", partition=0)
     assert drain(acc) == {0: [b"first", b"built", b"last"]}

@@ -14,7 +14,7 @@ def batch(count: int, created: float = 0.0, codec: Codec = Codec.NONE) -> Produc
     made.builder = BatchBuilder(codec)
     for index in range(count):
         made.builder.append(1000 + index, None, b"v%d" % index)
-        made.reports.append((index, lambda error, message: None))
+        made.add_report(index, lambda error, message: None)
     made.record_count = count
     return made
 
@@ -126,7 +126,7 @@ def test_split_keeps_records_reports_and_numbering() -> None:
     assert [half.sequence for half in halves] == [0, 2]
     values = [record.value for half in halves for record in read_batch(half.data, header(half))]
     assert values == [b"v0", b"v1", b"v2", b"v3", b"v4"]
-    assert [[index for index, _ in half.reports] for half in halves] == [[0, 1], [0, 1, 2]]
+    assert [half.reports for half in halves] == [whole.reports[:2], whole.reports[2:]]
     assert all(header(half).codec is Codec.ZSTD for half in halves)
 
 
