@@ -379,7 +379,7 @@ class Producer:
             left = self.flush(timeout)
         finally:
             with self._accumulator.lock:
-                self._accumulator.closed = True
+                self._accumulator.close()
             self._thread.run(self._core.close())
             self._thread.stop()
         return not left

@@ -306,7 +306,16 @@ class Accumulator:
             queue.ready.append(batch)
             self._bounds.add(record_count, size)
 
-    # Called by the sender, under the lock.
+    # Called under the lock, mostly by the sender.
+
+    def close(self) -> None:
+        """Refuse further records, also those for batches that are open."""
+        self.closed = True
+        self._close_all()
+
+    def _close_all(self) -> None:
+        for queue in list(self._open):
+            self._close(queue)
 
     def open_topic(self, name: str, partition_count: int, now: float) -> list[tuple[HeldRecord, KafkaError]]:
         """Create the queues of new partitions and append held records; return those that no partition accepts."""
@@ -345,7 +354,7 @@ class Accumulator:
         moments = []
         for queue, batch in list(self._open.items()):
             ready_at = batch.created + self.limits.linger_s
-            if self.flushing or self.closed or ready_at <= now:
+            if self.flushing or ready_at <= now:
                 self._close(queue)
                 continue
             moments.append(ready_at)
@@ -378,8 +387,7 @@ class Accumulator:
 
     def purge(self) -> tuple[list[ProducerBatch], list[HeldRecord]]:
         """Remove and return all batches and records that are not in flight."""
-        for queue in list(self._open):
-            self._close(queue)
+        self._close_all()
         batches: list[ProducerBatch] = []
         held: list[HeldRecord] = []
         for topic in self.topics.values():

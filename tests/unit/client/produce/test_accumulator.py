@@ -1,3 +1,5 @@
+import threading
+
 import pytest
 
 from felice.client.error import KafkaError, KafkaException
@@ -188,3 +190,68 @@ def test_built_batch_goes_behind_what_was_appended_before() -> None:
     acc.append_batch("t", 0, data, 1, None)
     put(acc, b"last", partition=0)
     assert drain(acc) == {0: [b"first", b"built", b"last"]}
+
+
+def test_batches_that_another_thread_closes_keep_every_record_in_order() -> None:
+    acc = accumulator(partitions=1, queue_records=0)
+    done = threading.Event()
+
+    def close_batches() -> None:
+        while not done.is_set():
+            with acc.lock:
+                acc.close_lingering(1e9)
+
+    closer = threading.Thread(target=close_batches)
+    closer.start()
+    for number in range(30_000):
+        put(acc, b"%d" % number)
+    done.set()
+    closer.join()
+    assert acc.record_count == 30_000
+    assert drain(acc) == {0: [b"%d" % number for number in range(30_000)]}
+
+
+def test_a_closed_producer_refuses_a_record_for_a_batch_that_was_open() -> None:
+    acc = accumulator(partitions=1)
+    put(acc)
+    with acc.lock:
+        acc.close()
+    with pytest.raises(KafkaException, match="closed"):
+        put(acc)
+
+
+def test_reports_belong_to_their_records() -> None:
+    acc = accumulator(partitions=1)
+    reports = [None, print, None, repr, None]
+    for number, report in enumerate(reports):
+        acc.append("t", 0, 1000, None, b"%d" % number, None, report)
+    with acc.lock:
+        acc.flushing = 1
+        acc.close_lingering(0.0)
+    (batch,) = acc.queues()[0].ready
+    assert batch.reports == reports[:4]
+
+
+def test_records_without_key_choose_again_while_their_batch_lingers() -> None:
+    acc = accumulator(partitions=50, sticky_s=1.0, linger_s=60.0)
+    put(acc, now=0.0)
+    assert acc.close_lingering(0.5) == 1.0
+    put(acc, now=0.5)
+    assert acc.close_lingering(1.0) == 60.0
+    for _ in range(20):
+        put(acc, now=1.0)
+        acc.close_lingering(clock.now + 10.0)
+    assert len(drain(acc)) > 2
+
+
+def test_size_in_the_queue_returns_to_nothing_when_all_is_released() -> None:
+    acc = accumulator(partitions=0, batch_size_bytes=300)
+    put(acc, b"held")
+    acc.open_topic("t", 1, 0.0)
+    for number in range(10):
+        put(acc, b"x" * number * 10)
+    acc.flushing = 1
+    acc.close_lingering(0.0)
+    for batch in acc.queues()[0].ready:
+        acc.release(batch.record_count, batch.size_bytes)
+    assert (acc.record_count, acc.size_bytes) == (0, 0)

@@ -1,0 +1,168 @@
+"""The compiled buffer in which a batch is filled, against its plain twin and against its bounds."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from felice.records.kernels.plain_record_buffer import QueueBounds, RecordBuffer
+
+compiled = pytest.importorskip("felice.records.kernels._kernels", reason="the extension was not built")
+
+TIMES = st.integers(0, 10_000) | st.integers(-(2**63), 2**63 - 1)
+OPTIONAL_BYTES = st.none() | st.binary(max_size=400)
+HEADERS = st.just(()) | st.lists(st.tuples(st.text(max_size=5), OPTIONAL_BYTES), max_size=3)
+RECORDS = st.lists(st.tuples(TIMES, OPTIONAL_BYTES, OPTIONAL_BYTES, HEADERS), max_size=30)
+
+
+def outcomes(buffer: Any, records: list[Any]) -> list[Any]:
+    """What `append` returns or raises, and the counts, after each record."""
+    found: list[Any] = []
+    for record in records:
+        try:
+            found.append(buffer.append(*record))
+        except (OverflowError, TypeError) as error:
+            found.append(type(error))
+        found.append((buffer.record_count, buffer.base_timestamp, buffer.max_timestamp, buffer.size_bytes))
+    return found
+
+
+@given(RECORDS, st.sampled_from([0, 61, 5000]))
+@example([(-(2**63), None, None, ()), (2**63 - 1, None, None, ())], 0)
+@example([(0, b"x" * 5000, None, ()), (1, None, "text", ())], 0)
+def test_both_buffers_encode_the_same(records: list[Any], capacity: int) -> None:
+    plain, fast = RecordBuffer(), compiled.RecordBuffer(capacity)
+    assert outcomes(fast, records) == outcomes(plain, records)
+    assert fast.take() == plain.take()
+    for buffer in (plain, fast):
+        with pytest.raises(ValueError, match="taken"):
+            buffer.append(0, None, None)
+        with pytest.raises(ValueError, match="taken"):
+            buffer.take()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2**40), OPTIONAL_BYTES, OPTIONAL_BYTES, st.booleans()), max_size=30),
+    st.integers(1, 20),
+    st.integers(61, 3000),
+    st.integers(0, 20),
+    st.integers(0, 3000),
+)
+def test_offers_stay_within_all_bounds(
+    records: list[Any], most_records: int, most_bytes: int, queue_records: int, queue_bytes: int
+) -> None:
+    bounds, reports = compiled.QueueBounds(queue_records, queue_bytes), []  # type: ignore[var-annotated]
+    buffer, same = compiled.RecordBuffer(), RecordBuffer()
+    buffer.open_for_offers(bounds, most_records, most_bytes, reports)
+    expected_reports: dict[int, object] = {}
+    for timestamp, key, value, is_reported in records:
+        report = object() if is_reported else None
+        before = buffer.size_bytes, bounds.record_count, bounds.size_bytes, len(reports)
+        outcome = buffer.offer(timestamp, key, value, report)
+        if outcome == 0:
+            assert (buffer.size_bytes, bounds.record_count, bounds.size_bytes, len(reports)) == before
+            continue
+        assert (outcome == 2) == (buffer.record_count == most_records)
+        same.append(timestamp, key, value)
+        if report is not None:
+            expected_reports[buffer.record_count - 1] = report
+    assert buffer.record_count == bounds.record_count <= min(most_records, queue_records or most_records)
+    assert bounds.size_bytes == buffer.size_bytes - 61 <= queue_bytes or not buffer.record_count
+    assert buffer.size_bytes <= most_bytes
+    assert {index: report for index, report in enumerate(reports) if report is not None} == expected_reports
+    assert buffer.take() == same.take()
+
+
+def opened(**changes: int) -> Any:
+    limits = {"queue_records": 100, "queue_bytes": 10_000, "most_records": 10, "most_bytes": 5000, **changes}
+    buffer = compiled.RecordBuffer()
+    bounds = compiled.QueueBounds(limits["queue_records"], limits["queue_bytes"])
+    buffer.open_for_offers(bounds, limits["most_records"], limits["most_bytes"], [])
+    return buffer
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        (-1, None, None),
+        (2**63, None, None),
+        (1.5, None, None),
+        (True, None, None),
+        (1, bytearray(b"k"), None),
+        (1, None, "text"),
+        (1, None, b"x" * 5000),
+    ],
+    ids=repr,
+)
+def test_an_unusual_record_is_not_taken(record: Any) -> None:
+    buffer = opened()
+    assert buffer.offer(*record, None) == 0
+    assert buffer.record_count == 0
+
+
+def test_a_record_is_taken_while_every_bound_allows_it() -> None:
+    assert opened().offer(1, b"k", b"v", None) == 1
+    assert opened(most_records=1).offer(1, b"k", b"v", None) == 2
+    assert opened(most_bytes=61 + 36 + 1).offer(1, b"k", b"v", None) == 0
+    assert opened(most_bytes=61 + 36 + 2).offer(1, b"k", b"v", None) == 1
+    assert opened(queue_bytes=37).offer(1, b"k", b"v", None) == 0
+    assert opened(queue_bytes=38).offer(1, b"k", b"v", None) == 1
+    assert opened(queue_records=0).offer(1, b"k", b"v", None) == 1  # 0: no bound
+
+
+def test_a_buffer_takes_no_offers_before_it_is_opened_and_after_it_is_closed() -> None:
+    buffer = compiled.RecordBuffer()
+    assert buffer.offer(1, None, b"v", None) == 0
+    buffer = opened()
+    buffer.close_for_offers()
+    assert buffer.offer(1, None, b"v", None) == 0
+    buffer = opened()
+    buffer.take()
+    assert buffer.offer(1, None, b"v", None) == 0
+
+
+@pytest.mark.parametrize("kind", [QueueBounds, compiled.QueueBounds])
+def test_the_bounds_of_a_queue_count_both_ways(kind: Any) -> None:
+    bounds = kind(2, 100)
+    assert bounds.has_room(100)
+    assert not bounds.has_room(101)
+    bounds.add(2, 50)
+    assert not bounds.has_room(1)
+    bounds.add(-1, -20)
+    assert (bounds.record_count, bounds.size_bytes) == (1, 30)
+    assert bounds.has_room(70)
+    assert not bounds.has_room(71)
+    assert kind(0, 100).has_room(100)
+
+
+def test_threads_that_offer_and_close_lose_and_repeat_nothing() -> None:
+    bounds = compiled.QueueBounds(0, 1 << 40)
+    buffers: list[Any] = []
+    current = [compiled.RecordBuffer()]
+    current[0].open_for_offers(bounds, 1 << 20, 1 << 30, [])
+    done = threading.Event()
+
+    def close_buffers() -> None:
+        while not done.is_set():
+            fresh = compiled.RecordBuffer()
+            fresh.open_for_offers(bounds, 1 << 20, 1 << 30, [])
+            old, current[0] = current[0], fresh
+            old.close_for_offers()
+            buffers.append((old, old.record_count))
+
+    closer = threading.Thread(target=close_buffers)
+    closer.start()
+    taken = 0
+    for number in range(100_000):
+        while not current[0].offer(number, None, b"v", None):
+            pass
+        taken += 1
+    done.set()
+    closer.join()
+    buffers.append((current[0], current[0].record_count))
+    assert bounds.record_count == taken == sum(count for _, count in buffers)
+    assert all(buffer.record_count == count for buffer, count in buffers)
