@@ -20,6 +20,7 @@ from felice.protocol.messages.list_groups import ListGroupsRequest
 from felice.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from felice.records.builder import BatchBuilder
 from unit.coordinator.fake_partition import FakeClock, FakePartition, FakePartitions
+from waiting import let_run, until
 
 CLIENT = Client(3, "client", "/host")
 
@@ -40,6 +41,9 @@ class World:
             config, env, FakePartitions({0: partition}), lambda: self.image, self.created.append
         )
         self.coordinator.start()
+
+    async def until_loaded(self) -> None:
+        await until(lambda: not self.coordinator.list(ListGroupsRequest()).error_code)
 
 
 def loading_partition() -> FakePartition:
@@ -66,7 +70,7 @@ async def test_a_heartbeat_while_the_log_is_loaded_is_no_error() -> None:
     listing = world.coordinator.list(ListGroupsRequest())
     assert listing.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert world.coordinator.describe("g", CLIENT).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    await asyncio.sleep(0.01)
+    await world.until_loaded()
     assert world.coordinator.heartbeat(request).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -79,7 +83,7 @@ async def test_offsets_of_a_deleted_topic_do_not_count_for_a_new_one_of_its_name
         builder.append(1, *GroupRecordCodec().encode(OffsetRecord("g", topic, 0, committed)))
     partition.append(builder.build(), required_acks=-1, now_ms=0, origin=AppendOrigin.COORDINATOR)
     world = World(image_of(GROUP_TOPIC, "t", "old", "same"), partition)
-    await asyncio.sleep(0.01)
+    await world.until_loaded()
 
     def fetched(version: int, **asked: Any) -> dict[str, int]:
         topics = None if asked == {} else [OffsetFetchRequestTopics(partition_indexes=[0], **asked)]
@@ -103,7 +107,7 @@ async def test_the_stop_answers_parked_requests() -> None:
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
     parked = cast("Any", world.coordinator.join(request, CLIENT))
-    await asyncio.sleep(0.01)
+    await let_run()
     assert not parked.done()
     world.coordinator.stop()
     assert (await parked).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

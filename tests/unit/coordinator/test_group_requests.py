@@ -47,7 +47,7 @@ GONE = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 async def world() -> World:
     log = FakePartition(topic=GROUP_TOPIC)
     made = World(image_of(GROUP_TOPIC, "t"), log, group_initial_rebalance_delay_ms="0")
-    await asyncio.sleep(0.01)
+    await made.until_loaded()
     return made
 
 

@@ -33,6 +33,7 @@ from unit.coordinator.fake_partition import (
     WordCodec,
     WordShard,
 )
+from waiting import let_run, until
 
 
 class World:
@@ -114,7 +115,7 @@ async def test_one_turn_of_the_loop_is_one_append() -> None:
 async def test_no_answer_shows_uncommitted_state() -> None:
     world = World(FakePartition(commits_at_once=False))
     stored, read = world.put(("k", "v")), world.read("k")
-    await asyncio.sleep(0.01)
+    await let_run()
     assert not stored.done()
     assert not read.done()
     world.partition.commit()
@@ -228,7 +229,7 @@ async def test_a_marker_is_written_after_earlier_records() -> None:
     assert (last.is_control, last.producer_id, last.producer_epoch) == (True, 8, 3)
     world.partition.leader_epoch += 1
     world.runtime.follow_roles()
-    await asyncio.sleep(0.01)
+    await until(world.runtime.loaded)
     assert world.shard.words == {"a": "1"}
     assert world.shard.pending == {}
 
@@ -239,7 +240,7 @@ async def test_committed_transactional_offsets_are_shown_only_after_the_marker_i
     world.partition.commits_at_once = False
     world.end(7, ControlType.COMMIT)
     read = world.read("a")
-    await asyncio.sleep(0.01)
+    await let_run()
     assert not read.done()
     world.partition.commit()
     assert await read == "1"
@@ -284,7 +285,7 @@ async def test_the_log_is_replayed_before_the_first_call() -> None:
     with pytest.raises(ApiError) as loading:
         world.put(("c", "1"))
     assert loading.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    await asyncio.sleep(0.01)
+    await until(world.runtime.loaded)
     assert world.shard.words == {"a": "2", "b": "1"}
     assert world.shard.is_loaded
 
@@ -311,7 +312,7 @@ async def test_transactional_records_wait_for_their_marker() -> None:
             marker(8, ControlType.ABORT),
         )
     )
-    await asyncio.sleep(0.01)
+    await until(world.runtime.loaded)
     assert world.shard.words == {"a": "1"}
     assert list(world.shard.pending) == [9]
 
@@ -328,10 +329,11 @@ async def test_loading_is_repeated_after_a_read_error() -> None:
     partition = log_of(words(("a", "1")))
     partition.log.faults.append(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
     world = World(partition)
-    await asyncio.sleep(0.01)
+    await until(lambda: not partition.log.faults)
+    await let_run()
     with pytest.raises(ApiError):
         world.put(("b", "1"))
-    await asyncio.sleep(0.01)
+    await until(world.runtime.loaded)
     assert world.shard.words == {"a": "1"}
 
 
@@ -346,7 +348,7 @@ async def test_a_new_leader_answers_once_its_whole_log_is_committed() -> None:
         _ = world.shard
     assert loading.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     partition.commit()
-    await asyncio.sleep(0.01)
+    await until(world.runtime.loaded)
     assert world.shard.words == {"a": "2"}
     assert reads == [1], "it is read once, however long it takes"
 
@@ -432,7 +434,7 @@ async def test_a_new_epoch_loads_the_log_again() -> None:
     await world.put(("k", "v"))
     world.partition.leader_epoch += 1
     world.runtime.follow_roles()
-    await asyncio.sleep(0.01)
+    await until(world.runtime.loaded)
     assert world.shard is not before
     assert world.shard.words == {"k": "v"}
 
@@ -466,9 +468,9 @@ async def test_the_timer_follows_the_earliest_deadline() -> None:
     hosted.shard.deadline_ms = 10
     hosted.follow_deadlines()
     world.clock.steady_s = 0.02
-    await asyncio.sleep(0.03)
+    await until(lambda: hosted.shard.rung)
     assert hosted.shard.rung == [20]
-    await asyncio.sleep(0)
+    await until(lambda: world.partition.log.batches)
     assert len(world.partition.log.batches) == 1
     assert BatchHeader.parse(world.partition.log.batches[0]).record_count == 1
 
@@ -491,7 +493,7 @@ async def test_an_exception_in_an_event_is_an_unknown_server_error_and_the_log_i
     assert fault.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert await waiting == ErrorCode.NOT_COORDINATOR
     world.runtime.follow_roles()
-    await asyncio.sleep(0.01)
+    await until(world.runtime.loaded)
     assert world.shard is not before
     assert world.shard.words == {"k": "v"}
 
@@ -509,7 +511,7 @@ async def test_an_exception_while_writing_leaves_no_request_waiting() -> None:
     world.runtime.hosted("any").run(lambda now: Outcome(records=[("k", "v")], after_write=[Faulty()]))
     assert await world.put(("n", "v")) == ErrorCode.NOT_COORDINATOR
     world.runtime.follow_roles()
-    await asyncio.sleep(0.01)
+    await until(world.runtime.loaded)
     assert world.shard.words == {"k": "v", "n": "v"}
 
 
@@ -536,7 +538,7 @@ async def test_an_exception_in_a_timer_loads_the_shard_again() -> None:
     hosted.shard.on_time = None  # type: ignore[assignment, method-assign]
     hosted.shard.deadline_ms = 0
     hosted.follow_deadlines()
-    await asyncio.sleep(0.01)
+    await until(lambda: hosted.is_closed)
     assert hosted.is_closed
     assert world.runtime.hosted("any") is not hosted
 

@@ -22,6 +22,7 @@ from felice.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from felice.protocol.topic_partition import TopicPartition
+from waiting import let_run, until
 
 DECIDED = TransactionMetadata(
     producer_id=7,
@@ -110,7 +111,8 @@ async def test_only_failed_markers_are_sent_again() -> None:
 async def test_a_partition_without_leader_is_waited_for_and_a_deleted_one_is_not() -> None:
     cluster = Cluster({("t", 0): 1, ("t", 1): -1})
     sending = asyncio.ensure_future(cluster.sender().send(DECIDED, 5, lambda: True))
-    await asyncio.sleep(0.01)
+    await until(lambda: cluster.asked)
+    await let_run()
     assert not sending.done()
     cluster.leaders["t", 1] = 2
     assert await sending

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from felice.ensemble import guard
 from felice.ensemble.node import Node
+from waiting import wait_until
 
 # In the place of Java: says that it runs, and when it is asked to end.
 _SERVER = """#!/bin/sh
@@ -41,10 +41,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def wait_said(directory: Path, word: str) -> None:
-    deadline = time.monotonic() + 60
-    while word not in (directory / "output.log").read_text():
-        assert time.monotonic() < deadline, f"it never said {word}"
-        time.sleep(0.02)
+    wait_until(lambda: word in (directory / "output.log").read_text())
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -80,10 +77,7 @@ def test_the_guard_ends_with_a_process_that_ended_by_itself(directory: Path) -> 
     left = node._guard
     assert left is not None and node.pid is not None
     os.kill(node.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 60
-    while node.is_running:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: not node.is_running)
     # From now on the number of the process may be another's.
     assert left.poll() is not None
 

@@ -21,6 +21,7 @@ from felice.metadata import (
 from felice.metadata.layout import TopicNode
 from felice.metadata.memory import MemoryEnsemble
 from felice.metadata.watcher import Watcher
+from waiting import let_run
 
 
 def _topic(number: int) -> bytes:
@@ -121,7 +122,7 @@ def test_the_image_catches_up_after_a_suspended_session() -> None:
         seen = len(images)
         ensemble.suspend(store.session_id)
         ensemble.resume(store.session_id)
-        await asyncio.sleep(0.01)
+        await let_run()
         assert len(images) == seen, "nothing changed, so nobody is told"
         ensemble.expire(store.session_id)
         await other.create("/brokers/topics/later", _topic(3))

@@ -11,6 +11,7 @@ from felice.metadata import Create, SessionState
 from felice.metadata.embedded import EmbeddedStore
 from felice.metadata.served import ServedStore, StoreServer
 from felice.metadata.served.wire import encode_operation, read_message, write_message
+from waiting import until
 
 TIMEOUT_S = 0.2
 
@@ -48,9 +49,7 @@ def test_a_client_notices_a_suspended_server_by_its_own_clock() -> None:
         store = await ServedStore.open(*await open_local(theirs), SystemClock())
         states: list[SessionState] = []
         store.watch_session(states.append)
-        async with asyncio.timeout(5):
-            while not states:
-                await asyncio.sleep(0.01)
+        await until(lambda: states)
         assert states == [SessionState.EXPIRED]
         await store.abandon()
         keeper.close()

@@ -18,6 +18,7 @@ from felice.metadata.layout import BrokerNode, StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.metadata.store import Delete, Node, NotAllowed, Operation
 from felice.metadata.watcher import Watcher
+from waiting import let_run
 
 
 def _topic(number: int) -> bytes:
@@ -132,7 +133,7 @@ def test_changes_during_the_first_read_of_the_store_are_in_the_image(after_turns
         ensemble.write(ensemble.tree.plan([Create(layout.broker_path(7), broker)], 0)[0])
         await starting
         assert await watcher.wait_until(lambda image: image.brokers.keys() == {5, 7}, 1.0)
-        await asyncio.sleep(0.01)
+        await let_run()
         assert watcher.image.brokers.keys() == {5, 7}
         await watcher.stop()
 

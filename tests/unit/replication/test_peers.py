@@ -17,6 +17,7 @@ from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
 from felice.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from felice.replication.peers import Destination, Link, Peers, PeerUnavailable
 from unit.client.fake_broker import Disconnect, FakeBroker, Hang
+from waiting import until
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -80,8 +81,9 @@ def test_a_connection_to_a_broker_that_left_or_registered_again_is_closed() -> N
         cluster = Cluster(broker.port)
         await cluster.ask()
         broker.script(ListOffsetsRequest, Hang)
+        asked = len(broker.requests)
         waiting = asyncio.ensure_future(cluster.ask())
-        await asyncio.sleep(0.05)
+        await until(lambda: len(broker.requests) > asked)
         cluster.destination = Destination("127.0.0.1", broker.port, 6)
         cluster.peers.follow()
         with pytest.raises(PeerUnavailable, match="registered again"):
@@ -136,8 +138,9 @@ def test_a_stop_ends_waiting_requests() -> None:
         cluster = Cluster(broker.port)
         await cluster.ask()
         broker.script(ListOffsetsRequest, Hang)
+        asked = len(broker.requests)
         waiting = asyncio.ensure_future(cluster.ask())
-        await asyncio.sleep(0.05)
+        await until(lambda: len(broker.requests) > asked)
         await cluster.peers.close()
         with pytest.raises(PeerUnavailable, match="this broker stops"):
             await waiting

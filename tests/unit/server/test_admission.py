@@ -28,6 +28,7 @@ from felice.records.builder import build_control
 from felice.records.control import ControlType, EndTransactionMarker
 from felice.replication.partition import Partition
 from felice.server.admission import Admission, Flow, PartitionErrors, QueuedWrite
+from waiting import until
 
 A, B = Identity("a", 7, 0), Identity("b", 8, 0)
 V2, OLD, OLDEST = Flow(True, True), Flow(False, True), Flow(False, False)
@@ -195,7 +196,7 @@ async def test_a_producers_requests_keep_their_order_and_others_do_not_wait() ->
     world.coordinator.gate = asyncio.Event()
     answers = [world.enter(A, V2, "adds", 0, 1), world.enter(A, V2, "behind", 1)]
     assert world.enter(B, V2, "another's", 2) == {}
-    await asyncio.sleep(0.01)
+    await until(lambda: world.coordinator.asked)
     answers.append(world.enter(A, V2, "last", 0))
     assert world.written == ["another's"]
     world.coordinator.gate.set()
@@ -209,7 +210,7 @@ async def test_a_request_that_is_given_up_lets_the_next_one_pass() -> None:
     world = World()
     world.coordinator.gate = asyncio.Event()
     begun = asyncio.ensure_future(cast("Awaitable[PartitionErrors]", world.enter(A, V2, "begun", 0)))
-    await asyncio.sleep(0.01)
+    await until(lambda: world.coordinator.asked)
     waiting = asyncio.ensure_future(cast("Awaitable[PartitionErrors]", world.enter(A, V2, "waiting", 0)))
     never_begun = asyncio.ensure_future(
         cast("Awaitable[PartitionErrors]", world.enter(A, V2, "not begun", 0))
@@ -241,7 +242,7 @@ async def test_an_answer_from_before_the_end_of_the_transaction_admits_nothing()
     world = World(ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE)
     world.coordinator.gate = asyncio.Event()
     late = world.enter(A, OLD, "late", 0)
-    await asyncio.sleep(0.01)
+    await until(lambda: world.coordinator.asked)
     world.places[0].end(A)
     world.coordinator.gate.set()
     assert await settle(late) == {0: ErrorCode.TRANSACTION_ABORTABLE}
@@ -253,7 +254,7 @@ async def test_a_transaction_that_ends_while_another_partition_is_asked_for_is_a
     world.places[0].begin(A)
     world.coordinator.gate = asyncio.Event()
     late = world.enter(A, OLD, "late", 0, 1)
-    await asyncio.sleep(0.01)
+    await until(lambda: world.coordinator.asked)
     world.places[0].end(A)
     world.coordinator.gate.set()
     assert await settle(late) == {0: ErrorCode.TRANSACTION_ABORTABLE}

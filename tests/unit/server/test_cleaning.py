@@ -12,6 +12,7 @@ from felice.env import Environment, SystemClock, SystemNetwork
 from felice.server.embedded import EmbeddedBroker
 from unit.log.logs import FailingDisk
 from unit.server.test_embedded_broker import create, produce
+from waiting import wait_until
 
 
 def test_a_full_disk_is_no_fault_of_the_partition(tmp_path: Path) -> None:
@@ -36,13 +37,8 @@ def test_a_full_disk_is_no_fault_of_the_partition(tmp_path: Path) -> None:
         status = broker.cleaner.status
         assert (status.passes, status.uncleanable, partition.log.offline_reason) == (0, {}, None)
         disk.failing.clear()
-        deadline = time.monotonic() + 20
-        while status.passes == 0:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: status.passes)
         assert status.last["t-0"].records_kept == 1
         # What a deleted topic left behind would stay for as long as the broker runs.
         running.run(broker.services.cluster_admin.delete_topic("t"))
-        while status.last:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: not status.last)

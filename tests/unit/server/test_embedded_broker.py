@@ -181,7 +181,8 @@ def test_a_stop_answers_waiting_requests_quickly(tmp_path: Path) -> None:
             max_wait_ms=60_000, min_bytes=1, topics=[FetchTopic(topic="a", partitions=[partition])]
         )
         wire.send(request, 12)
-        time.sleep(0.1)
+        (listener,) = broker.broker.listeners
+        wait_until(lambda: any(not session.is_idle for session in listener.sessions))
         began = time.monotonic()
         broker.stop()
         assert time.monotonic() - began < 2

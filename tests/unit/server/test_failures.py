@@ -29,7 +29,7 @@ from felice.protocol.messages.produce import PartitionProduceData, ProduceReques
 from felice.records.builder import BatchBuilder
 from felice.server.broker import Broker
 from felice.server.embedded import EmbeddedBroker, embedded_config
-from waiting import wait_until
+from waiting import let_run, wait_until
 
 STORAGE_ERROR = 56
 
@@ -146,8 +146,7 @@ def test_a_stop_waits_for_a_flush_under_way_and_is_clean(tmp_path: Path) -> None
         disk.is_failing = True
         assert produce(wire, "a") == 0
         log = broker.broker.services.partitions.find("a", 0).log
-        while not log.is_flushing:
-            time.sleep(0.005)
+        wait_until(lambda: log.is_flushing)
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
@@ -226,7 +225,7 @@ def test_a_cancelled_start_releases_its_directory_when_recovery_has_ended(
         starting = asyncio.create_task(broker.start())
         await asyncio.to_thread(began.wait, 60)
         starting.cancel()
-        await asyncio.sleep(0.1)
+        await let_run()
         assert not starting.done()
         with pytest.raises(DiskLocked):
             disk.lock(tmp_path / ".lock")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from felice.server.group_lookups import GroupLookups
+from waiting import until
 
 LIBRDKAFKA = "confluent-kafka-python 2.16.1-rdkafka-2.16.0"
 
@@ -19,8 +20,7 @@ def context(client_id: str = "app", peer: str = "10.0.0.1", software: str = LIBR
 
 
 async def until_reported(lookups: GroupLookups) -> None:
-    while lookups._waiting:
-        await asyncio.sleep(0.001)
+    await until(lambda: not lookups._waiting)
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str | None]]:

@@ -11,6 +11,7 @@ import pytest
 from felice.env import SystemNetwork
 from felice.server import http as server_module
 from felice.server.http import MAX_CONNECTIONS, MAX_HEAD_BYTES, Answer, HttpServer, text_answer
+from waiting import until
 
 BODY = [b"x" * 100_000] * 50
 
@@ -43,8 +44,7 @@ class Serving:
         return answer
 
     async def until_gone(self) -> None:
-        while self.server.connections:
-            await asyncio.sleep(0.01)
+        await until(lambda: not self.server.connections)
 
 
 def run(scenario: Callable[[Serving], Awaitable[None]]) -> None:
@@ -118,8 +118,7 @@ def test_silent_connections_end_and_further_ones_are_closed_at_the_limit(
 ) -> None:
     async def scenario(serving: Serving) -> None:
         silent = [await serving.connect() for _ in range(MAX_CONNECTIONS)]
-        while len(serving.server.connections) < MAX_CONNECTIONS:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(serving.server.connections) >= MAX_CONNECTIONS)
         try:
             refused = await serving.ask(b"GET /hello HTTP/1.1\r\n\r\n")
         except ConnectionError:
@@ -139,8 +138,7 @@ def test_a_client_that_does_not_read_keeps_little_memory_and_ends(monkeypatch: p
         reader, writer = await serving.connect()
         reader._transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(b"GET /large HTTP/1.1\r\n\r\n")
-        while not serving.server.connections:
-            await asyncio.sleep(0.01)
+        await until(lambda: serving.server.connections)
         (connection,) = serving.server.connections
         await asyncio.sleep(0.1)
         assert connection._transport is not None

@@ -22,6 +22,7 @@ from felice.server.broker import Broker
 from felice.server.embedded import EmbeddedBroker
 from felice.server.metrics.page import COLLECTORS
 from felice.server.startup import StartupError
+from waiting import until
 
 LISTENER = {"felice.metrics.listener": "127.0.0.1:0"}
 
@@ -165,8 +166,7 @@ def test_a_broker_that_recovers_its_logs_is_alive_and_not_ready(tmp_path: Path) 
 
         broker.directories.load = held  # type: ignore[method-assign]
         starting = asyncio.create_task(broker.start())
-        while broker.monitoring.port == 0:
-            await asyncio.sleep(0.01)
+        await until(lambda: broker.monitoring.port != 0)
         port = broker.monitoring.port
         assert (await asyncio.to_thread(get_from, port, "/ready")) == (503, "the broker is loading\n")
         assert (

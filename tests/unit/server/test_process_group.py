@@ -19,6 +19,7 @@ from felice.env.processes import spawn as real_spawn
 from felice.server import process_group
 from felice.server.process_group import ProcessGroup
 from felice.server.startup import StartupError
+from waiting import until
 
 
 def group_of(tmp_path: Path, says: str) -> ProcessGroup:
@@ -54,8 +55,7 @@ def test_a_broker_is_started_again_even_if_the_machine_had_no_room_for_it_at_fir
         await group.start()
         first = group.processes[1].pid
         os.kill(first, signal.SIGKILL)
-        while group.processes[1].pid == first:
-            await asyncio.sleep(0.01)
+        await until(lambda: group.processes[1].pid != first)
         await group.stop()
 
     run(scenario)
@@ -111,9 +111,8 @@ def test_only_an_unrequested_end_of_a_broker_is_an_error(
         group = group_of(tmp_path, "ready on here:1")
         await group.start()
         os.kill(group.processes[1].pid, number)
-        while not (told := [row for row in caplog.records if "ended" in row.message]):
-            await asyncio.sleep(0.01)
-        assert [row.levelname for row in told] == [level]
+        await until(lambda: any("ended" in row.message for row in caplog.records))
+        assert [row.levelname for row in caplog.records if "ended" in row.message] == [level]
         await group.stop()
 
     run(scenario)
@@ -143,8 +142,7 @@ def test_a_group_can_be_stopped_in_the_moment_that_a_broker_comes_back(
 
         monkeypatch.setattr(process_group, "spawn", spawn)
         os.kill(group.processes[1].pid, signal.SIGKILL)
-        while not stopping:
-            await asyncio.sleep(0.01)
+        await until(lambda: stopping)
         await stopping[0]
 
     run(scenario)

@@ -34,7 +34,7 @@ from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
 from felice.server.request_memory import RequestMemory
 from felice.server.session import Session
 from felice.server.turns import Turns
-from waiting import until
+from waiting import let_run, until
 
 KEY, VERSION = 21, 1
 MAX_FRAME_BYTES = 5_000_000
@@ -224,10 +224,10 @@ def test_replies_keep_the_order_of_requests_whatever_finishes_first() -> None:
         assert peer.replies() == []
         for number in (4, 2):
             gates[number].set_result(None)
-            await asyncio.sleep(0.01)
+            await let_run()
             assert peer.replies() == []
         gates[0].set_result(None)
-        await asyncio.sleep(0.01)
+        await until(lambda: peer.session.is_idle)
         assert [correlation_id for correlation_id, _ in peer.replies()] == [0, 1, 2, 3, 4, 5]
         assert peer.session.is_idle
 
@@ -299,8 +299,7 @@ def test_a_handlers_word_or_fault_closes_the_connection() -> None:
         for handle in (refuse, lambda request, context: fail_later()):
             peer = Peer(handle)
             peer.feed(question(1))
-            await asyncio.sleep(0.01)
-            assert peer.transport.aborted
+            await until(lambda peer=peer: peer.transport.aborted)  # type: ignore[misc]
 
     run(scenario)
 
@@ -329,8 +328,9 @@ def test_reading_stops_while_too_many_requests_wait_and_goes_on_after() -> None:
         assert not peer.transport.reading
         assert not peer.session.is_idle
         for number in range(5):
+            await until(lambda number=number: number < len(waiting))  # type: ignore[misc]
             waiting[number].set_result(DeleteRecordsResponse(throttle_time_ms=number))
-            await asyncio.sleep(0.01)
+        await until(lambda: peer.session.is_idle)
         assert [correlation_id for correlation_id, _ in peer.replies()] == [0, 1, 2, 3, 4]
         assert peer.transport.reading
 
@@ -365,8 +365,7 @@ def test_reading_stops_while_too_much_is_unsent_and_goes_on_after(tmp_path: Path
         outbox._parts.clear()
         outbox.file_bytes = 0
         peer.transport.drain(peer.session)
-        await asyncio.sleep(0.01)
-        assert peer.transport.reading
+        await until(lambda: peer.transport.reading)
         assert [correlation_id for correlation_id, _ in peer.replies()] == [0, 1, 2]
         file.close()
 
@@ -404,8 +403,10 @@ def test_a_slice_that_ends_early_closes_rather_than_lie(tmp_path: Path) -> None:
 def test_a_lost_connection_stops_what_it_waited_for() -> None:
     async def scenario() -> None:
         state: list[str] = []
+        begun = asyncio.Event()
 
         async def wait() -> DeleteRecordsResponse:
+            begun.set()
             try:
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
@@ -415,15 +416,15 @@ def test_a_lost_connection_stops_what_it_waited_for() -> None:
 
         peer = Peer(lambda request, context: wait())
         peer.feed(question(1))
-        await asyncio.sleep(0.01)
+        await begun.wait()
         peer.session.connection_lost(None)
-        await asyncio.sleep(0.01)
+        await until(lambda: state)
         assert state == ["cancelled"]
         # And one that was lost before its handler could begin leaves no warning behind.
         peer = Peer(lambda request, context: wait())
         peer.feed(question(1))
         peer.session.connection_lost(None)
-        await asyncio.sleep(0.01)
+        await let_run()
 
     run(scenario)
 

@@ -14,6 +14,7 @@ from felice.protocol.messages.delete_records import (
 from felice.server.context import RequestContext
 from felice.server.turns import PATIENCE_S, Turns
 from unit.server.test_session import Peer, echo, question
+from waiting import let_run, until
 
 
 class HeldClock:
@@ -152,9 +153,8 @@ def test_requests_of_a_closed_connection_are_dropped() -> None:
         lost.connection_lost(None)
         assert not lost._connection.frames
         assert lost not in floor.turns._queue
-        while len(floor.handled) < 6:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0.01)
+        await until(lambda: len(floor.handled) >= 6)
+        await let_run()
         assert floor.handled == [0, 1, 1, 1, 1, 1]
 
     run(scenario)
@@ -227,8 +227,7 @@ def test_readers_that_never_read_lose_their_connections_when_memory_is_short() -
         await asyncio.sleep(0.03)
         assert floor.handled == [0, 0]
         floor.clock.now_s += PATIENCE_S
-        while 2 not in floor.handled:
-            await asyncio.sleep(0.01)
+        await until(lambda: 2 in floor.handled)
         assert [peer.transport.aborted for peer in floor.peers] == [True, False, False]
         assert floor.handled == [0, 0, 1, 2]
         assert floor.turns.unsent.total_bytes == sum(peer.session.unsent_bytes for peer in floor.peers)
@@ -247,8 +246,7 @@ def test_connections_are_closed_until_half_of_the_memory_is_free() -> None:
         assert floor.peers[5].session in floor.turns._arrived
         await asyncio.sleep(0.03)
         floor.clock.now_s += PATIENCE_S
-        while 5 not in floor.handled:
-            await asyncio.sleep(0.01)
+        await until(lambda: 5 in floor.handled)
         assert [peer.transport.aborted for peer in floor.peers].count(True) == 3
 
     run(scenario)

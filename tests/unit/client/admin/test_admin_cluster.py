@@ -49,6 +49,7 @@ from felice.protocol.messages.update_features import (
 )
 from unit.client.admin.exchange import TIMEOUT_MS, TIMEOUT_S, Exchange, broker_ranges, plain
 from unit.client.fake_broker import Disconnect, FakeBroker, Hang
+from waiting import wait_until
 
 UPDATES = [
     FeatureUpdate("group.version", 1),
@@ -286,8 +287,7 @@ def test_a_closed_client_cancels_what_is_under_way_and_refuses_more() -> None:
     with FakeBroker() as broker, AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         broker.script(DescribeClusterRequest, Hang)
         future = admin.describe_cluster(include_authorized_operations=True)
-        while not broker.asked(DescribeClusterRequest):
-            time.sleep(0.01)
+        wait_until(lambda: broker.asked(DescribeClusterRequest))
         admin.close()
         assert future.exception(30) is not None
         with pytest.raises(KafkaException, match="the client is closed") as refused:

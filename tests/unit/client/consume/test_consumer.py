@@ -36,6 +36,7 @@ from felice.protocol.messages.offset_fetch import (
 from felice.records.builder import build_batch
 from felice.records.record import Record
 from unit.client.fake_broker import Disconnect, FakeBroker
+from waiting import wait_until
 
 
 class Committing(FakeBroker):
@@ -359,9 +360,7 @@ def test_thread_ends_when_the_client_is_collected(broker: Committing) -> None:
     assert threading.active_count() > before
     del one, other
     gc.collect()
-    deadline = time.monotonic() + 5
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: threading.active_count() <= before)
     assert threading.active_count() == before
 
 
