@@ -25,7 +25,7 @@ from felice.config.option import (
 from felice.config.security import ListenerSecurity, check_prefixes, listener_security, prefixed_option
 from felice.config.topic import TOPIC_OPTIONS
 
-_SUPPORTED_PROTOCOLS = ("PLAINTEXT", "SSL")
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DEDUPE_BUFFER_MIN_BYTES = 1024 * 1024
 
 
@@ -213,13 +213,15 @@ class BrokerConfig(BrokerOptions):
                     ",".join(self.listener_security_protocol_map),
                     f"it has no security protocol for the listener {name}; add {name}:SSL, for example",
                 )
-            if protocol not in _SUPPORTED_PROTOCOLS:
+            if protocol not in _PROTOCOLS:
                 raise ConfigError(
                     "listener.security.protocol.map",
                     f"{name}:{protocol}",
-                    f"security protocol {protocol} is not supported; use {', '.join(_SUPPORTED_PROTOCOLS)}",
+                    f"security protocol {protocol} is not supported; use {', '.join(_PROTOCOLS)}",
                 )
         check_prefixes(self.originals, names, self.controller_listener_names)
+        for name in names:
+            self.security_of(name).check()
 
     def security_of(self, listener: str) -> ListenerSecurity:
         """How the listener of this name is secured."""

@@ -107,6 +107,13 @@ class BrokerOptions(CoordinatorOptions):
         "The listener that other brokers use. If not set: the one that security.inter.broker.protocol names, or the "
         "first listener if that option is not set and none is named PLAINTEXT.",
     )
+    connection_failed_authentication_delay_ms: int = option(
+        "connection.failed.authentication.delay.ms",
+        Kind.INT,
+        100,
+        "How long the broker waits before it answers a failed login and closes the connection.",
+        minimum=0,
+    )
     felice_tls_handshake_timeout_ms: int = option(
         "felice.tls.handshake.timeout.ms",
         Kind.INT,

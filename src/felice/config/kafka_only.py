@@ -17,9 +17,8 @@ from felice.config.without_effect import SETTABLE
 _NAMES = """
 advertised.host.name advertised.port alter.config.policy.class.name
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
-client.quota.callback.class config.providers connection.failed.authentication.delay.ms
-connections.max.reauth.ms control.plane.listener.name controller.performance.always.log.threshold.ms
+background.threads broker.heartbeat.interval.ms broker.session.timeout.ms client.quota.callback.class
+config.providers control.plane.listener.name controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms controller.quorum.append.linger.ms
 controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
 controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
@@ -82,13 +81,13 @@ remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks re
 remote.log.storage.manager.class.name remote.log.storage.manager.class.path
 remote.log.storage.manager.impl.prefix remote.log.storage.system.enable replica.lag.max.messages
 replica.socket.receive.buffer.bytes replication.quota.window.num replication.quota.window.size.seconds
-request.timeout.ms sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config
-sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
-sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
-sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
-sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
-sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
-sasl.mechanism.controller.protocol sasl.mechanism.inter.broker.protocol sasl.oauthbearer.assertion.algorithm
+request.timeout.ms sasl.client.callback.handler.class sasl.kerberos.kinit.cmd
+sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
+sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class
+sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol
+sasl.mechanism.inter.broker.protocol sasl.oauthbearer.assertion.algorithm
 sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds
 sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include
 sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub
@@ -100,20 +99,19 @@ sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.b
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
 sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
 sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
-sasl.server.callback.handler.class sasl.server.max.receive.size security.inter.broker.protocol
-security.providers server.max.startup.time.ms share.coordinator.append.linger.ms
-share.coordinator.cached.buffer.max.bytes share.coordinator.cold.partition.snapshot.interval.ms
-share.coordinator.load.buffer.size share.coordinator.snapshot.update.records.per.snapshot
-share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
-share.coordinator.state.topic.num.partitions share.coordinator.state.topic.prune.interval.ms
-share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes
-share.coordinator.threads share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
-socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.receive.buffer.bytes
-socket.send.buffer.bytes ssl.engine.factory.class ssl.keymanager.algorithm ssl.protocol ssl.provider
-ssl.secure.random.implementation ssl.trustmanager.algorithm telemetry.max.bytes
-transaction.state.log.load.buffer.size transaction.two.phase.commit.enable
-unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
-zookeeper.metadata.migration.enable
+security.inter.broker.protocol security.providers server.max.startup.time.ms
+share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes
+share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.load.buffer.size
+share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
+share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
+share.coordinator.state.topic.prune.interval.ms share.coordinator.state.topic.replication.factor
+share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
+share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
+socket.connection.setup.timeout.ms socket.receive.buffer.bytes socket.send.buffer.bytes
+ssl.engine.factory.class ssl.keymanager.algorithm ssl.protocol ssl.provider ssl.secure.random.implementation
+ssl.trustmanager.algorithm telemetry.max.bytes transaction.state.log.load.buffer.size
+transaction.two.phase.commit.enable unclean.leader.election.interval.ms unstable.api.versions.enable
+unstable.feature.versions.enable zookeeper.metadata.migration.enable
 """
 KAFKA_ONLY = frozenset(_NAMES.split())
 

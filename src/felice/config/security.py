@@ -14,14 +14,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from felice.config.jaas import BadJaas, JaasModule, parse_jaas
 from felice.config.option import ConfigError, Kind, Option, Scope, option, options_of, parse_all
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The SASL mechanisms that Felice has."""
 STORE_TYPES: Final = ("JKS", "PKCS12", "PEM")
 CLIENT_AUTH: Final = ("none", "requested", "required")
 PREFIX: Final = "listener.name."
+LOGIN_MODULES: Final = {
+    "PLAIN": "PlainLoginModule",
+    "SCRAM-SHA-256": "ScramLoginModule",
+    "SCRAM-SHA-512": "ScramLoginModule",
+    "OAUTHBEARER": "OAuthBearerLoginModule",
+}
+_JAAS: Final = "sasl.jaas.config"
+# The users of SCRAM are in the metadata store.
+_NEEDS_JAAS: Final = {"PLAIN": ' user_alice="PASSWORD"', "OAUTHBEARER": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +163,43 @@ class SecurityOptions:
         False,
         "Whether a renewed certificate may lack alternative names of the old one.",
     )
+    sasl_enabled_mechanisms: tuple[str, ...] = option(
+        "sasl.enabled.mechanisms",
+        Kind.LIST,
+        (),
+        "The SASL mechanisms that clients may use. Kafka's default is GSSAPI, which Felice does not have.",
+        choices=MECHANISMS,
+        scope=Scope.PER_BROKER,
+    )
+    sasl_jaas_config: str | None = option(
+        "sasl.jaas.config",
+        Kind.PASSWORD,
+        None,
+        "The login module of a mechanism and its options, with the prefix of listener and mechanism: the users of "
+        "PLAIN (user_NAME=password), and with username and password the login of this broker at other brokers.",
+        scope=Scope.PER_BROKER,
+    )
+    sasl_server_callback_handler_class: str | None = option(
+        "sasl.server.callback.handler.class",
+        Kind.CLASS,
+        None,
+        "OAuthBearerValidatorCallbackHandler makes OAUTHBEARER check signed tokens with keys from "
+        "sasl.oauthbearer.jwks.endpoint.url. Without it unsigned tokens are accepted. Other classes cannot be run.",
+    )
+    sasl_server_max_receive_size: int = option(
+        "sasl.server.max.receive.size",
+        Kind.INT,
+        524_288,
+        "The largest request before a client has logged in.",
+        minimum=1,
+    )
+    connections_max_reauth_ms: int = option(
+        "connections.max.reauth.ms",
+        Kind.LONG,
+        0,
+        "How long a client may go on before it must authenticate again; 0: as long as its credential is valid.",
+        minimum=0,
+    )
 
 
 OPTIONS: Final[dict[str, Option]] = options_of(SecurityOptions)
@@ -231,6 +278,51 @@ class ListenerSecurity:
         if self.uses_sasl and "ssl.client.auth" not in self.own:
             return "none"
         return self.options.ssl_client_auth
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """The SASL mechanisms that the listener offers; none without SASL."""
+        return self.options.sasl_enabled_mechanisms if self.uses_sasl else ()
+
+    def jaas_key(self, mechanism: str) -> str:
+        """The name of the option that configures a mechanism of this listener."""
+        return f"{self.prefix}{mechanism.lower()}.{_JAAS}"
+
+    def jaas(self, mechanism: str) -> JaasModule | None:
+        """The login module of a mechanism. A text without a prefix does not count. Raises `ConfigError`."""
+        text = self.of_mechanisms.get(mechanism, {}).get(_JAAS, self.own.get(_JAAS))
+        if text is None:
+            return None
+        try:
+            found = parse_jaas(text)
+        except BadJaas as error:
+            raise ConfigError(self.jaas_key(mechanism), "[hidden]", str(error)) from None
+        if found.name != LOGIN_MODULES[mechanism]:
+            raise ConfigError(
+                self.jaas_key(mechanism),
+                found.module,
+                f"{mechanism} needs the module {LOGIN_MODULES[mechanism]}",
+            )
+        return found
+
+    def check(self) -> None:
+        """Raises `ConfigError` if clients could not log in as configured."""
+        if not self.uses_sasl:
+            return
+        if not self.mechanisms:
+            raise ConfigError(
+                self.key("sasl.enabled.mechanisms"),
+                "",
+                f"the listener {self.name} uses {self.protocol}; name the mechanisms that clients may use, such as "
+                "SCRAM-SHA-512",
+            )
+        for mechanism in self.mechanisms:
+            module = self.jaas(mechanism)
+            if module is None and mechanism in _NEEDS_JAAS:
+                example = f"{LOGIN_MODULES[mechanism]} required{_NEEDS_JAAS[mechanism]};"
+                raise ConfigError(
+                    self.jaas_key(mechanism), "", f"{mechanism} needs this option, such as {example}"
+                )
 
     def key(self, name: str) -> str:
         """The name under which an option of this listener is set, or should be set, for errors."""

@@ -32,7 +32,6 @@ def _tiered(name: str, kind: Kind, minimum: float | None = 1) -> Option:
 _FIXED = (
     _fixed("alter.config.policy.class.name", Kind.CLASS, None, "A policy for configurations; not supported."),
     _fixed("client.quota.callback.class", Kind.CLASS, None, "A plugin for client quotas; not supported."),
-    _fixed("connections.max.reauth.ms", Kind.LONG, 0, "When a client must authenticate again: never."),
     _fixed("cordoned.log.dirs", Kind.LIST, (), "Directories that take no new partitions; not supported."),
     _fixed("create.topic.policy.class.name", Kind.CLASS, None, "A policy for new topics; not supported."),
     _fixed(
@@ -59,7 +58,6 @@ _FIXED = (
         False,
         "Whether there is tiered storage; not supported.",
     ),
-    _fixed("sasl.enabled.mechanisms", Kind.LIST, (), "Mechanisms of SASL; none is supported."),
     _fixed(
         "security.inter.broker.protocol", Kind.STRING, "PLAINTEXT", "The security protocol between brokers."
     ),

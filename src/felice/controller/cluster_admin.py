@@ -213,6 +213,13 @@ class ClusterAdmin:
         await self._change_config(layout.broker_config_path(entity), edit, validate_only)
 
     @answering
+    async def change_user_config(
+        self, user: str, edit: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> None:
+        """Replaces the configuration of a user: SCRAM credentials and quotas."""
+        await self._change_config(layout.user_config_path(user), edit, validate_only=False)
+
+    @answering
     async def update_features(self, changes: Sequence[FeatureChange], *, validate_only: bool = False) -> None:
         """Finalizes other feature levels, all of them or none; the image shows them when this returns."""
         for _ in range(_MAX_ATTEMPTS):
@@ -274,6 +281,8 @@ class ClusterAdmin:
         entity = layout.entity_of(path)
         if path.startswith(layout.TOPIC_CONFIGS):
             await self._follow(lambda image: image.topic_configs.get(entity) == config)
+        elif path.startswith(layout.USER_CONFIGS):
+            await self._follow(lambda image: image.user_configs.get(entity) == config)
         else:
             await self._follow(lambda image: image.broker_configs.get(entity) == config)
 

@@ -109,6 +109,8 @@ class ClusterImage:
     topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # By broker id, or `layout.DEFAULT_ENTITY` for the configuration of all brokers.
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # By user: SCRAM credentials by mechanism, and quotas.
+    user_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     # Finalized levels by feature. The epoch is the version of their node, -1 without one.
     features: Mapping[str, int] = field(default_factory=dict)
     features_epoch: int = -1
@@ -173,6 +175,8 @@ class ImageBuilder:
                 self._put_config("broker_configs", layout.entity_of(path), node)
             case ["kafka-acl", _, _] | ["kafka-acl-extended", "prefixed", _, _]:
                 self._put_acls(path, node)
+            case ["config", "users", _]:
+                self._put_config("user_configs", layout.entity_of(path), node)
             case ["cluster", "id"]:
                 self._changes["cluster_id"] = layout.decode_cluster_id(node.data) if node else None
             case ["controller"]:
@@ -348,8 +352,7 @@ class ImageBuilder:
         brokers[broker_id] = BrokerImage(broker_id, endpoints, value.rack, node.created_zxid, value.features)
 
     def _put_config(self, kind: str, entity: str, node: Node | None) -> None:
-        current = self._image.topic_configs if kind == "topic_configs" else self._image.broker_configs
-        configs = self._writable(kind, current)
+        configs: dict[str, Mapping[str, str]] = self._writable(kind, getattr(self._image, kind))
         if node is None:
             configs.pop(entity, None)
         else:

@@ -25,6 +25,7 @@ TOPICS = "/brokers/topics"
 CONFIG = "/config"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
+USER_CONFIGS = "/config/users"
 CONFIG_CHANGES = "/config/changes"
 DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
@@ -47,7 +48,7 @@ PERSISTENT_PATHS = (
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
     "/config/clients",
-    "/config/users",
+    USER_CONFIGS,
     "/config/ips",
     CONFIG_CHANGES,
     "/admin",
@@ -66,6 +67,7 @@ IMAGE_ROOTS = (
     TOPICS,
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
+    USER_CONFIGS,
     LITERAL_ACLS,
     PREFIXED_ACLS,
 )
@@ -204,6 +206,11 @@ def topic_config_path(topic: str) -> str:
 def broker_config_path(entity: str) -> str:
     """The node of a broker's dynamic configuration. `entity` is a broker id, or `DEFAULT_ENTITY`."""
     return f"{BROKER_CONFIGS}/{_sanitize(entity)}"
+
+
+def user_config_path(user: str) -> str:
+    """The path of the node with the configuration of a user: SCRAM credentials and quotas."""
+    return f"{USER_CONFIGS}/{_sanitize(user)}"
 
 
 def entity_of(config_path: str) -> str:

@@ -15,6 +15,7 @@ from felice.protocol.messages import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_user_scram_credentials,
     api_versions,
     create_acls,
     create_partitions,
@@ -31,6 +32,7 @@ from felice.protocol.messages import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     elect_leaders,
     end_txn,
     fetch,
@@ -51,6 +53,8 @@ from felice.protocol.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     txn_offset_commit,
     update_features,
@@ -133,6 +137,7 @@ class API:
     SYNC_GROUP = _api(sync_group.SyncGroupRequest, sync_group.SyncGroupResponse)
     DESCRIBE_GROUPS = _api(describe_groups.DescribeGroupsRequest, describe_groups.DescribeGroupsResponse)
     LIST_GROUPS = _api(list_groups.ListGroupsRequest, list_groups.ListGroupsResponse)
+    SASL_HANDSHAKE = _api(sasl_handshake.SaslHandshakeRequest, sasl_handshake.SaslHandshakeResponse)
     API_VERSIONS = _api(api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse)
     CREATE_TOPICS = _api(create_topics.CreateTopicsRequest, create_topics.CreateTopicsResponse)
     DELETE_TOPICS = _api(delete_topics.DeleteTopicsRequest, delete_topics.DeleteTopicsResponse)
@@ -175,6 +180,9 @@ class API:
     DESCRIBE_LOG_DIRS = _api(
         describe_log_dirs.DescribeLogDirsRequest, describe_log_dirs.DescribeLogDirsResponse
     )
+    SASL_AUTHENTICATE = _api(
+        sasl_authenticate.SaslAuthenticateRequest, sasl_authenticate.SaslAuthenticateResponse
+    )
     CREATE_PARTITIONS = _api(
         create_partitions.CreatePartitionsRequest, create_partitions.CreatePartitionsResponse
     )
@@ -184,6 +192,14 @@ class API:
         incremental_alter_configs.IncrementalAlterConfigsResponse,
     )
     OFFSET_DELETE = _api(offset_delete.OffsetDeleteRequest, offset_delete.OffsetDeleteResponse)
+    DESCRIBE_USER_SCRAM_CREDENTIALS = _api(
+        describe_user_scram_credentials.DescribeUserScramCredentialsRequest,
+        describe_user_scram_credentials.DescribeUserScramCredentialsResponse,
+    )
+    ALTER_USER_SCRAM_CREDENTIALS = _api(
+        alter_user_scram_credentials.AlterUserScramCredentialsRequest,
+        alter_user_scram_credentials.AlterUserScramCredentialsResponse,
+    )
     UPDATE_FEATURES = _api(update_features.UpdateFeaturesRequest, update_features.UpdateFeaturesResponse)
     DESCRIBE_ACLS = _api(describe_acls.DescribeAclsRequest, describe_acls.DescribeAclsResponse)
     CREATE_ACLS = _api(create_acls.CreateAclsRequest, create_acls.CreateAclsResponse)

@@ -53,7 +53,7 @@ class FrameReader:
 
     def __init__(self, max_frame_bytes: int, memory: FrameMemory | None = None) -> None:
         self.failure: ProtocolViolation | None = None
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._memory = memory or FrameMemory()
         self._scratch = self._memory.scratch
         self._head = b""
@@ -106,10 +106,10 @@ class FrameReader:
         while end - position >= _SIZE_BYTES:
             start = position + _SIZE_BYTES
             size = int.from_bytes(scratch[position:start], "big", signed=True)
-            if not 0 <= size <= self._max_frame_bytes:
+            if not 0 <= size <= self.max_frame_bytes:
                 self.failure = ProtocolViolation(
                     _foreign(scratch[position:start])
-                    or f"frame of {size} bytes, at most {self._max_frame_bytes} allowed"
+                    or f"frame of {size} bytes, at most {self.max_frame_bytes} allowed"
                 )
                 return frames
             position = start + size
@@ -187,6 +187,10 @@ class ServerConnection:
     def incomplete_bytes(self) -> int:
         """How much has arrived of a request that has not arrived whole."""
         return self._reader.incomplete_bytes
+
+    def limit_frames(self, max_bytes: int) -> None:
+        """Refuses larger requests from now on."""
+        self._reader.max_frame_bytes = max_bytes
 
     def drop(self) -> None:
         """The connection has ended: nothing more is handed out, and no reply is kept."""

@@ -50,6 +50,7 @@ from felice.server.large_requests import LargeRequests
 from felice.server.lifecycle import Lifecycle, State
 from felice.server.listener import Listener, check_free
 from felice.server.log_directories import LogDirectories
+from felice.server.logins import Logins
 from felice.server.maintenance import Maintenance
 from felice.server.membership import Membership
 from felice.server.metrics.mbeans import Metrics
@@ -321,6 +322,7 @@ class Broker:
             metrics=metrics,
             topic_rows=TopicRows(),
             tls=self._tls,
+            logins=Logins(settings, lambda: watcher.image, env.random),
         )
         return self._compose_shells(store, replication, controller, cleaner, services)
 

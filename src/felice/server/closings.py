@@ -26,6 +26,7 @@ class Closing(Enum):
     NOT_READ = "the client does not read its replies, and memory is short"
     NOT_SENT = "the client does not send the rest of a large request, and memory is short"
     REFUSED = "max.connections or max.connections.per.ip is reached"
+    NOT_LOGGED_IN = "the client did not log in"
     OTHER = "the network, a file, or a handler"
 
     @property

@@ -20,6 +20,7 @@ from felice.security.mapping import name_of
 from felice.security.principal import ANONYMOUS, USER, Principal
 from felice.server.closings import Closing
 from felice.server.handlers.table import Handle
+from felice.server.sasl_session import SaslSession
 from felice.server.services import Services
 from felice.server.session import Session
 from felice.server.startup import StartupError
@@ -50,6 +51,7 @@ class Listener:
         self.name = address.name
         self.address = address
         self.port = address.port
+        self._uses_sasl = services.config.security_of(address.name).uses_sasl
         self.sessions: dict[Session, None] = {}  # in order of their coming
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._server: asyncio.AbstractServer | None = None
@@ -63,7 +65,7 @@ class Listener:
         """Listens; raises `StartupError` when the address cannot be had."""
         with _as_startup_error(self.address):
             self._server = await self.services.env.network.listen(
-                lambda: Session(self),
+                self._new_session,
                 self.address.host or None,
                 self.address.port,
                 backlog=self.services.config.socket_listen_backlog_size,
@@ -71,6 +73,9 @@ class Listener:
             )
         if self.port == 0:
             self.port = _port_of(self._server)
+
+    def _new_session(self) -> Session:
+        return SaslSession(self) if self._uses_sasl else Session(self)
 
     def _tls(self) -> ServerTls | None:
         services = self.services

@@ -29,6 +29,7 @@ from felice.server.image_follower import ImageFollower
 from felice.server.large_requests import LargeRequests
 from felice.server.lifecycle import Lifecycle
 from felice.server.log_directories import LogDirectories
+from felice.server.logins import Logins
 from felice.server.metrics.mbeans import Metrics
 from felice.server.producer_ids import ProducerIds
 from felice.server.replica_moves import ReplicaMoves
@@ -73,6 +74,7 @@ class Services:
     metrics: Metrics
     topic_rows: TopicRows
     tls: TlsListeners
+    logins: Logins
 
     @property
     def image(self) -> ClusterImage:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from felice.env.network import set_no_delay
 from felice.protocol.connection import Request, ServerConnection, encode_reply
@@ -47,6 +47,8 @@ class Acceptor(Protocol):
 class Session(asyncio.BufferedProtocol):
     """The protocol of one accepted connection."""
 
+    connection_type: ClassVar[type[ServerConnection]] = ServerConnection
+
     def __init__(self, listener: Acceptor) -> None:
         services = listener.services
         self.listener = listener
@@ -66,7 +68,7 @@ class Session(asyncio.BufferedProtocol):
         self._replied_s = 0.0
         self._replied: RequestTimes | None = None
         self._sending_since_s: float | None = None
-        self._connection = ServerConnection(
+        self._connection = self.connection_type(
             services.config.socket_request_max_bytes,
             services.apis,
             services.frame_memory,

@@ -27,6 +27,11 @@ from felice.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from felice.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
 from felice.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from felice.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
 from felice.protocol.messages.create_topics import CreatableTopic, CreatableTopicResult
@@ -422,3 +427,15 @@ def list_reassignments(
 def update_features(request: Any, code: ErrorCode, context: RequestContext) -> UpdateFeaturesResponse:
     """Refuses UpdateFeatures."""
     return UpdateFeaturesResponse(error_code=code, error_message=code.message)
+
+
+def alter_scram_users(
+    request: AlterUserScramCredentialsRequest, code: ErrorCode, context: RequestContext
+) -> AlterUserScramCredentialsResponse:
+    """Refuses every user of AlterUserScramCredentials, whose response has no error of its own."""
+    users = dict.fromkeys([row.name for row in request.deletions] + [row.name for row in request.upsertions])
+    rows = [
+        AlterUserScramCredentialsResult(user=user, error_code=code, error_message=code.message)
+        for user in users
+    ]
+    return AlterUserScramCredentialsResponse(results=rows)

@@ -20,6 +20,9 @@ from felice.protocol.messages.describe_groups import DescribeGroupsResponse
 from felice.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from felice.protocol.messages.describe_producers import DescribeProducersResponse
 from felice.protocol.messages.describe_transactions import DescribeTransactionsResponse
+from felice.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsResponse,
+)
 from felice.protocol.messages.end_txn import EndTxnResponse
 from felice.protocol.messages.heartbeat import HeartbeatResponse
 from felice.protocol.messages.leave_group import LeaveGroupResponse
@@ -83,6 +86,8 @@ GUARDS: Mapping[Api, Guard] = {
     API.DESCRIBE_TOPIC_PARTITIONS: in_handler,  # DESCRIBE of each topic
     API.DESCRIBE_CLUSTER: in_handler,  # only for its bit field of authorised operations
     API.API_VERSIONS: open_to_all,
+    API.SASL_HANDSHAKE: open_to_all,
+    API.SASL_AUTHENTICATE: open_to_all,
     API.CREATE_TOPICS: both(
         each(
             any_of(_CREATE, need(_CREATE, _TOPIC, "name")),
@@ -127,6 +132,10 @@ GUARDS: Mapping[Api, Guard] = {
     API.ALTER_REPLICA_LOG_DIRS: whole(cluster(_ALTER), refuse.alter_replica_log_dirs),
     API.DESCRIBE_LOG_DIRS: whole(cluster(_DESCRIBE), refuse.with_code(DescribeLogDirsResponse)),
     API.UPDATE_FEATURES: whole(cluster(_ALTER), refuse.update_features),
+    API.DESCRIBE_USER_SCRAM_CREDENTIALS: whole(
+        cluster(_DESCRIBE), refuse.with_code(DescribeUserScramCredentialsResponse)
+    ),
+    API.ALTER_USER_SCRAM_CREDENTIALS: whole(cluster(_ALTER), refuse.alter_scram_users),
     API.DESCRIBE_ACLS: whole(cluster(_DESCRIBE), refuse.describe_acls),
     API.CREATE_ACLS: whole(cluster(_ALTER), refuse.create_acls),
     API.DELETE_ACLS: whole(cluster(_ALTER), refuse.delete_acls),

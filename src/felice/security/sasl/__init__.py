@@ -1,0 +1,1 @@
+"""SASL mechanisms, both sides of each, as state machines that receive and return tokens."""

@@ -1,0 +1,49 @@
+"""AlterUserScramCredentials (key 51): sets and deletes users' SCRAM credentials.
+
+If one change of a user is not acceptable, none of this user's changes is made. Any broker answers: the metadata store
+orders concurrent changes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ApiError
+from felice.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+from felice.server import scram_users
+from felice.server.pace import paced
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+async def handle(
+    request: AlterUserScramCredentialsRequest, context: RequestContext
+) -> AlterUserScramCredentialsResponse:
+    """Changes one user after the other; the response has one result for each, in the order of the request."""
+    by_user: dict[str, list[scram_users.Change]] = {}
+    changes: list[scram_users.Change] = [*request.deletions, *request.upsertions]
+    for change in changes:
+        by_user.setdefault(change.name, []).append(change)
+    results = []
+    async for user in paced(list(by_user), context.services.env.clock):
+        results.append(await _alter(user, by_user[user], context))
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+async def _alter(
+    user: str, changes: list[scram_users.Change], context: RequestContext
+) -> AlterUserScramCredentialsResult:
+    result = AlterUserScramCredentialsResult(user=user)
+    try:
+        scram_users.check(user, changes)
+        await context.services.cluster_admin.change_user_config(
+            user, lambda current: scram_users.changed(current, changes)
+        )
+    except ApiError as error:
+        result.error_code, result.error_message = error.code, error.message
+    return result

@@ -1,0 +1,60 @@
+"""DescribeUserScramCredentials (key 50): mechanisms and iterations of users' SCRAM credentials, without their keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from felice.security.sasl.scram import ScramCredential
+from felice.server.scram_users import MECHANISMS
+
+if TYPE_CHECKING:
+    from felice.server.context import RequestContext
+
+
+def handle(
+    request: DescribeUserScramCredentialsRequest, context: RequestContext
+) -> DescribeUserScramCredentialsResponse:
+    """Describes the requested users, or all that have a credential, in the order of their names."""
+    configs = context.services.image.user_configs
+    asked = Counter(user.name for user in request.users or ())
+    users = sorted(asked) if asked else [user for user in sorted(configs) if _credentials(configs[user])]
+    results = [_result(user, asked[user] > 1, configs.get(user, {})) for user in users]
+    return DescribeUserScramCredentialsResponse(results=results)
+
+
+def _result(user: str, is_repeated: bool, config: Mapping[str, str]) -> DescribeUserScramCredentialsResult:
+    found = _credentials(config)
+    if is_repeated:
+        return DescribeUserScramCredentialsResult(
+            user=user,
+            error_code=ErrorCode.DUPLICATE_RESOURCE,
+            error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}",
+        )
+    if not found:
+        return DescribeUserScramCredentialsResult(
+            user=user,
+            error_code=ErrorCode.RESOURCE_NOT_FOUND,
+            error_message=f"Attempt to describe a user credential that does not exist: {user}",
+        )
+    return DescribeUserScramCredentialsResult(user=user, credential_infos=found)
+
+
+def _credentials(config: Mapping[str, str]) -> list[CredentialInfo]:
+    found = []
+    for number, mechanism in MECHANISMS.items():
+        if mechanism in config:
+            try:
+                iterations = ScramCredential.parse(config[mechanism]).iterations
+            except ValueError:
+                continue  # nobody can log in with it
+            found.append(CredentialInfo(mechanism=number, iterations=iterations))
+    return found

@@ -1,0 +1,161 @@
+"""A connection whose client logs in with SASL before anything else is answered.
+
+Keeps true: a client that has not logged in gets answers to ApiVersions and to the requests of the login only, sends no
+            large requests, and is closed at the first mistake, after `connection.failed.authentication.delay.ms`.
+How:        `security.sasl.exchange` decides; this module translates requests and responses. After the login, a request
+            costs one check more than on a plain connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from felice.protocol.api import API
+from felice.protocol.connection import ProtocolViolation, Request, ServerConnection
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from felice.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from felice.protocol.schema import schema_of
+from felice.security.sasl.exchange import Answer, Exchange, Phase
+from felice.server.closings import Closing
+from felice.server.context import CloseConnection
+from felice.server.session import Acceptor, Session
+
+# Of a token without a header, which has no version.
+_RAW_VERSION = -1
+_SIZE_BYTES = 4
+
+
+class SaslConnection(ServerConnection):
+    """Requests, and between them tokens without a header."""
+
+    takes_raw_frames = False
+
+    def _request(self, frame: memoryview | ProtocolViolation) -> Request:
+        if not self.takes_raw_frames or isinstance(frame, ProtocolViolation):
+            return super()._request(frame)
+        token = bytes(frame)
+        return Request(API.SASL_AUTHENTICATE, _RAW_VERSION, 0, self.client_id, token, len(frame))
+
+
+class SaslSession(Session):
+    """The protocol of one connection with SASL."""
+
+    connection_type = SaslConnection
+
+    def __init__(self, listener: Acceptor) -> None:
+        super().__init__(listener)
+        assert isinstance(self._connection, SaslConnection)
+        self._sasl: SaslConnection = self._connection
+        logins = self._services.logins
+        self._exchange = Exchange(lambda: logins.offered(listener.name))
+        self._sasl.limit_frames(logins.max_receive_bytes(listener.name))
+
+    def _call(self, request: Request) -> Any:
+        now_ms = self._clock.now_ms()
+        if self._exchange.is_open(now_ms) and request.api is not API.SASL_HANDSHAKE:
+            return (
+                self._unexpected_token() if request.api is API.SASL_AUTHENTICATE else super()._call(request)
+            )
+        return self._authenticate(request, now_ms)
+
+    def _unexpected_token(self) -> SaslAuthenticateResponse:
+        return _token_response(self._exchange.on_token(b"", self._clock.now_ms()))
+
+    def _authenticate(self, request: Request, now_ms: int) -> Any:
+        if request.api is API.SASL_HANDSHAKE and request.message is not None:
+            answer = self._exchange.on_handshake(request.message.mechanism, request.version, now_ms)
+            self._sasl.takes_raw_frames = self._exchange.phase is Phase.RAW_TOKENS
+            response = SaslHandshakeResponse(error_code=answer.error, mechanisms=self._exchange.mechanisms)
+            return self._ended(response, answer)
+        if request.api is API.SASL_AUTHENTICATE:
+            return self._on_token(request, now_ms)
+        if request.api is API.API_VERSIONS and self._exchange.may_ask_versions():
+            response = super()._call(request)
+            if response.error_code == ErrorCode.NONE:
+                self._exchange.on_versions_answered()
+            return response
+        return self._refuse_other(request)
+
+    def _on_token(self, request: Request, now_ms: int) -> Any:
+        is_raw = request.version == _RAW_VERSION
+        if not is_raw and self._exchange.phase is not Phase.TOKENS:
+            return self._refuse_other(request)
+        token = request.message if is_raw else bytes(request.message.auth_bytes)
+        answer = self._exchange.on_token(token, now_ms)
+        if self._exchange.phase is Phase.OPEN:
+            self._open()
+        if is_raw and self._exchange.phase is Phase.FAILED:
+            return self._close_later(answer.message or "the login failed")
+        return self._ended(_token_response(answer), answer)
+
+    def _open(self) -> None:
+        """The login has succeeded."""
+        self.principal = self._exchange.principal
+        self._sasl.takes_raw_frames = False
+        self._sasl.limit_frames(self._services.config.socket_request_max_bytes)
+
+    def _refuse_other(self, request: Request) -> Any:
+        """A request that is not due now: answered with its own error after a handshake, and not answered before."""
+        was_waiting_for_token = self._exchange.phase is Phase.TOKENS
+        self._exchange.fail()
+        reason = f"{request.api.name} came before the login had succeeded"
+        fields = schema_of(request.api.response).fields
+        if was_waiting_for_token and any(field.name == "error_code" for field in fields):
+            response = request.api.response(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+            return self._answer_later(response, reason)
+        return self._close_later(reason)
+
+    def _ended(self, response: Any, answer: Answer) -> Any:
+        """The response; delayed, and followed by the end of the connection, if the login has failed."""
+        if self._exchange.phase is not Phase.FAILED:
+            return response
+        return self._answer_later(response, answer.message or ErrorCode(answer.error).name)
+
+    def _answer_later(self, response: Any, reason: str) -> Coroutine[Any, Any, Any]:
+        self.hold()  # for ever: nothing more is read
+
+        async def answer() -> Any:
+            await self._delay(reason)
+            return response
+
+        return answer()
+
+    def _close_later(self, reason: str) -> Coroutine[Any, Any, Any]:
+        self.hold()
+
+        async def close() -> None:
+            await self._delay(reason)
+            raise CloseConnection(reason)
+
+        return close()
+
+    async def _delay(self, reason: str) -> None:
+        self._services.logins.on_failure()
+        self._services.closings.report(self, Closing.NOT_LOGGED_IN, reason)
+        await asyncio.sleep(self._services.config.connection_failed_authentication_delay_ms / 1000)
+
+    def _answer(self, request: Request, answer: object) -> int:
+        if request.version != _RAW_VERSION:
+            return super()._answer(request, answer)
+        assert isinstance(answer, SaslAuthenticateResponse)
+        assert self._outbox is not None
+        token = bytes(answer.auth_bytes)
+        request.reply = [len(token).to_bytes(_SIZE_BYTES, "big") + token]
+        return self._outbox.count(request.reply)
+
+    def _on_answered(self, request: Request, future: asyncio.Future[object]) -> None:
+        super()._on_answered(request, future)
+        if self._exchange.phase is Phase.FAILED and not self._closing:
+            self.close()
+
+
+def _token_response(answer: Answer) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(
+        error_code=answer.error,
+        error_message=answer.message,
+        auth_bytes=answer.token,
+        session_lifetime_ms=answer.session_ms,
+    )
