@@ -248,7 +248,7 @@ def read_all(bootstrap: str, topic: str, partitions: int, isolation: str = "read
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": "judge",
+            "group.id": "checker",
             "enable.partition.eof": True,
             "isolation.level": isolation,
         }

@@ -105,7 +105,7 @@ def test_nothing_acknowledged_is_lost_by_twenty_kills(tmp_path: Path) -> None:
             read_all(broker.bootstrap, topic, PARTITIONS),
         )
     assert not [failure for writer in writers for failure in writer.failures]
-    assert len(history.acknowledged) > 1000, "the load was too small to judge"
+    assert len(history.acknowledged) > 1000, "the load was too small for a check"
     assert anomalies(history) == []
 
 

@@ -1,11 +1,11 @@
-"""Exactly-once copies in the shape of Kafka's TransactionalMessageCopier: one workload, every client, one judge.
+"""Exactly-once copies in the style of Kafka's TransactionalMessageCopier: one workload and one check for every client.
 
-A copier consumes a topic, produces what it finds to the same partition of another, and commits its offsets in the
-same transaction; one transaction in eight it aborts and does again. It says READY, COPIED after each commit, DONE
-when everything is copied, STOPPED when it was asked to end (SIGTERM) and did so between two transactions; where it
-cannot go on it ends with an exit code, and is started again under the same names. Copiers and brokers are killed at
-random between and within transactions. Afterwards there is exactly one committed copy of everything, in order in each
-partition, nothing is open, and the group stands at the end.
+A copier consumes a topic, produces its records to the same partitions of another topic, and commits the offsets in the
+same transaction. It aborts and repeats one transaction in eight. It prints READY, COPIED after each commit, DONE when
+everything is copied, and STOPPED if SIGTERM ended it between two transactions. If it cannot continue, it exits with an
+error code and is started again under the same names. Copiers and brokers are killed at random between and within
+transactions. Afterwards the copy must hold each record exactly once, in the order of each partition, no transaction may
+be open, and the group's offsets must be at the end.
 
 Run as a script for the long version: `python tests/conformance/copying.py [CLIENT ...]`.
 """
@@ -89,22 +89,22 @@ FULL = Plan(
 
 
 @dataclass(slots=True)
-class Story:
-    """What happened during a copy."""
+class CopyRun:
+    """What happened during a copy: runs of the program, transactions, kills and stops."""
 
-    lives: int = 0
+    starts: int = 0
     transactions: int = 0
     done: Counter[str] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
 
     @property
     def given_up(self) -> int:
-        """Lives that ended of themselves, before everything was copied."""
-        return self.lives - 1 - self.done["kill"] - self.done["stop"]
+        """Runs of the program that ended by themselves before everything was copied."""
+        return self.starts - 1 - self.done["kill"] - self.done["stop"]
 
     def __str__(self) -> str:
         return (
-            f"{self.transactions} transactions in {self.lives} lives: {self.done['kill']} kills, "
+            f"{self.transactions} transactions in {self.starts} starts: {self.done['kill']} kills, "
             f"{self.done['stop']} clean stops, {self.given_up} gave up; {self.done['broker']} broker kills"
         )
 
@@ -123,19 +123,19 @@ class Copier:
         self._dice = random.Random(seed)
         self._events = plan.events(self._dice)
         self._kill_broker = kill_broker
-        self.story = Story()
+        self.outcome = CopyRun()
 
-    def copy(self) -> Story:
+    def copy(self) -> CopyRun:
         until = time.monotonic() + self._plan.deadline_s
-        while not self._live(until):
-            gone = time.monotonic() > until or self.story.lives > 3 * len(self._events) + 10
-            assert not gone, f"{self.story}; {self.story.errors}"
-        assert not self._events, f"finished before {self._events}: {self.story}"
-        return self.story
+        while not self._run_once(until):
+            gone = time.monotonic() > until or self.outcome.starts > 3 * len(self._events) + 10
+            assert not gone, f"{self.outcome}; {self.outcome.errors}"
+        assert not self._events, f"finished before {self._events}: {self.outcome}"
+        return self.outcome
 
-    def _live(self, until: float) -> bool:
-        """One life; whether everything is copied at its end."""
-        self.story.lives += 1
+    def _run_once(self, until: float) -> bool:
+        """Runs the program until it ends; returns whether everything is copied then."""
+        self.outcome.starts += 1
         process = subprocess.Popen(
             self._command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
         )
@@ -148,17 +148,17 @@ class Copier:
                 is_done = is_done or line.strip() == "DONE"
                 if line.startswith("COPIED"):
                     since += 1
-                    self.story.transactions += 1
+                    self.outcome.transactions += 1
                     if not ending and self._events and since >= self._events[0][1]:
                         since = 0
                         ending = self._do(self._events.pop(0)[0], process)
-            self.story.errors.append(process.stderr.read()[-500:])
+            self.outcome.errors.append(process.stderr.read()[-500:])
         watchdog.cancel()
         return is_done
 
     def _do(self, event: str, process: subprocess.Popen[str]) -> bool:
-        """Whether it ends this life."""
-        self.story.done[event] += 1
+        """Kills or stops as planned; returns whether that ends this run of the program."""
+        self.outcome.done[event] += 1
         time.sleep(self._dice.random() * 0.02)  # somewhere within the next transaction
         if event == "kill":
             process.kill()
@@ -180,7 +180,7 @@ def fill(bootstrap: str, topic: str, plan: Plan) -> None:
 def read_all(bootstrap: str, topic: str, partitions: int) -> Iterator[tuple[int, bytes]]:
     options = {
         "bootstrap.servers": bootstrap,
-        "group.id": "judge",
+        "group.id": "checker",
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
@@ -190,7 +190,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> Iterator[tuple[int,
     ended: set[int] = set()
     while len(ended) < partitions:
         message = consumer.poll(20)
-        assert message is not None, "nothing more comes, and no end"
+        assert message is not None, "no record and no end of the partition arrived in time"
         if message.error() is None:
             yield message.partition(), message.value()
         else:
@@ -199,18 +199,18 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> Iterator[tuple[int,
     consumer.close()
 
 
-def judge(bootstrap: str, copier: Copier, plan: Plan) -> None:
+def check_copy(bootstrap: str, copier: Copier, plan: Plan) -> None:
     found: dict[int, list[bytes]] = {number: [] for number in range(plan.partitions)}
     for partition, value in read_all(bootstrap, copier.target, plan.partitions):
         found[partition].append(value)
     for partition, values in found.items():
         expected = [b"%06d" % number for number in range(partition, plan.records, plan.partitions)]
-        judge_partition(partition, values, expected)
+        check_partition(partition, values, expected)
     wait_until(lambda: all(map(nothing_is_open, bootstrap.split(","))))
     assert committed(bootstrap, copier, plan.partitions) == [len(found[number]) for number in found]
 
 
-def judge_partition(partition: int, values: list[bytes], expected: list[bytes]) -> None:
+def check_partition(partition: int, values: list[bytes], expected: list[bytes]) -> None:
     times = Counter(values)
     assert {value for value, count in times.items() if count > 1} == set(), f"partition {partition}: twice"
     assert set(expected) - set(times) == set(), f"partition {partition}: missing"
@@ -226,13 +226,13 @@ def committed(bootstrap: str, copier: Copier, partitions: int) -> list[int]:
 
 
 def nothing_is_open(address: str) -> bool:
-    """At one broker, which tells only of what it coordinates."""
+    """Whether no transaction is open that this broker coordinates."""
     wanted = ListTransactionsRequest(state_filters=["Ongoing", "PrepareCommit", "PrepareAbort"])
     try:
         with Wire(address) as wire:
             answer = wire.ask(wanted)
     except OSError:
-        return False  # it was killed, and is on its way back
+        return False  # it was killed and starts again
     return answer.error_code == 0 and answer.transaction_states == []
 
 
@@ -243,8 +243,8 @@ def copy_exactly_once(
     seed: int,
     kill_broker: Callable[[], None] = lambda: None,
     create_topic: Callable[[str, int], object] | None = None,
-) -> Story:
-    """The workload and its judgement."""
+) -> CopyRun:
+    """Runs the workload and checks the copy."""
     copier = Copier(client, bootstrap, plan, seed, kill_broker)
     for topic in (copier.source, copier.target):
         if create_topic is not None:
@@ -253,14 +253,14 @@ def copy_exactly_once(
         with Wire(bootstrap) as wire:
             create_topic_over(wire, topic, plan.partitions)
     fill(bootstrap, copier.source, plan)
-    story = copier.copy()
-    judge(bootstrap, copier, plan)
-    return story
+    outcome = copier.copy()
+    check_copy(bootstrap, copier, plan)
+    return outcome
 
 
 @contextmanager
 def mortal_broker(data_dir: Path) -> Iterator[tuple[str, Callable[[], None]]]:
-    """A broker in a process of its own, and how to kill it: it is started again on the same address."""
+    """A broker in its own process, and a function that kills it and starts it again at the same address."""
     running = LiveProcess(data_dir, options=SETTINGS)
 
     def kill() -> None:
@@ -282,10 +282,10 @@ def main() -> None:
             mortal_broker(Path(directory) / "data") as (bootstrap, kill),
         ):
             began = time.monotonic()
-            story = copy_exactly_once(client, bootstrap, FULL, seed, kill)
+            outcome = copy_exactly_once(client, bootstrap, FULL, seed, kill)
             print(
                 f"{client}: {FULL.records} records copied once in {time.monotonic() - began:.1f} s "
-                f"(seed {seed}); {story}",
+                f"(seed {seed}); {outcome}",
                 flush=True,
             )
 

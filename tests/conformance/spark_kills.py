@@ -1,8 +1,8 @@
 """The exactly-once copy of a topic by Spark, with drivers, commits, workers and brokers killed at random.
 
-`python tests/conformance/spark_kills.py KILLS [SEED]` runs until so many were killed and everything is copied, then
-reads the copy as a read_committed consumer: each record stands in it once. A commit is killed at one of its requests,
-before it is sent or after it was answered; every other victim at a random moment.
+`python tests/conformance/spark_kills.py KILLS [SEED]` runs until that many processes were killed and everything is
+copied. Then a read_committed consumer must find each record once. A commit is killed at one of its requests, before
+the request is sent or after it was answered; every other process is killed at a random moment.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from waiting import wait_until
 SOURCE, TARGET = "source", "copy"
 PARTITIONS = 2
 LAST_REQUEST = 26
-"""A commit's requests, each counted before and after; a higher number lets the commit live."""
+"""A commit's requests, each counted before and after; with a higher number the commit survives."""
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`victims`: what is killed, in this order, one after `batches_between` batches or so."""
+    """`victims`: the kinds of process to kill, in this order, one after about `batches_between` batches."""
 
     victims: tuple[str, ...]
     batch_rows: int = 300
@@ -65,18 +65,18 @@ def full(kills: int, seed: int) -> Plan:
 
 
 @dataclass(slots=True)
-class Story:
-    """What happened."""
+class KillRun:
+    """What happened during a copy: kills, starts of the driver, batches, failures of the query."""
 
     killed: Counter[str] = field(default_factory=Counter)
-    lives: int = 0
+    starts: int = 0
     batches: int = 0
     failures: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         killed = ", ".join(f"{count} {name}" for name, count in sorted(self.killed.items()))
         failed = f"{len(self.failures)} failures of the query"
-        return f"killed: {killed}; {self.lives} lives of the driver, {self.batches} batches, {failed}"
+        return f"killed: {killed}; {self.starts} starts of the driver, {self.batches} batches, {failed}"
 
 
 class SparkCopy:
@@ -90,18 +90,18 @@ class SparkCopy:
         self._left = list(plan.victims)
         self._kill_broker = kill_broker
         self._armed = False
-        self.story = Story()
+        self.outcome = KillRun()
 
-    def run(self) -> Story:
+    def run(self) -> KillRun:
         until = time.monotonic() + self._plan.deadline_s
-        while not self._live(until):
-            assert time.monotonic() < until, f"{self.story}; {self.story.failures[-3:]}"
-        assert not self._left, f"finished before {self._left} were killed: {self.story}"
-        return self.story
+        while not self._run_once(until):
+            assert time.monotonic() < until, f"{self.outcome}; {self.outcome.failures[-3:]}"
+        assert not self._left, f"finished before {self._left} were killed: {self.outcome}"
+        return self.outcome
 
-    def _live(self, until: float) -> bool:
-        """One life of the driver; whether everything was copied at its end."""
-        self.story.lives += 1
+    def _run_once(self, until: float) -> bool:
+        """Runs the driver until it ends; returns whether everything was copied then."""
+        self.outcome.starts += 1
         tasks = self._dice.choice(("0", "3"))
         program = [
             sys.executable,
@@ -131,11 +131,11 @@ class SparkCopy:
                 if word == "SPARK":
                     spark = int(rest)
                 if word == "FAILED":
-                    self.story.failures.append(rest)
+                    self.outcome.failures.append(rest)
                 if word == "BATCH":
-                    self.story.batches += 1
+                    self.outcome.batches += 1
                     since += 1
-                    # A commit with fewer requests than ordered has survived; the next one is tried.
+                    # A commit with fewer requests than the chosen number has survived: the next one is tried.
                     self._armed = self._armed and (self._place / "die").exists()
                     if (
                         self._left
@@ -146,7 +146,7 @@ class SparkCopy:
                         self._kill(self._left[0], spark, process.pid)
         finally:
             watchdog.cancel()
-            # Workers of a driver that was killed go on for a moment. So may they, but not after the test.
+            # Workers of a killed driver continue for a moment. They may, but not after the test.
             if is_done or time.monotonic() >= until:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
@@ -172,7 +172,7 @@ class SparkCopy:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         self._left.pop(0)
-        self.story.killed[victim] += 1
+        self.outcome.killed[victim] += 1
 
     def _kill_worker(self, spark: int) -> bool:
         workers = [pid for child in children_of(spark) for pid in children_of(child)]
@@ -185,7 +185,7 @@ class SparkCopy:
     def _note_commit(self, is_done: bool) -> None:
         if not is_done and self._armed and not (self._place / "die").exists():
             self._left.pop(0)
-            self.story.killed["commit"] += 1
+            self.outcome.killed["commit"] += 1
         self._armed = False
         (self._place / "die").unlink(missing_ok=True)
 
@@ -208,8 +208,8 @@ def fill(bootstrap: str, records: int) -> None:
     assert producer.flush(60) == 0
 
 
-def judge(bootstrap: str, records: int) -> None:
-    """Each record once, in the partition it came from; no transaction is left open."""
+def check_copy(bootstrap: str, records: int) -> None:
+    """Each record is in the copy once, and no transaction is open."""
     found = Counter(value for _, value in read_all(bootstrap, TARGET, PARTITIONS))
     twice = sorted(value for value, count in found.items() if count > 1)
     missing = sorted({b"%08d" % number for number in range(records)} - found.keys())
@@ -218,8 +218,8 @@ def judge(bootstrap: str, records: int) -> None:
     wait_until(lambda: nothing_is_open(bootstrap))
 
 
-def judge_by_java(bootstrap: str, records: int) -> None:
-    """The same as Java's read_committed consumer sees it."""
+def check_copy_by_java(bootstrap: str, records: int) -> None:
+    """The same with Java's read_committed consumer."""
     arguments = ("--topic", TARGET, "--from-beginning", "--isolation-level", "read_committed")
     limits = ("--timeout-ms", "15000")
     done = java.run_tool(
@@ -231,14 +231,14 @@ def judge_by_java(bootstrap: str, records: int) -> None:
 
 def copy_under_kills(
     bootstrap: str, place: Path, plan: Plan, seed: int, kill_broker: Callable[[], None]
-) -> Story:
+) -> KillRun:
     with Wire(bootstrap) as wire:
         for topic in (SOURCE, TARGET):
             create_topic_over(wire, topic, PARTITIONS)
     fill(bootstrap, plan.records)
-    story = SparkCopy(bootstrap, place, plan, seed, kill_broker).run()
-    judge(bootstrap, plan.records)
-    return story
+    outcome = SparkCopy(bootstrap, place, plan, seed, kill_broker).run()
+    check_copy(bootstrap, plan.records)
+    return outcome
 
 
 @contextlib.contextmanager
@@ -254,9 +254,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory, workplace(Path(directory)) as (place, bootstrap, kill):
         print(f"seed {seed}: {plan.records} records, {kills} kills", flush=True)
         began = time.monotonic()
-        story = copy_under_kills(bootstrap, place, plan, seed, kill)
-        judge_by_java(bootstrap, plan.records)
-        print(f"one copy of each record after {time.monotonic() - began:.0f} s; {story}", flush=True)
+        outcome = copy_under_kills(bootstrap, place, plan, seed, kill)
+        check_copy_by_java(bootstrap, plan.records)
+        print(f"one copy of each record after {time.monotonic() - began:.0f} s; {outcome}", flush=True)
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def test_a_refused_batch_is_answered_with_the_start_of_its_log(wire: Wire) -> No
     ]
 
 
-def test_the_topic_and_the_batch_are_judged_before_the_acknowledgements(wire: Wire, topic: str) -> None:
+def test_the_topic_and_the_batch_are_checked_before_the_acknowledgements(wire: Wire, topic: str) -> None:
     zstd = build_batch([record()], Codec.ZSTD)
     rows = [
         wire.ask(produce_request(name, batch, acks=2), 6).responses[0].partition_responses[0]

@@ -79,9 +79,9 @@ def test_a_group_of_one_client_rebalances_and_resumes_at_its_commits(
             second.commit()
         wait_until(lambda: first.assignment() == everything(topic), REBALANCE_TIMEOUT_S)
     client.produce(broker.bootstrap, topic, records_for(3), "none")
-    heir = client.join(broker.bootstrap, group, [topic])
-    with joined(heir):
-        assert values(heir.poll(PARTITIONS, 20)) == values(records_for(3))
+    successor = client.join(broker.bootstrap, group, [topic])
+    with joined(successor):
+        assert values(successor.poll(PARTITIONS, 20)) == values(records_for(3))
 
 
 def test_different_clients_share_one_group(broker: Target, clients: Clients) -> None:

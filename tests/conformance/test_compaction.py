@@ -219,7 +219,7 @@ def test_what_cannot_be_cleaned_is_named_and_left_alone(
     time.sleep(0.3)
     said = [record for record in caplog.records if "cannot be cleaned" in record.message]
     assert len(said) == 1
-    # The others go on, and a topic that takes the name anew is not held to it.
+    # The other topics continue, and a new topic of the same name is not affected.
     create(broker, "good")
     produce(broker, "good", [("a", "1"), ("a", "2")])
     clean(broker, "good")

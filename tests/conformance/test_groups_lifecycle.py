@@ -283,7 +283,7 @@ def test_a_commit_without_members_makes_a_simple_group(wire: Wire, group: str, t
 
 def test_a_deleted_topic_takes_its_offsets_along(wire: Wire, broker: Target, group: str) -> None:
     """86."""
-    topic = create_topic(broker, unique_name("doomed"))
+    topic = create_topic(broker, unique_name("deleted"))
     commit(wire, topic, 5, group_id=group)
     wire.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
     wait_until(lambda: committed(wire, group, topic) == -1)

@@ -51,7 +51,7 @@ class Count:
         """Every count that was committed, by word, in order."""
         options = {
             "bootstrap.servers": self._broker.bootstrap,
-            "group.id": "judge",
+            "group.id": "checker",
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

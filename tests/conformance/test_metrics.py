@@ -81,7 +81,7 @@ def test_a_broker_that_dies_and_returns_shows_in_every_number(cluster: Cluster) 
     assert total(cluster, f"{REPLICAS}UnderReplicatedPartitions") == 2
     assert total(cluster, f"{REPLICAS}AtMinIsrPartitionCount") == 2
     assert total(cluster, f"{CONTROLLER}OfflinePartitionsCount") == 1
-    # One is astray, one without a leader.
+    # One leader is misplaced, one partition has no leader.
     assert total(cluster, f"{CONTROLLER}PreferredReplicaImbalanceCount") == 2
     cluster.kill_broker(1)
     cluster.wait_until(lambda found: found.isr("orders", 0) == (2,))

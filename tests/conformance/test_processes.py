@@ -169,7 +169,7 @@ def test_a_broker_that_stands_still_loses_its_leaderships_and_comes_back(tmp_pat
             assert topic.partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         wait_until(lambda: isr_sizes(group, "t") == [3, 3, 3], 40)
         assert numbers(group, "t") == list(range(330))
-        assert group.child(3) == still, "it was not started anew: it joined again"
+        assert group.child(3) == still, "the process was not started again: it rejoined"
 
 
 def test_brokers_do_not_outlive_the_keeper_of_their_store(tmp_path: Path) -> None:

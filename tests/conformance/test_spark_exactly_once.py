@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
 
-from conformance.spark_kills import QUICK, copy_under_kills, judge, judge_by_java, workplace
+from conformance.spark_kills import QUICK, check_copy, check_copy_by_java, copy_under_kills, workplace
 from conformance.targets import Target
 from conformance.topics import create_topic
 from conformance.wire import unique_name
@@ -30,19 +30,19 @@ from felice.pipelines.spark.writer import Written, abort_parts, commit_parts, wr
 @pytest.mark.timeout(900)
 def test_drivers_workers_and_brokers_that_are_killed_leave_one_copy(tmp_path: Path) -> None:
     with workplace(tmp_path) as (place, bootstrap, kill):
-        story = copy_under_kills(bootstrap, place, QUICK, seed=3, kill_broker=kill)
-        assert story.killed == {"worker": 2, "broker": 1, "commit": 2}
-        judge_by_java(bootstrap, QUICK.records)
+        outcome = copy_under_kills(bootstrap, place, QUICK, seed=3, kill_broker=kill)
+        assert outcome.killed == {"worker": 2, "broker": 1, "commit": 2}
+        check_copy_by_java(bootstrap, QUICK.records)
 
 
-def test_the_judge_tells_what_is_wrong_with_a_copy(broker: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_reports_what_is_wrong_with_a_copy(broker: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     from conformance import spark_kills
 
     for copied, reproach in (([0, 1, 1, 2], "1 twice"), ([0, 2], "1 missing")):
         rows = [(0, b"%08d" % number) for number in copied]
         monkeypatch.setattr(spark_kills, "read_all", lambda *_, rows=rows: iter(rows))
         with pytest.raises(AssertionError, match=reproach):
-            judge(broker.bootstrap, 3)
+            check_copy(broker.bootstrap, 3)
 
 
 class Query:

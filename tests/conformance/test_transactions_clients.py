@@ -193,6 +193,6 @@ def test_the_second_producer_of_an_id_fences_the_first(broker: Target) -> None:
     with pytest.raises(KafkaException):
         first.commit_transaction(TIMEOUT_S)
     second.begin_transaction()
-    second.produce(topic, b"heir", partition=0)
+    second.produce(topic, b"next", partition=0)
     second.commit_transaction(TIMEOUT_S)
-    assert confluent_reads(broker.bootstrap, topic, "read_committed", 1) == ["heir"]
+    assert confluent_reads(broker.bootstrap, topic, "read_committed", 1) == ["next"]

@@ -11,8 +11,8 @@ from conformance.copying import (
     CLIENTS,
     QUICK,
     QUICK_WITH_BROKER,
+    check_partition,
     copy_exactly_once,
-    judge_partition,
     mortal_broker,
 )
 from conformance.targets import IS_APACHE, Target
@@ -41,6 +41,6 @@ def test_copiers_and_brokers_that_are_killed_leave_one_copy(
         ([b"1", b"3", b"2"], "out of order"),
     ],
 )
-def test_the_judge_tells_what_is_wrong_with_a_copy(copied: list[bytes], reproach: str) -> None:
+def test_the_check_reports_what_is_wrong_with_a_copy(copied: list[bytes], reproach: str) -> None:
     with pytest.raises(AssertionError, match=reproach):
-        judge_partition(0, copied, [b"1", b"2", b"3"])
+        check_partition(0, copied, [b"1", b"2", b"3"])

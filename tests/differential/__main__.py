@@ -1,4 +1,4 @@
-"""`python -m differential`: random stories on Apache Kafka and Felice side by side; ends with 1 where they differ."""
+"""`python -m differential`: random operations on Apache Kafka and Felice; exits with 1 if answers differ."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import click
 
 from differential import accepted, brokers
 from differential.compare import Comparison, Divergence
-from differential.generator import story
+from differential.generator import random_operations
 from differential.operation import Operation
 from differential.plain import Plain
 
-STORY_LENGTH = 40
+RUN_LENGTH = 40
 
 
 @click.command()
@@ -25,7 +25,9 @@ STORY_LENGTH = 40
 @click.option("--kafka", "kafka_address", help="A running Apache Kafka with the settings of `brokers.py`.")
 @click.option("--felice", "felice_address", help="A running Felice with the same.")
 @click.option(
-    "--replay", type=click.Path(exists=True, path_type=Path), help="A story as it was printed, one line each."
+    "--replay",
+    type=click.Path(exists=True, path_type=Path),
+    help="A file with the operations of a run, as they were printed: one on each line.",
 )
 @click.option("--minimise/--no-minimise", default=True, show_default=True)
 def main(
@@ -45,21 +47,21 @@ def main(
             return main.callback(seed, operations, kafka_address, address, replay, minimise)  # type: ignore[misc]
     comparison = Comparison(kafka_address, felice_address, accepted.load())
     if replay is not None:
-        told = [Operation.from_json(line) for line in replay.read_text().splitlines() if line.startswith("{")]
-        found = comparison.confirm(told)
-        click.echo("no difference" if found is None else describe(found, told))
+        sent = [Operation.from_json(line) for line in replay.read_text().splitlines() if line.startswith("{")]
+        found = comparison.confirm(sent)
+        click.echo("no difference" if found is None else describe(found, sent))
         sys.exit(found is not None)
     sys.exit(run(comparison, seed, operations, minimise))
 
 
 def run(comparison: Comparison, seed: int, operations: int, minimise: bool) -> int:
-    begun, compared, stories = time.monotonic(), 0, 0
+    begun, compared, runs = time.monotonic(), 0, 0
     found: dict[str, int] = {}
     accepted_count: Counter[str] = Counter()
     while compared < operations:
-        told = list(story(f"{seed}/{stories}", STORY_LENGTH))
-        stories += 1
-        played = comparison.play(told)
+        sent = list(random_operations(f"{seed}/{runs}", RUN_LENGTH))
+        runs += 1
+        played = comparison.play(sent)
         compared += played.answered
         accepted_count.update(row.reason for row in played.accepted)
         first = played.divergence
@@ -68,18 +70,18 @@ def run(comparison: Comparison, seed: int, operations: int, minimise: bool) -> i
         if first.signature in found:
             found[first.signature] += 1
             continue
-        confirmed = comparison.confirm(told[: first.index + 1])
+        confirmed = comparison.confirm(sent[: first.index + 1])
         if confirmed is None:
             continue
         is_new = confirmed.signature not in found
         found[confirmed.signature] = found.get(confirmed.signature, 0) + 1
         if is_new:
-            kept = told[: confirmed.index + 1]
+            kept = sent[: confirmed.index + 1]
             if minimise:
                 kept = comparison.minimise(kept, confirmed.signature)
                 confirmed = comparison.confirm(kept) or confirmed
-            click.echo(f"\nstory {seed}/{stories - 1}\n{describe(confirmed, kept)}")
-    click.echo(f"\n{compared} operations in {stories} stories, {time.monotonic() - begun:.0f} s")
+            click.echo(f"\nrun {seed}/{runs - 1}\n{describe(confirmed, kept)}")
+    click.echo(f"\n{compared} operations in {runs} runs, {time.monotonic() - begun:.0f} s")
     for reason, count in accepted_count.most_common():
         click.echo(f"  accepted {count} times: {reason}")
     for signature, count in sorted(found.items(), key=lambda entry: -entry[1]):
@@ -87,8 +89,8 @@ def run(comparison: Comparison, seed: int, operations: int, minimise: bool) -> i
     return 1 if found else 0
 
 
-def describe(found: Divergence, told: list[Operation]) -> str:
-    lines = [operation.to_json() for operation in told]
+def describe(found: Divergence, sent: list[Operation]) -> str:
+    lines = [operation.to_json() for operation in sent]
     for path, kafka, felice in found.found[:6]:
         lines.append(f"  {path}: Kafka {_short(kafka)}, Felice {_short(felice)}")
     return "\n".join(lines)

@@ -5,7 +5,7 @@ api = "Produce"            # * stands for anything, here and below
 path = "responses[]*"      # where the answers differ; * stands for anything
 kafka = "-1"               # what Kafka answers, as JSON; * stands for anything
 felice = "*"
-ends_story = true          # from here on the two are in different states
+ends_run = true          # from here on the two are in different states
 whole_answer = true        # explains every other difference of the same answer
 reason = "..."             # words that docs/compatibility.md has
 """
@@ -32,7 +32,7 @@ class Accepted:
     path: str = "*"
     kafka: str = "*"
     felice: str = "*"
-    ends_story: bool = False
+    ends_run: bool = False
     whole_answer: bool = False
 
     def covers(self, operation: Operation, difference: Difference) -> bool:

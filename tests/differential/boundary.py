@@ -1,6 +1,6 @@
 """Requests of any API from their declaration: every field gets a value from a pool that its name chooses.
 
-What would change the broker for other stories is left out: its own configuration, its features, its directories.
+Requests that would change the broker for other runs are left out: its configuration, its features, its directories.
 """
 
 from __future__ import annotations

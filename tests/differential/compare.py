@@ -1,4 +1,4 @@
-"""Playing a story on both brokers, and making one that differs as short as it can be."""
+"""Carries out the operations of a run on both brokers, and shortens a run in which the answers differ."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Divergence:
 
     @property
     def signature(self) -> str:
-        """Equal for what is probably the same cause."""
+        """A text that is equal for differences with probably the same cause."""
         parts = [self.operation.api, *(f"{path}: {_short(k)} / {_short(f)}" for path, k, f in self.found[:2])]
         return " | ".join(parts)
 
@@ -59,8 +59,8 @@ class Comparison:
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2))
 
     def play(self, operations: Sequence[Operation], settle_s: float = SETTLE_S) -> Played:
-        """Until the story is over, or the brokers are in different states."""
-        prefix, now_ms = f"story-{next(_names)}-", int(time.time() * 1000)
+        """Sends the operations until the end, or until the brokers are in different states."""
+        prefix, now_ms = f"run-{next(_names)}-", int(time.time() * 1000)
         sides = [
             Side(name, address, prefix, now_ms, settle_s)
             for name, address in (("kafka", self.kafka), ("felice", self.felice))
@@ -78,7 +78,7 @@ class Comparison:
                     played.divergence = Divergence(index, operation, found, (kafka, felice))
                     return played
                 played.accepted += rows
-                if any(row.ends_story for row in rows):
+                if any(row.ends_run for row in rows):
                     return played
         finally:
             for side in sides:
@@ -87,11 +87,11 @@ class Comparison:
         return played
 
     def confirm(self, operations: Sequence[Operation]) -> Divergence | None:
-        """Whether it is there with time for everything, too."""
+        """Repeats the run with longer waits; returns the difference that remains."""
         return self.play(operations, PATIENT_SETTLE_S).divergence
 
     def minimise(self, operations: Sequence[Operation], signature: str, budget: int = 40) -> list[Operation]:
-        """The story without what this difference does not need, in at most `budget` further plays."""
+        """The operations without those that this difference does not need, found in at most `budget` further runs."""
         kept = list(operations)
         size = max(1, len(kept) // 2)
         while budget > 0:

@@ -1,7 +1,7 @@
-"""Stories from a seed: topics, then random operations on them, on groups and in transactions.
+"""Random operations from a seed: first topics, then operations on them, on groups and in transactions.
 
-`story(seed, length)` depends on its arguments alone. Most operations are what clients send; `boundary` makes requests
-of any API from its declaration, with values at the edges and names that mean nothing.
+`random_operations(seed, length)` depends on its arguments alone. Most operations are requests that clients send;
+`boundary` makes requests of any API from its declaration, with values at the edges and meaningless names.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FENCED_EPOCH = -1
 _SHORT_TIMEOUT_MS, _TIMED_OUT_AFTER_S = 1000, 1.8
 
 
-class Story:
-    """What the generator knows of the story so far is only what it said itself: answers are the brokers' own."""
+class OperationGenerator:
+    """Chooses operations. It never sees the brokers' answers: operations refer to them by symbols (`operation.py`)."""
 
     def __init__(self, seed: str) -> None:
         self.random = random.Random(seed)
@@ -323,7 +323,7 @@ class Story:
         return {"ref": ["member", slot]} if self.chance(0.97) else "nobody"
 
     def _metadata(self, protocol_type: str) -> str:
-        """A consumer's is a subscription of version 0, to a topic that no story has."""
+        """A consumer's is a subscription of version 0, to a topic that no run creates."""
         version, count, name, user_data = "\0\0", "\0\0\0\1", "\0\1" + self.choose("x", "y"), "\0\0\0\0"
         return version + count + name + user_data if protocol_type == "consumer" else "opaque"
 
@@ -581,78 +581,79 @@ class Story:
         return Operation(whole.api, whole.version, whole.body, MAIN, cut=self.choose(1, 2, 5, -1, -7))
 
 
-Move = Callable[[Story], Operation | list[Operation]]
+Step = Callable[[OperationGenerator], Operation | list[Operation]]
 
-_MOVES: tuple[tuple[int, Move], ...] = (
-    (8, Story.produce),
-    (6, Story.produce_idempotent),
-    (10, Story.produce_transactional),
-    (10, Story.fetch),
-    (6, Story.list_offsets),
-    (2, Story.offset_for_leader_epoch),
-    (3, Story.delete_records),
-    (3, Story.describe_producers),
-    (1, Story.describe_log_dirs),
-    (1, Story.elect_leaders),
-    (1, Story.list_reassignments),
-    (2, Story.create_topics),
-    (1, Story.delete_topics),
-    (2, Story.create_partitions),
-    (3, Story.alter_configs),
-    (3, Story.describe_configs),
-    (4, Story.metadata),
-    (3, Story.describe_topic_partitions),
-    (10, Story.join),
-    (10, Story.sync),
-    (5, Story.heartbeat),
-    (3, Story.leave),
-    (7, Story.offset_commit),
-    (1, Story.refused_metadata),
-    (6, Story.offset_fetch),
-    (2, Story.offset_delete),
-    (4, Story.describe_groups),
-    (2, Story.list_groups),
-    (2, Story.delete_groups),
-    (2, Story.find_coordinator),
-    (8, Story.init_producer_id),
-    (5, Story.add_partitions),
-    (3, Story.add_offsets),
-    (6, Story.txn_offset_commit),
-    (8, Story.end_txn),
-    (1, Story.time_out),
-    (4, Story.describe_transactions),
-    (2, Story.list_transactions),
-    (14, Story.at_the_boundary),
-    (2, Story.mutilated),
+_STEPS: tuple[tuple[int, Step], ...] = (
+    (8, OperationGenerator.produce),
+    (6, OperationGenerator.produce_idempotent),
+    (10, OperationGenerator.produce_transactional),
+    (10, OperationGenerator.fetch),
+    (6, OperationGenerator.list_offsets),
+    (2, OperationGenerator.offset_for_leader_epoch),
+    (3, OperationGenerator.delete_records),
+    (3, OperationGenerator.describe_producers),
+    (1, OperationGenerator.describe_log_dirs),
+    (1, OperationGenerator.elect_leaders),
+    (1, OperationGenerator.list_reassignments),
+    (2, OperationGenerator.create_topics),
+    (1, OperationGenerator.delete_topics),
+    (2, OperationGenerator.create_partitions),
+    (3, OperationGenerator.alter_configs),
+    (3, OperationGenerator.describe_configs),
+    (4, OperationGenerator.metadata),
+    (3, OperationGenerator.describe_topic_partitions),
+    (10, OperationGenerator.join),
+    (10, OperationGenerator.sync),
+    (5, OperationGenerator.heartbeat),
+    (3, OperationGenerator.leave),
+    (7, OperationGenerator.offset_commit),
+    (1, OperationGenerator.refused_metadata),
+    (6, OperationGenerator.offset_fetch),
+    (2, OperationGenerator.offset_delete),
+    (4, OperationGenerator.describe_groups),
+    (2, OperationGenerator.list_groups),
+    (2, OperationGenerator.delete_groups),
+    (2, OperationGenerator.find_coordinator),
+    (8, OperationGenerator.init_producer_id),
+    (5, OperationGenerator.add_partitions),
+    (3, OperationGenerator.add_offsets),
+    (6, OperationGenerator.txn_offset_commit),
+    (8, OperationGenerator.end_txn),
+    (1, OperationGenerator.time_out),
+    (4, OperationGenerator.describe_transactions),
+    (2, OperationGenerator.list_transactions),
+    (14, OperationGenerator.at_the_boundary),
+    (2, OperationGenerator.mutilated),
 )
-_MUTILATED: tuple[Callable[[Story], Operation], ...] = (
-    Story.produce,
-    Story.fetch,
-    Story.list_offsets,
-    Story.metadata,
-    Story.offset_commit,
-    Story.describe_groups,
-    Story.create_topics,
+_MUTILATED: tuple[Callable[[OperationGenerator], Operation], ...] = (
+    OperationGenerator.produce,
+    OperationGenerator.fetch,
+    OperationGenerator.list_offsets,
+    OperationGenerator.metadata,
+    OperationGenerator.offset_commit,
+    OperationGenerator.describe_groups,
+    OperationGenerator.create_topics,
 )
 
 
-def story(seed: str, length: int) -> Iterator[Operation]:
-    told = Story(seed)
-    yield told.operation(
+def random_operations(seed: str, length: int) -> Iterator[Operation]:
+    """Creates the topics and the producers, then yields `length` random steps, each of one or a few operations."""
+    generator = OperationGenerator(seed)
+    yield generator.operation(
         "CreateTopics",
         {
-            "topics": [told._new_topic(name) | {"replication_factor": 1} for name in TOPICS],
+            "topics": [generator._new_topic(name) | {"replication_factor": 1} for name in TOPICS],
             "timeout_ms": 10_000,
         },
     )
     for slot in PRODUCERS:
-        yield told.operation(
+        yield generator.operation(
             "InitProducerId",
             {"transactional_id": PRODUCERS[slot], "transaction_timeout_ms": 60_000},
             slot=slot,
         )
-    weights, moves = zip(*_MOVES, strict=True)
+    weights, steps = zip(*_STEPS, strict=True)
     for _ in range(length):
-        (move,) = told.random.choices(moves, weights)
-        made = move(told)
+        (step,) = generator.random.choices(steps, weights)
+        made = step(generator)
         yield from made if isinstance(made, list) else [made]

@@ -1,7 +1,7 @@
 """Answers without what may differ: identities by the order in which they appear, times by their sign, lists sorted.
 
-One `Normaliser` belongs to one broker and one story: it knows the story's names, and gives each producer id, member id
-and fetch session the name under which the other broker's answer has it, too.
+One `Normaliser` belongs to one broker and one run: it knows the names that the run chose, and replaces each producer
+id, member id and fetch session by a name that is the same for both brokers.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Normaliser:
     prefix: str
     topic_names: dict[UUID, str] = field(default_factory=dict)
     given: set[str] = field(default_factory=set)
-    """Texts that the story itself chose."""
+    """Texts that the run itself chose."""
     _aliases: dict[tuple[str, Any], str] = field(default_factory=dict)
 
     def answer(self, message: Any, version: int) -> Plain:
@@ -70,7 +70,7 @@ class Normaliser:
         return self._own_only(_sorted(_without(plain, IGNORED)))
 
     def learn(self, kind: str, value: Any, owner: str = "") -> None:
-        """A producer id or member id that the story has got: from here on both brokers' answers call it the same."""
+        """Gives a name to a producer id or member id that the run received; it is the same name for both brokers."""
         count = sum(known == kind for known, _ in self._aliases)
         self._aliases.setdefault((kind, value), f"{kind} {count + 1} {owner}".strip())
 
@@ -128,7 +128,7 @@ class Normaliser:
         }
 
     def _own_only(self, plain: Plain) -> Plain:
-        """Rows of other stories, in answers about everything, belong to nobody here."""
+        """Removes the rows of other runs from answers about everything."""
         if isinstance(plain, dict):
             return {name: self._own_only(value) for name, value in plain.items()}
         if isinstance(plain, list):
@@ -137,13 +137,11 @@ class Normaliser:
 
 
 def _is_foreign(entry: Plain) -> bool:
-    """Names of stories begin with s, a number and a dash."""
+    """Whether the row belongs to another run: names of runs begin with `run-`."""
     if not isinstance(entry, dict):
         return False
     return any(
-        isinstance(value, str) and value.startswith("story-")
-        for name, value in entry.items()
-        if name in _NAMES
+        isinstance(value, str) and value.startswith("run-") for name, value in entry.items() if name in _NAMES
     )
 
 

@@ -1,8 +1,8 @@
 """One step of a comparison, as data.
 
-A body has symbols in the place of what only the broker knows, or what must differ between stories:
+A body has symbols in the place of values that only the broker knows, or that differ between runs:
 
-    "~t"                                      a name of this story's own
+    "~t"                                      a name of this run
     {"ref": ["pid", "p0"]}                    the producer id that slot p0 has; also "epoch" (with a delta)
     {"ref": ["member", "m0"]}                 the member id of slot m0, "" before it has one; also "generation"
     {"ref": ["topic_id", "~t"]}               the id of a topic, a random one if it does not exist

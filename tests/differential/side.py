@@ -1,7 +1,7 @@
-"""One broker of the two, and what a story has learned there: identities, members, sequences, topic ids.
+"""One of the two brokers, and what the run learned from it: producer ids, members, sequence numbers, topic ids.
 
-Keeps true: an operation is over when what it began is over. The controller's changes are visible, a transaction that
-            was decided is told to its partitions, a request that may be parked had `settle_s` to be answered.
+Keeps true: an operation ends when its effects are complete: the controller's changes are visible, the markers of a
+            decided transaction are written, and a request that may be parked had `settle_s` to be answered.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Side:
             api.request_header_version(operation.version),
         )
         body = payload + b"\0" * -operation.cut if operation.cut <= 0 else payload[: -operation.cut]
-        with contextlib.suppress(OSError):  # the answer tells that it is closed
+        with contextlib.suppress(OSError):  # reading the answer shows that it is closed
             wire.send_frame(header + body)
 
     def _receive(self, name: str) -> Plain:
@@ -154,7 +154,7 @@ class Side:
         return self.normaliser.answer(answer, operation.version)
 
     def _after_silence(self, name: str) -> Plain:
-        """Without acknowledgements only the connection tells: it answers the next request, or is closed."""
+        """Without acknowledgements only the connection shows the outcome: it answers the next request, or is closed."""
         lane = self._lanes[name]
         lane.waiting = None
         try:
@@ -288,7 +288,7 @@ class Side:
         return operation.api != "Metadata" or "'error_code': 3" in str(answer)
 
     def _wait_metadata(self) -> None:
-        """Until the topics of this story are as they are to stay."""
+        """Waits until all topics of this run have leaders that answer."""
         time.sleep(self.settle_s)
         wire = self._lane("settling").wire
         with self._deadline() as is_over:
@@ -333,7 +333,7 @@ class Side:
 
 
 def forget_topics(side: Side) -> None:
-    """Deletes what a story created."""
+    """Deletes the topics of a run."""
     from felice.protocol.messages.delete_topics import DeleteTopicsRequest
 
     names = sorted(side.topic_ids)

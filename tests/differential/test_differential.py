@@ -1,4 +1,4 @@
-"""The comparison's own parts, without brokers: stories, normalised answers, differences, accepted ones."""
+"""The comparison's own parts, without brokers: random operations, normalised answers, differences, accepted ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conformance.wire import api_named
 from differential import accepted
 from differential.accepted import Accepted, covering
 from differential.batches import BREAKS, batch_of
-from differential.generator import PRODUCERS, story
+from differential.generator import PRODUCERS, random_operations
 from differential.normalise import UNKNOWN_ID, Normaliser, differences
 from differential.operation import Operation
 from differential.plain import fit, to_message, to_plain
@@ -35,22 +35,22 @@ METADATA = Operation("Metadata", 9, {"topics": None})
 
 
 def side() -> Side:
-    return Side("either", "nowhere:0", "story-1-", NOW_MS, 0.0)
+    return Side("either", "nowhere:0", "run-1-", NOW_MS, 0.0)
 
 
-# Stories
+# Random operations
 
 
-def test_a_seed_makes_the_same_story_every_time() -> None:
-    assert list(story("5/1", 60)) == list(story("5/1", 60))
-    assert list(story("5/1", 60)) != list(story("5/2", 60))
+def test_a_seed_gives_the_same_operations_every_time() -> None:
+    assert list(random_operations("5/1", 60)) == list(random_operations("5/1", 60))
+    assert list(random_operations("5/1", 60)) != list(random_operations("5/2", 60))
 
 
 def test_every_operation_survives_being_printed_and_can_be_sent() -> None:
     """Encoded with nothing learned, and decoded again to the last byte."""
     apis = set()
     for number in range(60):
-        for operation in story(f"1/{number}", 40):
+        for operation in random_operations(f"1/{number}", 40):
             assert Operation.from_json(operation.to_json()) == operation
             api = api_named(operation.api)
             message = to_message(api.request, side().resolve(operation.body))
@@ -63,8 +63,8 @@ def test_symbols_become_what_the_broker_gave() -> None:
     known = side()
     known.producers["p0"] = (7, 3)
     known.members["m0"] = ("id", 4)
-    known.topic_ids["story-1-a"] = UUID(int=5)
-    known.sequences[7, 3, "story-1-a", 0] = 9
+    known.topic_ids["run-1-a"] = UUID(int=5)
+    known.sequences[7, 3, "run-1-a", 0] = 9
     body = {
         "name": "~a",
         "ids": [{"ref": ["topic_id", "~a"]}, {"ref": ["topic_id", "~b"]}],
@@ -75,7 +75,7 @@ def test_symbols_become_what_the_broker_gave() -> None:
         "at": {"time": -5},
     }
     assert known.resolve(body) == {
-        "name": "story-1-a",
+        "name": "run-1-a",
         "ids": [UUID(int=5), UNKNOWN_ID],
         "pid": 7,
         "epochs": [3, 2, -1],
@@ -110,11 +110,11 @@ def test_a_broken_batch_is_broken_and_a_good_one_is_not(fault: str) -> None:
 
 def group(member_id: str, host: str, client_id: str = "wire") -> DescribeGroupsResponse:
     member = DescribedGroupMember(member_id=member_id, client_id=client_id, client_host=host)
-    return DescribeGroupsResponse(groups=[DescribedGroup(group_id="story-1-g", members=[member])])
+    return DescribeGroupsResponse(groups=[DescribedGroup(group_id="run-1-g", members=[member])])
 
 
 def test_what_may_differ_is_equal_afterwards_and_the_rest_is_not() -> None:
-    one, other = Normaliser("story-1-"), Normaliser("story-1-")
+    one, other = Normaliser("run-1-"), Normaliser("run-1-")
     one.learn("member", "wire-123", "m0")
     other.learn("member", "wire-456", "m0")
     answers = one.answer(group("wire-123", "/a"), 5), other.answer(group("wire-456", "/b"), 5)
@@ -126,9 +126,9 @@ def test_what_may_differ_is_equal_afterwards_and_the_rest_is_not() -> None:
 
 
 def test_the_order_of_rows_does_not_count_and_rows_of_other_stories_do_not() -> None:
-    names = ["story-1-g", "story-1-h", "story-2-g"]
+    names = ["run-1-g", "run-1-h", "run-2-g"]
     answers = [
-        Normaliser("story-1-").answer(
+        Normaliser("run-1-").answer(
             ListGroupsResponse(groups=[ListedGroup(group_id=name) for name in order]), 4
         )
         for order in (names, names[1::-1])
@@ -139,12 +139,12 @@ def test_the_order_of_rows_does_not_count_and_rows_of_other_stories_do_not() -> 
 
 def test_fetched_batches_are_compared_record_by_record() -> None:
     def answer(value: str, producer_id: int) -> object:
-        normaliser = Normaliser("story-1-")
+        normaliser = Normaliser("run-1-")
         normaliser.learn("producer", producer_id)
         records = batch_of({"values": [value], "pid": producer_id, "epoch": 0, "seq": 0}, NOW_MS)
         row = PartitionData(records=records)
         return normaliser.answer(
-            FetchResponse(responses=[FetchableTopicResponse(topic="story-1-a", partitions=[row])]), 12
+            FetchResponse(responses=[FetchableTopicResponse(topic="run-1-a", partitions=[row])]), 12
         )
 
     assert answer("v", 7) == answer("v", 8)
@@ -197,5 +197,5 @@ def test_every_accepted_difference_is_in_the_document() -> None:
 
 
 def test_every_slot_of_a_producer_is_used() -> None:
-    used = {operation.slot for number in range(20) for operation in story(f"2/{number}", 40)}
+    used = {operation.slot for number in range(20) for operation in random_operations(f"2/{number}", 40)}
     assert set(PRODUCERS) <= used

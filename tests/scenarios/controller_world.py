@@ -159,8 +159,8 @@ class ControllerWorld:
         try:
             lost = await write_decisions(self._store, epoch_version, decisions)
         except EpochPassed:
-            return [*(_told(one) for one in decisions), "refused: another controller has taken over"]
-        traced = [_told(one) + (" - lost a race" if one in lost else "") for one in decisions]
+            return [*(_decided(one) for one in decisions), "refused: another controller has taken over"]
+        traced = [_decided(one) + (" - lost a race" if one in lost else "") for one in decisions]
         return traced or ["nothing to do"]
 
     # Clients
@@ -224,7 +224,7 @@ def _outcome(failure: ApiError | None) -> str:
     return "ok" if failure is None else f"{failure}"
 
 
-def _told(decision: Decision) -> str:
+def _decided(decision: Decision) -> str:
     if isinstance(decision, StateChange):
         state = decision.state
         return (
@@ -232,7 +232,7 @@ def _told(decision: Decision) -> str:
             f"isr {_listed(state.isr)}"
         )
     rows = ", ".join(f"{index}={_listed(replicas)}" for index, replicas in decision.node.partitions.items())
-    return "; ".join([f"{decision.topic} assigned {rows}", *map(_told, decision.states)])
+    return "; ".join([f"{decision.topic} assigned {rows}", *map(_decided, decision.states)])
 
 
 def _described(partition: PartitionImage) -> str:

@@ -297,10 +297,12 @@ class ReplicationWorld:
             return
         records = found.records.read() if found.records else b""
         replica.answer = broker_epoch, epoch, found, records
-        told = f"{len(list(iter_batches(records)))} batches, watermark {found.high_watermark}"
+        outcome = f"{len(list(iter_batches(records)))} batches, watermark {found.high_watermark}"
         if found.divergence:
-            told = f"diverged, epoch {found.divergence.epoch} ends at {found.divergence.end_offset}"
-        self.say(f"{names[0]} asked from {position.offset} after epoch {position.last_fetched_epoch}: {told}")
+            outcome = f"diverged, epoch {found.divergence.epoch} ends at {found.divergence.end_offset}"
+        self.say(
+            f"{names[0]} asked from {position.offset} after epoch {position.last_fetched_epoch}: {outcome}"
+        )
 
     async def do_take(self, names: list[str], options: dict[str, str]) -> None:
         replica, partition = self.replicas[int(names[0])], self._partition(names[0])

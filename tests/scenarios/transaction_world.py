@@ -6,7 +6,7 @@
     commit NAME [as= id=]                    abort NAME [as= id=]
     level NUMBER                             the finalized level of transaction.version
     exhaust [NAME ...]                       set the epoch to the last but two; these producers hold it
-    told [id]                                every partition has its marker
+    complete [id]                            every partition has its marker
     show    lose ERROR                       (the outcome of later writes)
 
 `add`, `commit` and `abort` with the word v2 use transaction V2, where an end changes the identity that NAME keeps.
@@ -131,7 +131,7 @@ class TransactionWorld(CoordinatorWorld[TransactionRecord]):
             next_id, self.next_producer_id = self.next_producer_id, self.next_producer_id + 1
         self.carry_out(self.shard.end_v2(who, commit, next_id, waiter, self.now))
 
-    def do_told(self, names: list[str], options: dict[str, str]) -> None:
+    def do_complete(self, names: list[str], options: dict[str, str]) -> None:
         transactional_id = names[0] if names else ID
         decided = self.outbox.pop(transactional_id, None)
         if decided is not None:

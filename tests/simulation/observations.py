@@ -64,10 +64,10 @@ class Observations:
         if final is None:
             return []
         written = [Written(s.writer, s.number, s.partition, self._known_offset(s)) for s in self.sent]
-        judged, faults = History(written, final), list[str]()
+        checked, faults = History(written, final), list[str]()
         if self.is_lossy:
             eras = {(s.writer, s.number, s.partition): s.acknowledged_era for s in self.sent}
-            judged, faults = history.forgive_lost_tails(judged, eras, self.power_failures)
+            checked, faults = history.forgive_lost_tails(checked, eras, self.power_failures)
         else:
             for seen in self.views.values():
                 faults += reads.view_anomalies(seen, final, is_dense=True)
@@ -75,7 +75,7 @@ class Observations:
             faults += reads.acknowledged_offset_anomalies(written, self._offsets_in_order())
         if self.copied is not None:
             faults += transactions.copy_anomalies(final, self.copied)
-        return faults + history.anomalies(judged, self._may_be_out_of_order() if self.is_lossy else ())
+        return faults + history.anomalies(checked, self._may_be_out_of_order() if self.is_lossy else ())
 
     def _may_be_out_of_order(self) -> set[tuple[str, int, int]]:
         """The records, by writer, number and partition, that may stand behind later records of their

@@ -398,7 +398,7 @@ class SimulationRun:
 
     async def _read_final_contents(self) -> None:
         # The name is part of the seed of this machine's random numbers: another name would change every run.
-        process = self._world.machine("judge").boot()
+        process = self._world.machine("final reader").boot()
         try:
             async with asyncio.timeout(LIVENESS_S):
                 await process.run(self._read(process.env))

@@ -457,7 +457,7 @@ async def read_to_end(
     partitions = range(count)
     config = {
         **shared.consumer,
-        "group.id": "judge",  # part of the requests, and so of the traces of all seeds
+        "group.id": "final",  # part of the requests, and so of the traces of all seeds
         "enable.partition.eof": True,
         "isolation.level": isolation,
     }

@@ -17,5 +17,5 @@ def test_a_quarter_of_a_minute_of_every_load_has_no_anomaly(tmp_path: Path) -> N
     load = load_so_far(tmp_path)
     assert load["is_complete"]
     assert {name for name, rounds in load["rounds"].items() if rounds == 0} == set()
-    assert "too few to judge growth" in write_report(tmp_path)
+    assert "too few to measure growth" in write_report(tmp_path)
     assert (tmp_path / "chart.html").stat().st_size > 1000

@@ -78,7 +78,7 @@ def test_a_figure_without_a_bound_is_reported_and_not_checked() -> None:
 
 
 def test_a_run_that_is_too_short_is_not_accepted_as_flat() -> None:
-    assert growth(run_of(29)) == ["29 samples are too few to judge growth: at least 30 are needed"]
+    assert growth(run_of(29)) == ["29 samples are too few to measure growth: at least 30 are needed"]
 
 
 @pytest.mark.parametrize(

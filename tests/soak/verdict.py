@@ -82,7 +82,7 @@ def _median(samples: Sequence[Sample], figure: str) -> float:
 def growth(samples: Sequence[Sample]) -> list[str]:
     """Every figure beyond its bound, as text."""
     if len(samples) < SAMPLES_NEEDED:
-        return [f"{len(samples)} samples are too few to judge growth: at least {SAMPLES_NEEDED} are needed"]
+        return [f"{len(samples)} samples are too few to measure growth: at least {SAMPLES_NEEDED} are needed"]
     return [
         f"{change.figure} went from {change.first:.1f} to {change.last:.1f} ({change.ratio:+.1%}), "
         f"where {change.bound} is allowed"

@@ -87,7 +87,7 @@ def read_frames(data: bytes, newer_than_zxid: int = 0) -> Reading:
         if frame is None:
             newest = max([newer_than_zxid, *(frame.zxid for frame in found[-1:])])
             has_version_2 = bool(found) and found[-1].version == 2
-            return Reading(tuple(found), _judge(data, position, newest, has_version_2))
+            return Reading(tuple(found), _classify(data, position, newest, has_version_2))
         found.append(frame)
         position = frame.end
     return Reading(tuple(found), None)
@@ -130,7 +130,7 @@ def _has_header(data: bytes, position: int) -> bool:
     return crc32(data[position : position + _CHECKED_HEADER_BYTES]) == stored
 
 
-def _judge(data: bytes, position: int, newest_zxid: int, has_version_2: bool) -> TornTail | Damage:
+def _classify(data: bytes, position: int, newest_zxid: int, has_version_2: bool) -> TornTail | Damage:
     """What it means that no whole frame begins at `position`."""
     following = tuple(_whole_frames(data, position + 1, newest_zxid))
     body_end = following[0].start if following else len(data)

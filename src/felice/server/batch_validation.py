@@ -3,7 +3,7 @@
 Keeps true:  at most `felice.large.batches.max.at.once` batches are decompressed on threads at a time, each to at most
              `felice.batch.max.decompressed.bytes`: their product bounds the memory of all producers together.
              A thread that works for a client that has left counts until it has ended.
-How:         `judge_small` checks on the event loop what takes milliseconds, and leaves the others to `judge_large`.
+How:         `validate_small` validates on the event loop what takes milliseconds; `validate_large` uses threads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BatchValidation:
         self._config = config
         self._room = asyncio.Semaphore(config().felice_large_batches_max_at_once)
 
-    def judge_small(
+    def validate_small(
         self, records: Buffer, rules: ProduceRules, *, now_ms: int, zstd_allowed: bool
     ) -> Verdict | None:
         """None where the batch is large."""
@@ -37,7 +37,7 @@ class BatchValidation:
         except NeedsThread:
             return None
 
-    async def judge_large(
+    async def validate_large(
         self, records: Buffer, rules: ProduceRules, *, now_ms: int, zstd_allowed: bool
     ) -> Verdict:
         """On a thread, when there is room."""

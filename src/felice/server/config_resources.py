@@ -107,7 +107,7 @@ async def change_broker(
 async def _prepare_tls(
     checked: Edit, named: Iterable[str], broker: str, context: RequestContext
 ) -> dict[str, SecuredListener]:
-    """Makes the listeners anew whose keys or certificates the request names. Raises `ApiError`."""
+    """Makes the listeners again whose keys or certificates the request names. Raises `ApiError`."""
     parts = [split_name(name) for name in named]
     uses_tls = context.services.tls.uses_tls
     listeners = {found.listener for found in parts if found is not None and uses_tls(found.listener)}

@@ -70,7 +70,7 @@ class TlsListeners:
         return None if secured is None else secured.client
 
     async def prepare(self, config: BrokerConfig, listeners: Collection[str]) -> dict[str, SecuredListener]:
-        """Makes these listeners anew with a changed configuration, for `apply`. Raises `TlsError`."""
+        """Makes these listeners again with a changed configuration, for `apply`. Raises `TlsError`."""
         loop = asyncio.get_running_loop()
         made = await loop.run_in_executor(None, _make_all, config, listeners)
         for name, secured in made.items():

@@ -1,6 +1,6 @@
 """Kafka's own DumpLogSegments reads the files of `felice.log` and finds nothing wrong.
 
-A judge that we did not write: it walks every record, and holds each index entry against the log.
+An independent check: the tool reads every record and compares each index entry with the log.
 """
 
 from __future__ import annotations

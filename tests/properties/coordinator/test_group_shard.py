@@ -1,4 +1,4 @@
-"""Whatever clients do, and whatever becomes of writes: what every group keeps true."""
+"""Invariants of a group, for any requests of clients and any outcome of writes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ COMMANDS = st.one_of(
         ["hold", "release", "refuse NOT_COORDINATOR", "refuse COORDINATOR_NOT_AVAILABLE", "delete", "reload"]
     ),
 )
-STORIES = st.lists(COMMANDS, max_size=40)
+COMMAND_LISTS = st.lists(COMMANDS, max_size=40)
 MAX_SIZE = 3
 LIMITS = f"settings initial_rebalance_delay_ms=3000 max_size={MAX_SIZE}"
 
 
-def play(story: list[str], check_after: bool = True) -> GroupWorld:
+def play(commands: list[str], check_after: bool = True) -> GroupWorld:
     world = GroupWorld()
     world.execute(LIMITS)
     generation = 0
-    for command in story:
+    for command in commands:
         if command == "reload" and world.held:
             world.execute("release")
         world.execute(command)
@@ -79,7 +79,7 @@ def check(group: ClassicGroup) -> None:
 
 
 def check_size(group: ClassicGroup) -> None:
-    """In a rebalance the first to rejoin have the room, and who did not come in time goes, if not static."""
+    """The size limit counts rejoined members during a rebalance, and dynamic members otherwise."""
     if group.state is GroupState.PREPARING_REBALANCE:
         assert group.joining_count <= MAX_SIZE
     else:
@@ -87,26 +87,26 @@ def check_size(group: ClassicGroup) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(STORIES)
+@given(COMMAND_LISTS)
 @example(["join A as= v=3", "advance 5999", *["join A as= v=3"] * 3])
-def test_groups_stay_whole(story: list[str]) -> None:
-    play(story)
+def test_a_group_keeps_its_invariants(commands: list[str]) -> None:
+    play(commands)
 
 
 @settings(max_examples=100, deadline=None)
-@given(STORIES)
-def test_every_request_is_answered_eventually(story: list[str]) -> None:
-    """`ClientWaiter` sees to it that nobody is answered twice."""
-    world = play(story)
+@given(COMMAND_LISTS)
+def test_every_request_is_answered_eventually(commands: list[str]) -> None:
+    """`ClientWaiter` asserts that no request is answered twice."""
+    world = play(commands)
     world.execute("release")
     world.execute("advance 10000000")
     assert [waiter.name for waiter in world.waiters if not waiter.answers] == []
 
 
 @settings(max_examples=100, deadline=None)
-@given(STORIES)
-def test_a_restart_keeps_committed_state(story: list[str]) -> None:
-    world = play(story)
+@given(COMMAND_LISTS)
+def test_a_restart_keeps_committed_state(commands: list[str]) -> None:
+    world = play(commands)
     world.execute("release")
     before, offsets = world.shard.groups.get("g"), world.shard.offsets.topics("g")
     world.execute("reload")
@@ -116,8 +116,8 @@ def test_a_restart_keeps_committed_state(story: list[str]) -> None:
         assert after is None
         return
     assert after is not None
-    settled = after.generation == before.generation and after.state is GroupState.STABLE
-    if settled and before.previous_state is GroupState.COMPLETING_REBALANCE:
+    is_stored = after.generation == before.generation and after.state is GroupState.STABLE
+    if is_stored and before.previous_state is GroupState.COMPLETING_REBALANCE:
         assert {m.member_id: m.assignment for m in after.members.values()} == {
             m.member_id: m.assignment for m in before.members.values()
         }

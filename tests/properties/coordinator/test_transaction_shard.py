@@ -1,4 +1,4 @@
-"""Whatever producers do, and whatever becomes of writes: what every transactional id keeps true."""
+"""Invariants of a transactional id, for any requests of producers and any outcome of writes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMANDS = st.one_of(
     st.builds("advance {}".format, st.sampled_from([0, 1000, 10_000, 61_000])),
     st.sampled_from(
         [
-            "told",
+            "complete",
             "hold",
             "release",
             "reload",
@@ -34,9 +34,9 @@ COMMANDS = st.one_of(
         ]
     ),
 )
-# Epochs begin at the first, or where they soon run out.
-STORIES = st.builds(
-    lambda beginning, story: [*beginning, *story],
+# The producer's epoch is the first one, or close to the last.
+COMMAND_LISTS = st.builds(
+    lambda beginning, commands: [*beginning, *commands],
     st.sampled_from([[], ["init A", "exhaust A"]]),
     st.lists(COMMANDS, max_size=40),
 )
@@ -48,10 +48,10 @@ def history(world: TransactionWorld) -> list[TransactionMetadata]:
 
 
 @settings(max_examples=300, deadline=None)
-@given(STORIES)
-def test_a_decision_is_kept_until_it_is_complete_and_epochs_only_rise(story: list[str]) -> None:
+@given(COMMAND_LISTS)
+def test_a_decision_is_kept_until_it_is_complete_and_epochs_only_rise(commands: list[str]) -> None:
     world = TransactionWorld()
-    for command in story:
+    for command in commands:
         world.execute(command)
     before: TransactionMetadata | None = None
     for now in history(world):
@@ -66,27 +66,27 @@ def test_a_decision_is_kept_until_it_is_complete_and_epochs_only_rise(story: lis
 
 
 @settings(max_examples=300, deadline=None)
-@given(STORIES)
-def test_every_request_is_answered_once_and_every_decision_completes(story: list[str]) -> None:
+@given(COMMAND_LISTS)
+def test_every_request_is_answered_once_and_every_decision_completes(commands: list[str]) -> None:
     world = TransactionWorld()
-    for command in story:
+    for command in commands:
         if command == "reload" and world.held:
             world.execute("release")
         world.execute(command)
     world.execute("release")
     assert all(waiter.answers == 1 for waiter in world.waiters)
     world.execute("advance 5000")
-    world.execute("told")
+    world.execute("complete")
     current = world.shard.transactions.get(ID)
     assert current is None or not current.state.is_decided
 
 
 @settings(max_examples=200, deadline=None)
-@given(STORIES)
-def test_no_two_producers_hold_the_same_identity(story: list[str]) -> None:
+@given(COMMAND_LISTS)
+def test_no_two_producers_hold_the_same_identity(commands: list[str]) -> None:
     world = TransactionWorld()
     given_to: dict[tuple[int, int], str] = {}
-    for command in story:
+    for command in commands:
         if command == "hold":
             continue
         held = dict(world.identities)
@@ -98,11 +98,11 @@ def test_no_two_producers_hold_the_same_identity(story: list[str]) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(STORIES)
-def test_in_v2_the_end_of_a_transaction_has_a_higher_epoch_than_the_transaction(story: list[str]) -> None:
-    """And the next transaction begins with what its producer was told."""
+@given(COMMAND_LISTS)
+def test_in_v2_the_end_of_a_transaction_has_a_higher_epoch_than_the_transaction(commands: list[str]) -> None:
+    """The next transaction begins with the identity that the producer got."""
     world = TransactionWorld()
-    for command in story:
+    for command in commands:
         world.execute(command)
     records = history(world)
     for before, now in pairwise(records):
@@ -114,14 +114,14 @@ def test_in_v2_the_end_of_a_transaction_has_a_higher_epoch_than_the_transaction(
 
 
 @settings(max_examples=200, deadline=None)
-@given(STORIES)
-def test_a_restart_restores_the_state(story: list[str]) -> None:
+@given(COMMAND_LISTS)
+def test_a_restart_restores_the_state(commands: list[str]) -> None:
     world = TransactionWorld()
-    for command in story:
+    for command in commands:
         world.execute(command)
     world.execute("release")
     world.execute("advance 5000")
-    world.execute("told")
+    world.execute("complete")
     before = dict(world.shard.transactions)
     world.execute("reload")
     found = world.shard.transactions

@@ -473,9 +473,9 @@ def test_decisions_with_a_version_conflict_are_returned_for_every_transaction(
         decisions = [
             state_change(topics[name], topics[name].partitions[0], StateNode(1, 7, 1, (1,))) for name in names
         ]
-        for outrun in ("a", "c", "e"):
-            node = await f.store.get(layout.state_path(outrun, 0))
-            await f.store.set(layout.state_path(outrun, 0), node.data)
+        for changed in ("a", "c", "e"):
+            node = await f.store.get(layout.state_path(changed, 0))
+            await f.store.set(layout.state_path(changed, 0), node.data)
         monkeypatch.setattr(writing, "MAX_STATES_PER_TRANSACTION", 2)
         version = f.watcher.image.controller_epoch_version
         lost = await write_decisions(f.store, version, decisions)

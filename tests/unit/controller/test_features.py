@@ -1,4 +1,4 @@
-"""How wishes for other feature levels are judged."""
+"""Checks of requests for other feature levels."""
 
 from __future__ import annotations
 

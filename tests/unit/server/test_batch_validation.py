@@ -88,7 +88,7 @@ class Watching:
         self.large_on: list[str] = []
         self.small_on: list[str] = []
         self._lock = threading.Lock()
-        self._judge = batch_validation.validation_result
+        self._validate = batch_validation.validation_result
 
     def __call__(self, *args: Any, on_loop: bool) -> Any:
         if not on_loop:
@@ -97,7 +97,7 @@ class Watching:
                 self.most = max(self.most, self.running)
         try:
             (self.small_on if on_loop else self.large_on).append(threading.current_thread().name)
-            return self._judge(*args, on_loop=on_loop)
+            return self._validate(*args, on_loop=on_loop)
         finally:
             if not on_loop:
                 with self._lock:
@@ -244,7 +244,7 @@ def test_no_more_batches_are_on_threads_than_the_limit_says(watching: Watching) 
     async def scenario() -> None:
         validation = BatchValidation(lambda: BrokerConfig(felice_large_batches_max_at_once=2))
         verdicts = await asyncio.gather(
-            *(validation.judge_large(LARGE, RULES, now_ms=0, zstd_allowed=True) for _ in range(8))
+            *(validation.validate_large(LARGE, RULES, now_ms=0, zstd_allowed=True) for _ in range(8))
         )
         assert not any(
             isinstance(verdict, ApiError) and verdict.code == ErrorCode.CORRUPT_MESSAGE
@@ -273,7 +273,9 @@ def test_a_thread_counts_until_it_has_ended_though_its_client_has_left(
             validation = BatchValidation(lambda: BrokerConfig(felice_large_batches_max_at_once=1))
 
             def work() -> asyncio.Task[Any]:
-                return asyncio.create_task(validation.judge_large(LARGE, RULES, now_ms=0, zstd_allowed=True))
+                return asyncio.create_task(
+                    validation.validate_large(LARGE, RULES, now_ms=0, zstd_allowed=True)
+                )
 
             left = work()
             while not began:

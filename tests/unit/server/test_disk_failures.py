@@ -299,7 +299,7 @@ def test_a_directory_that_is_dead_at_the_start_affects_only_its_partitions(path:
         with broker_on(disk) as (broker, wire):
             assert list(offline(broker)) == [SECOND]
             assert log_dir_errors(wire) == {FIRST: 0, SECOND: STORAGE_ERROR}
-            # What is on the dead disk is not begun anew elsewhere.
+            # Replicas on the failed disk are not created again on another disk.
             assert produce(wire, "a", partitions[SECOND], b"refused") == STORAGE_ERROR
             assert fetch(wire, "a", partitions[SECOND]) == STORAGE_ERROR
             assert fetch(wire, "a", partitions[FIRST]) == [b"before"]

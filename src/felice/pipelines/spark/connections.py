@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from felice.client.blocking import BlockingClient, BlockingConfig
 
-# A worker serves few queries at a time; beyond this many configurations the oldest connects anew.
+# A worker serves few queries at a time; beyond this many configurations the oldest configuration connects again.
 CLIENTS_KEPT = 8
 
 

@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): elects leaders anew, the preferred ones or, where none is in sync, any that lives (KIP-183).
+"""ElectLeaders (key 43): elects the preferred leaders, or any live replica where none is in sync (KIP-183).
 
 The kind of election and a top-level error from version 1 (KIP-460).
 """

@@ -109,14 +109,14 @@ def handle(
 ) -> ProduceResponse | NoReply | Awaitable[ProduceAnswer]:
     """Appends at once, or in an awaitable after threads validated the large batches. NO_REPLY for acks=0."""
     known = _Known()
-    large = _judge_small(request, context, known)
+    large = _validate_small(request, context, known)
     if not large:
         return _write(request, context, known)
     context.session.hold()
     return _write_later(request, context, known, large)
 
 
-def _judge_small(request: ProduceRequest, context: RequestContext, known: _Known) -> list[_LargeBatch]:
+def _validate_small(request: ProduceRequest, context: RequestContext, known: _Known) -> list[_LargeBatch]:
     """Validates compressed batches; returns the batches that would hold the event loop too long.
 
     Those are the large batches, in a request with many small compressed ones all that follow after some milliseconds,
@@ -142,7 +142,7 @@ def _judge_small(request: ProduceRequest, context: RequestContext, known: _Known
             now_s = context.services.env.clock.monotonic()
             deadline = now_s + _VALIDATION_ON_LOOP_S if deadline is None else deadline
             if left_bytes >= 0 and now_s < deadline:
-                verdict = context.services.batch_validation.judge_small(
+                verdict = context.services.batch_validation.validate_small(
                     data.records, rules, now_ms=context.now_ms, zstd_allowed=zstd_allowed
                 )
             if verdict is None:
@@ -161,7 +161,7 @@ async def _write_later(
 ) -> ProduceAnswer:
     try:
         for batch in large:
-            verdict = await context.services.batch_validation.judge_large(
+            verdict = await context.services.batch_validation.validate_large(
                 batch.records,
                 batch.rules,
                 now_ms=context.now_ms,

@@ -112,10 +112,10 @@ def test_no_later_sync_writes_what_a_failed_sync_did_not() -> None:
         file.sync()
     file.sync()
     assert outcomes(disk, content(A)) == {bytes(5), b"lost?"}
-    append(file, b" anew")
+    append(file, b" more")
     file.sync()
     assert outcomes(disk, content(A)) == {
-        b"lost? anew"
+        b"lost? more"
     }  # the page was written again, and so all of it is synced
 
 

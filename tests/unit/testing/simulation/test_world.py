@@ -46,7 +46,7 @@ def power_failure(seed: int) -> World:
         await broker.start()
         client = world.machine("c1").boot()
         reading = asyncio.ensure_future(client.run(write_and_read(client.env, broker.bootstrap)))
-        await asyncio.sleep(world.random("story").uniform(0.02, 0.1))
+        await asyncio.sleep(world.random("pauses").uniform(0.02, 0.1))
         broker.cut_power()
         await asyncio.sleep(0.2)
         await broker.start()
