@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "List and describe transactions; find hanging ones and end them.",
     ),
     "configs": ("felice.cli.configs", "configs", "Show and change the configuration of topics and brokers."),
+    "acls": ("felice.cli.acls", "acls", "List, add and remove access rules."),
     "offsets": (
         "felice.cli.offsets",
         "offsets",

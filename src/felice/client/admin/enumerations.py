@@ -19,7 +19,10 @@ class OrderedEnum(Enum):
 
 
 class ResourceType(OrderedEnum):
-    """The kind of resource that a config or an access rule applies to."""
+    """The kind of resource that a config or an access rule applies to.
+
+    An access rule of BROKER is one of the cluster. confluent_kafka does not have the last two members.
+    """
 
     UNKNOWN = 0
     ANY = 1
@@ -27,6 +30,8 @@ class ResourceType(OrderedEnum):
     GROUP = 3
     BROKER = 4
     TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
 
     @classmethod
     def of(cls, value: ResourceType | str | int) -> ResourceType:
@@ -136,7 +141,10 @@ class ConsumerGroupType(OrderedEnum):
 
 
 class AclOperation(OrderedEnum):
-    """An operation that a rule allows or denies. The numbers are the protocol's."""
+    """An operation that a rule allows or denies. The numbers are the protocol's.
+
+    confluent_kafka does not have the last two members.
+    """
 
     UNKNOWN = 0
     ANY = 1
@@ -151,6 +159,8 @@ class AclOperation(OrderedEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
 
 
 class AclPermissionType(OrderedEnum):
