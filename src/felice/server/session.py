@@ -1,8 +1,8 @@
 """One connection: bytes in, requests handled, replies out in the order of the requests.
 
 Keeps true: the session stops reading its socket while too many requests are unanswered, while requests wait for a
-            turn, while too many bytes of replies are unsent, or while memory for large requests is short. So one
-            client can neither fill the broker's memory nor delay the other clients.
+            turn (after one more read), while too many bytes of replies are unsent, or while memory for large requests
+            is short. So one client can neither fill the broker's memory nor delay the other clients.
             When a connection is lost, its waiting handlers are cancelled and its requests are dropped.
 How:        `protocol.connection` cuts and decodes requests and orders the replies (S1). `turns` decides when, and for
             how long, requests are handled. A handler that answers at once needs no task. `outbox` sends the replies
@@ -181,6 +181,7 @@ class Session(asyncio.BufferedProtocol):
         """Called by the transport after it received `nbytes`: handles the complete requests, or queues the session."""
         self.last_active = self._arrived_s = self._clock.monotonic()
         connection = self._connection
+        waits_already = bool(connection.frames)
         connection.received(nbytes)
         if connection.large_request_bytes != self._held_bytes:
             self._count_request_memory()
@@ -189,7 +190,9 @@ class Session(asyncio.BufferedProtocol):
             if self._request_memory.is_short:
                 self._adjust_reading()
             return
-        if not self._turns.take_or_wait(self, self._arrived_s):
+        if not self._turns.take_or_wait(self, self._arrived_s) and waits_already:
+            # Only now: most connections wait for a few milliseconds and send nothing meanwhile. To stop and start
+            # reading costs two system calls.
             self._adjust_reading()
 
     def _count_request_memory(self) -> None:

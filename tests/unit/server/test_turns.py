@@ -296,3 +296,21 @@ def test_an_exception_in_the_turn_of_one_connection_does_not_stop_the_others() -
         assert [str(error) for error in reported] == ["a fault of ours"]
 
     run(scenario)
+
+
+def test_a_connection_that_waits_for_its_first_turn_reads_once_more_and_then_stops() -> None:
+    async def scenario() -> None:
+        floor = Floor(2)
+        floor.cost_s = 0.02
+        floor.peers[0].feed(question(1))
+        waiting = floor.peers[1]
+        waiting.feed(question(1))
+        assert floor.handled == [0]
+        assert waiting.transport.reading, "a client that waits for its reply sends nothing more"
+        waiting.feed(question(2))
+        assert not waiting.transport.reading
+        while floor.handled != [0, 1, 1]:
+            await asyncio.sleep(0)
+        assert waiting.transport.reading
+
+    run(scenario)
